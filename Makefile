@@ -1,0 +1,72 @@
+# Every target sets up what it needs, from Python 3.11, venv and make alone; a second run is quick.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+ARGS ?=
+
+# What generates taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
+PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
+# The lower bounds of pyproject.toml.
+OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 uvloop==0.18.0 click==8.1.0 rich==13.0.0
+
+# -q twice: errors only.
+PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
+CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint proto proto-check compat clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/stamp-demo  ## show a mesh of processes at work (ARGS="--json" for one JSON object)
+	@.venv/bin/taskd-net demo $(ARGS)
+
+test: .venv/stamp-test  ## run the tests with the newest dependencies (ARGS="-k router")
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint: .venv/stamp-lint  ## ruff, mypy --strict and the import contracts
+	@.venv/bin/ruff check $(CHECKED)
+	@.venv/bin/mypy $(CHECKED)
+	@.venv/bin/lint-imports --no-logo
+
+proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
+	@.venv-proto/bin/python proto/generate.py
+
+proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `make proto` writes
+	@.venv-proto/bin/python proto/generate.py --check
+
+compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
+	@.venv-oldest/bin/python -m pytest -m compat $(ARGS)
+
+clean:  ## remove the environments and everything that the tools left
+	rm -rf .venv .venv-oldest .venv-proto .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
+	  .coverage .coverage.* htmlcov build dist taskd_log
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python:
+	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
+	@echo "setting up $(@D:/bin=)"
+	@$(PYTHON) -m venv $(@D:/bin=)
+
+.venv/stamp-demo: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all]'
+	@touch $@
+
+.venv/stamp-test: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test]'
+	@touch $@ .venv/stamp-demo
+
+.venv/stamp-lint: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,lint]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+.venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
+	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)
+	@touch $@
+
+.venv-proto/stamp: Makefile | .venv-proto/bin/python
+	@.venv-proto/bin/python $(PIP_INSTALL) $(PROTO_TOOLS)
+	@touch $@

@@ -1,0 +1,100 @@
+"""Generate the protobuf modules of `taskd_net/wire` from the `.proto` files beside this script.
+
+    generate.py            write taskd_net/wire/*_pb2.py and *_pb2.pyi
+    generate.py --check    write nothing; exit 1 with a diff if the modules there are not what would be written
+
+Run it with the pinned tools, that is with `make proto` and `make proto-check`: generated code refuses a runtime
+that is older than the tools that made it, so the tools are the oldest that the library supports.
+
+The files in `proto/` are the public ones. What is compiled is a copy with two changes:
+
+- `package taskd_net.wire;` is put in. Message names are registered in one descriptor pool per process, and this
+  library lives inside other people's training scripts: a global `Ack` or `Message` collides with anybody else's.
+  The name of a message's package is not on the wire, so the bytes are the same.
+- The `service` is taken out. The transport registers its methods by name and takes raw bytes, so there are no
+  stubs to generate; and a service inside the package would have another path than `/TaskNet/…`.
+
+The copy lies at `taskd_net/wire/` in the include path, so that the modules import each other by their full name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROTO = Path(__file__).resolve().parent
+ROOT = PROTO.parent
+WIRE = Path("taskd_net/wire")
+
+_SYNTAX = re.compile(r'^syntax = "proto3";$', re.MULTILINE)
+_PACKAGE = re.compile(r"^package ", re.MULTILINE)
+# Ends at the first line that is a closing brace alone: that of the service, as its members are indented.
+_SERVICE = re.compile(r"^service \w+ \{$.*?^\}$", re.MULTILINE | re.DOTALL)
+
+
+def embedded(source: str) -> str:
+    """Return the public proto file `source` as it is compiled: in our package, without services."""
+    if not _PACKAGE.search(source):
+        source, found = _SYNTAX.subn(r"\g<0>\npackage taskd_net.wire;", source)
+        if found != 1:
+            raise SystemExit('generate.py: expected exactly one line `syntax = "proto3";`')
+    source = _SERVICE.sub("", source)
+    if re.search(r"^\s*service\b", source, re.MULTILINE):
+        raise SystemExit("generate.py: a service is not laid out as expected and was not taken out")
+    return source
+
+
+def generate() -> dict[Path, bytes]:
+    """Compile every public proto file; return the generated modules by their path below the root."""
+    with tempfile.TemporaryDirectory() as scratch:
+        include, out = Path(scratch, "include"), Path(scratch, "out")
+        (include / WIRE).mkdir(parents=True)
+        out.mkdir()
+        names = []
+        for proto in sorted(PROTO.glob("*.proto")):
+            name = WIRE / proto.name
+            (include / name).write_text(embedded(proto.read_text(encoding="utf-8")), encoding="utf-8")
+            names.append(name.as_posix())
+        compiler = [sys.executable, "-m", "grpc_tools.protoc"]
+        subprocess.run([*compiler, f"-I{include}", f"--python_out={out}", f"--pyi_out={out}", *names], check=True)
+        return {path.relative_to(out): path.read_bytes() for path in sorted(out.rglob("*_pb2.py*"))}
+
+
+def check(generated: dict[Path, bytes]) -> int:
+    """Compare with what lies in the tree; print the differences and return the exit status."""
+    present = {path.relative_to(ROOT): path.read_bytes() for path in (ROOT / WIRE).glob("*_pb2*.py*")}
+    stale = 0
+    for path in sorted(present.keys() | generated.keys()):
+        there, wanted = present.get(path), generated.get(path)
+        if there != wanted:
+            stale = 1
+            old, new = ((text or b"").decode().splitlines(keepends=True) for text in (there, wanted))
+            fault = "missing" if there is None else "not generated" if wanted is None else "stale"
+            print(f"proto: {path} is {fault}")
+            sys.stdout.writelines(difflib.unified_diff(old, new, f"{path} (in the tree)", f"{path} (generated)"))
+    print("proto: run `make proto`" if stale else f"proto: {len(generated)} generated files are up to date")
+    return stale
+
+
+def main() -> int:
+    """Generate, or check, as the command line says."""
+    summary = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(description=summary)
+    parser.add_argument("--check", action="store_true", help="write nothing, compare with what is there")
+    arguments = parser.parse_args()
+    generated = generate()
+    if arguments.check:
+        return check(generated)
+    for path, content in generated.items():
+        (ROOT / path).write_bytes(content)
+        print(f"proto: wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

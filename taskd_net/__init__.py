@@ -1,0 +1,28 @@
+"""A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC into one tree."""
+
+__version__ = "0.1.0"
+
+from taskd_net.codes import Code, ConfigError, MeshError, NetworkError, ReceiverError, SenderError, TaskdNetError
+from taskd_net.config import NodeConfig
+from taskd_net.core.frame import Ack
+from taskd_net.node import Node, NodeClosed
+from taskd_net.position import Position, Role
+from taskd_net.wire.codec import Message
+
+__all__ = [
+    "Ack",
+    "Code",
+    "ConfigError",
+    "MeshError",
+    "Message",
+    "NetworkError",
+    "Node",
+    "NodeClosed",
+    "NodeConfig",
+    "Position",
+    "ReceiverError",
+    "Role",
+    "SenderError",
+    "TaskdNetError",
+    "__version__",
+]

@@ -1,0 +1,135 @@
+"""Every answer code of the mesh, and the errors that carry one (contract, section 6; seed: TaskD's return codes).
+
+The errors:
+
+    TaskdNetError
+    ├── ConfigError            a value in the configuration is not usable; names the field, the value, what was expected
+    └── MeshError              a message was not delivered; carries code, src, uuid, detail
+        ├── SenderError        4xxx: the message itself is wrong; sending it again will not help
+        ├── ReceiverError      5xxx: the far side could not take it; may be sent again with the same uuid
+        └── NetworkError       6xxx: it got lost on the way, or its answer did; may be sent again with the same uuid
+
+`Refusal` is the core's own exception for "answer with this code"; it never leaves the package.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from taskd_net.position import Position
+
+
+class Code(IntEnum):
+    """The codes of an Ack. `Code.X.meaning` says what one means."""
+
+    OK = 0
+    NIL_MESSAGE = 4000
+    NIL_HEADER = 4001
+    NIL_POSITION = 4002
+    DST_ROLE_ILLEGAL = 4003
+    DST_SRV_RANK_ILLEGAL = 4004
+    DST_PROCESS_RANK_ILLEGAL = 4005
+    DST_TYPE_ILLEGAL = 4006
+    CLIENT_ERR = 4999
+    RECV_BUF_NIL = 5000
+    RECV_BUF_BUSY = 5001
+    NO_ROUTE = 5002
+    EXCEED_MAX_REGISTRY_NUM = 5003
+    SERVER_ERR = 5999
+    NETWORK_SEND_LOST = 6000
+    NETWORK_ACK_LOST = 6001
+    NET_STREAM_NOT_INITED = 6002
+    NET_ERR = 6999
+
+    @property
+    def meaning(self) -> str:
+        """What the code says, in a phrase."""
+        return _MEANINGS[self]
+
+
+_MEANINGS: Final = {
+    Code.OK: "delivered (sync) or taken by the first hop (async)",
+    Code.NIL_MESSAGE: "there is no message, or what came cannot be read as one",
+    Code.NIL_HEADER: "the message has no header",
+    Code.NIL_POSITION: "the message has no src or no dst",
+    Code.DST_ROLE_ILLEGAL: "the destination's role is not Mgr, Proxy, Agent or Worker",
+    Code.DST_SRV_RANK_ILLEGAL: "the destination's serverRank is not a natural number, a comma list of them, or All",
+    Code.DST_PROCESS_RANK_ILLEGAL: "the destination's processRank is not a natural number, a comma list, or All",
+    Code.DST_TYPE_ILLEGAL: "a destination of this type cannot be carried (a rank list beyond the limit)",
+    Code.CLIENT_ERR: "the sender's request cannot be carried out (too large, closed node, no upstream to announce to)",
+    Code.RECV_BUF_NIL: "the destination has no inbox, or has closed it",
+    Code.RECV_BUF_BUSY: "an inbox or a link's queue is full; the sender still has the message",
+    Code.NO_ROUTE: "nobody on the way knows the destination",
+    Code.EXCEED_MAX_REGISTRY_NUM: "the parent has its maximum of children",
+    Code.SERVER_ERR: "the far side failed in itself",
+    Code.NETWORK_SEND_LOST: "the stream broke before the message was written",
+    Code.NETWORK_ACK_LOST: "the message was written and no answer came in time",
+    Code.NET_STREAM_NOT_INITED: "the next hop is known, but its stream is not up",
+    Code.NET_ERR: "the network answered with something unknown",
+}
+
+
+def describe(code: int) -> str:
+    """`"5002 NO_ROUTE: nobody on the way knows the destination"`; a bare number for a code that is not ours."""
+    try:
+        known = Code(code)
+    except ValueError:
+        return f"{code}: a code that this version does not know"
+    return f"{int(known)} {known.name}: {known.meaning}"
+
+
+class TaskdNetError(Exception):
+    """The root of all errors of this package."""
+
+
+class ConfigError(TaskdNetError, ValueError):
+    """A configured value is not usable. The text names the field, the value and what was expected."""
+
+
+class MeshError(TaskdNetError):
+    """A message was not delivered.
+
+    Attributes:
+        code: the answer code, 4000-6999.
+        src: the position of the node that reported it (for 6001: that did not answer).
+        uuid: the message's uuid; a retry of a 5xxx or 6xxx keeps it.
+        detail: words for people, or empty.
+    """
+
+    def __init__(self, code: int, src: Position, uuid: str, detail: str = "") -> None:
+        super().__init__(f"{describe(code)} (from {src}, uuid {uuid}){': ' + detail if detail else ''}")
+        self.code = code
+        self.src = src
+        self.uuid = uuid
+        self.detail = detail
+
+
+class SenderError(MeshError):
+    """4xxx: the message itself is wrong."""
+
+
+class ReceiverError(MeshError):
+    """5xxx: the far side could not take the message."""
+
+
+class NetworkError(MeshError):
+    """6xxx: the message or its answer got lost."""
+
+
+def error_for(code: int, src: Position, uuid: str, detail: str = "") -> MeshError:
+    """The error of the tree above that fits a code."""
+    kind = {4: SenderError, 5: ReceiverError, 6: NetworkError}.get(code // 1000, MeshError)
+    return kind(code, src, uuid, detail)
+
+
+class Refusal(Exception):
+    """Raised inside the core to answer with a code; turned into an Ack at the gate where the request came in."""
+
+    def __init__(self, code: Code, detail: str, uuid: str = "", *, sync: bool = False) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.uuid = uuid
+        self.sync = sync

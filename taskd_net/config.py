@@ -1,0 +1,133 @@
+"""What can be set on a node: one frozen dataclass, checked when it is made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from taskd_net import limits
+from taskd_net.address import Address
+from taskd_net.codes import ConfigError, Refusal
+from taskd_net.core.router import RouterConfig
+from taskd_net.position import Position, Role, require_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The configuration of one node; usually made by `mgr`, `proxy`, `agent` or `worker`.
+
+    Args:
+        position: the node's own.
+        listen: `host:port` where children connect (Mgr and Proxy); port 0 takes any free one.
+        upstream: `host:port` of the parent (all but the Mgr).
+        inbox: messages that wait for the application, None for the role's default. More room: bursts get through
+            instead of 5001; what is in it is lost if the process dies. 0: no inbox, every sender gets 5000.
+        dedup_window: uuids remembered to suppress resends. Smaller: less memory; a resend that comes later than this
+            many messages is delivered twice.
+        ack_timeout: seconds the Mgr waits for a child's answer; nodes below wait less, by level. Also the default
+            timeout of a send. Shorter: a frozen node is noticed sooner; a slow one is taken for frozen.
+        link_messages, link_bytes: what may wait to be written on one link. More: bursts get through; a node with many
+            slow children needs that much memory for each.
+        max_children: children of this node. More: memory and file descriptors.
+        grace: seconds a child whose stream is gone keeps its place and routes. Longer: a restarting child finds its
+            place; senders to one that never returns get 6002 instead of 5002 for longer.
+        registration_hold: seconds a registration without a stream holds its place.
+        backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
+            sooner after a fault; more load on a parent that is just starting.
+
+    Raises:
+        ConfigError: names the field, its value and what was expected.
+    """
+
+    position: Position
+    listen: str | None = None
+    upstream: str | None = None
+    inbox: int | None = None
+    dedup_window: int = limits.DEDUP_WINDOW
+    ack_timeout: float = limits.ACK_TIMEOUT_S
+    link_messages: int = limits.LINK_MESSAGES
+    link_bytes: int = limits.LINK_BYTES
+    max_children: int = limits.MAX_CHILDREN
+    grace: float = limits.GRACE_S
+    registration_hold: float = limits.REGISTRATION_HOLD_S
+    backoff_initial: float = limits.BACKOFF_INITIAL_S
+    backoff_max: float = limits.BACKOFF_MAX_S
+
+    @classmethod
+    def mgr(cls, *, listen: str = "127.0.0.1:9601", **settings: object) -> Self:
+        """The root of a job's tree."""
+        return cls(position=Position.mgr(), listen=listen, **settings)  # type: ignore[arg-type]
+
+    @classmethod
+    def proxy(
+        cls, *, server_rank: int | str, upstream: str, listen: str = "127.0.0.1:9602", **settings: object
+    ) -> Self:
+        """The Proxy of a node; its upstream is the Mgr or another Proxy."""
+        position = Position.proxy(server_rank)
+        return cls(position=position, listen=listen, upstream=upstream, **settings)  # type: ignore[arg-type]
+
+    @classmethod
+    def agent(cls, *, server_rank: int | str, upstream: str = "127.0.0.1:9602", **settings: object) -> Self:
+        """The launcher of a node."""
+        return cls(position=Position.agent(server_rank), upstream=upstream, **settings)  # type: ignore[arg-type]
+
+    @classmethod
+    def worker(
+        cls, *, server_rank: int | str, rank: int | str, upstream: str = "127.0.0.1:9602", **settings: object
+    ) -> Self:
+        """One training process."""
+        return cls(position=Position.worker(server_rank, rank), upstream=upstream, **settings)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    def validate(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: names the field, its value and what was expected.
+        """
+        try:
+            require_node(self.position)
+        except Refusal as refusal:
+            raise ConfigError(f"position is {self.position}: {refusal}") from refusal
+        role = Role(self.position.role)
+        if role.is_leaf and self.listen is not None:
+            raise ConfigError(f"listen is {self.listen!r}; a {role} has no children and listens nowhere")
+        if not role.is_leaf and self.listen is None:
+            raise ConfigError(f"listen is missing; a {role} listens for its children, e.g. 127.0.0.1:9602")
+        if role is Role.MGR and self.upstream is not None:
+            raise ConfigError(f"upstream is {self.upstream!r}; the Mgr is the root and has none")
+        if role is not Role.MGR and self.upstream is None:
+            raise ConfigError(f"upstream is missing; a {role} needs its parent's host:port")
+        if self.listen is not None:
+            Address.parse(self.listen, "listen")
+        if self.upstream is not None and Address.parse(self.upstream, "upstream").port == 0:
+            raise ConfigError(f"upstream is {self.upstream!r}: port 0 is not a port to connect to")
+        # A link has to hold the largest message, or that could never be sent.
+        least_of = {"dedup_window": 1, "link_messages": 1, "link_bytes": limits.MESSAGE_BYTES, "max_children": 1}
+        for field, least in (least_of if self.inbox is None else {"inbox": 0, **least_of}).items():
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ConfigError(f"{field} is {value!r}; expected a whole number, at least {least}")
+        for field in ("ack_timeout", "grace", "registration_hold", "backoff_initial", "backoff_max"):
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+                raise ConfigError(f"{field} is {value!r}; expected a number of seconds above 0")
+        if self.backoff_max < self.backoff_initial:
+            raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
+
+    @property
+    def router(self) -> RouterConfig:
+        """The part of it that the Router decides by."""
+        return RouterConfig(
+            inbox=limits.INBOX[self.position.role] if self.inbox is None else self.inbox,
+            dedup_window=self.dedup_window,
+            ack_timeout=self.ack_timeout,
+            link_messages=self.link_messages,
+            link_bytes=self.link_bytes,
+            max_children=self.max_children,
+            grace=self.grace,
+            registration_hold=self.registration_hold,
+        )

@@ -1,0 +1,81 @@
+"""What the Router tells its node to do. The node carries the actions out in order, then feeds the next event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from taskd_net.core.acks import Reply
+from taskd_net.core.announcer import Kind
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
+
+
+@dataclass(slots=True)
+class Forward:
+    """Write a frame on a link. `timeout` (seconds): how long the far side has for its answer."""
+
+    link: LinkId
+    frame: Frame
+    timeout: float
+
+
+@dataclass(slots=True)
+class Deliver:
+    """Put a frame into the inbox."""
+
+    frame: Frame
+
+
+@dataclass(slots=True)
+class Answer:
+    """Give an answer to whoever made the request (`reply` came with it)."""
+
+    reply: Reply
+    ack: Ack
+
+
+@dataclass(slots=True)
+class Announce:
+    """Tell the parent which positions can be reached through this node, and report its answer."""
+
+    kind: Kind
+    positions: list[Position]
+
+
+class Reason(StrEnum):
+    """Why a child's stream is ended."""
+
+    POSITION_TAKEN = "position taken by a newer stream"
+
+
+@dataclass(slots=True)
+class EndStream:
+    """End a child's stream; `session` is what `link_up` was told."""
+
+    session: object
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Forgot:
+    """A child was forgotten, with everything behind it: `routes` nodes in all."""
+
+    link: LinkId
+    position: Position
+    routes: int
+
+
+@dataclass(slots=True)
+class Lost:
+    """A `sync=false` message had to be given up after its first hop. To be counted and logged, never silent."""
+
+    frame: Frame
+    code: int
+    src: Position
+    detail: str
+
+
+Action: TypeAlias = Forward | Deliver | Answer | Announce | EndStream | Forgot | Lost

@@ -1,0 +1,53 @@
+"""What travels through a Router: a message of which only the header is looked at, and the answer to one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskd_net.codes import Code, error_for
+from taskd_net.position import Destination, Position
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A checked message on its way.
+
+    `data` is the serialized Message; a Router never looks into it and every link of a broadcast shares it.
+    """
+
+    uuid: str
+    sync: bool
+    src: Position
+    dst: Destination
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The answer to a message.
+
+    Attributes:
+        uuid: the message's.
+        code: 0, or why the message did not arrive (contract, section 6).
+        src: the position of the node that answers; with 6001 the one that did not.
+        detail: words for people; not on the wire, so empty when the answer comes from another node.
+    """
+
+    uuid: str
+    code: int
+    src: Position
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True when the code is 0."""
+        return self.code == Code.OK
+
+    def raise_for_code(self) -> None:
+        """Do nothing when the message was delivered.
+
+        Raises:
+            MeshError: SenderError (4xxx), ReceiverError (5xxx) or NetworkError (6xxx), with code, src and uuid.
+        """
+        if self.code != Code.OK:
+            raise error_for(self.code, self.src, self.uuid, self.detail)

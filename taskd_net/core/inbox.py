@@ -1,0 +1,94 @@
+"""Who gets into the inbox, in which order, and who waits how long (contract, section 5).
+
+A sync message waits up to 10 ms for room, then is refused with 5001. A `sync=false` message has nobody to go back to
+and waits until there is room, in a line with the bounds of a link. Both wait in one line, so that messages of one
+sender never overtake each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taskd_net.core.acks import Pending
+from taskd_net.core.frame import Frame
+from taskd_net.core.seen import Seen
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A message in the line. A sync one has somebody who waits (`pending`) and a deadline."""
+
+    frame: Frame
+    pending: Pending | None
+    deadline: float
+
+
+class InboxDoor:
+    """Counts what is in the inbox and keeps the line before it. The messages themselves are the node's.
+
+    Args:
+        room: messages that fit in; 0 for a node that has no inbox.
+        window: size of the duplicate window, in messages.
+        line_messages, line_bytes: bounds of the line.
+    """
+
+    __slots__ = ("_line_bytes", "_line_limit", "_line_limit_bytes", "held", "line", "open", "room", "seen")
+
+    def __init__(self, room: int, window: int, line_messages: int, line_bytes: int) -> None:
+        self.room = room
+        self.held = 0
+        self.open = room > 0
+        self.seen = Seen(window)
+        self.line: deque[Waiting] = deque()
+        self._line_bytes = 0
+        self._line_limit = line_messages
+        self._line_limit_bytes = line_bytes
+
+    def knows(self, frame: Frame) -> bool:
+        """True when this message has been delivered before."""
+        return (frame.uuid, frame.src) in self.seen
+
+    def has_room(self) -> bool:
+        """True when a message may go in at once: there is room and nobody stands in line."""
+        return self.held < self.room and not self.line
+
+    def enter(self, frame: Frame) -> None:
+        """Count a message as delivered."""
+        self.held += 1
+        self.seen.add((frame.uuid, frame.src))
+
+    def queue(self, waiting: Waiting) -> bool:
+        """Put a message at the end of the line. Returns False when the line is at its bound."""
+        size = len(waiting.frame.data)
+        if len(self.line) >= self._line_limit or self._line_bytes + size > self._line_limit_bytes:
+            return False
+        self.line.append(waiting)
+        self._line_bytes += size
+        return True
+
+    def admit(self) -> Iterator[Waiting]:
+        """Take from the line what may go in now; the caller delivers each, or answers it if it is a duplicate."""
+        while self.line and self.held < self.room:
+            waiting = self.line.popleft()
+            self._line_bytes -= len(waiting.frame.data)
+            yield waiting
+
+    def take_due(self, now: float) -> list[Waiting]:
+        """Take out the sync messages whose patience is over."""
+        if self.next_deadline() > now:
+            return []
+        due = [waiting for waiting in self.line if waiting.deadline <= now]
+        self.line = deque(waiting for waiting in self.line if waiting.deadline > now)
+        self._line_bytes -= sum(len(waiting.frame.data) for waiting in due)
+        return due
+
+    def take_line(self) -> list[Waiting]:
+        """Empty the line: the inbox closes."""
+        left, self.line, self._line_bytes = list(self.line), deque(), 0
+        return left
+
+    def next_deadline(self) -> float:
+        """When the first sync message in line has to be refused, or infinity."""
+        return min((waiting.deadline for waiting in self.line if waiting.pending is not None), default=float("inf"))

@@ -1,0 +1,127 @@
+"""The links of one node: one to its parent, one to each child that has registered.
+
+A child's link outlives its streams: it is made by Register, is up while a stream stands, and ends when the child has
+been without a stream for too long. `session` names the stream of the moment, so that news of an older stream's end is
+not taken for the newer one's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import InFlight
+from taskd_net.core.routes import LinkId
+from taskd_net.limits import LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
+from taskd_net.position import Position, Role, require_node
+
+UP: Final[LinkId] = 0
+"""The id of the link to the parent. Children's ids are positive."""
+
+
+class Link:
+    """What the Router knows of one link."""
+
+    __slots__ = (
+        "epoch",
+        "expires",
+        "id",
+        "in_flight",
+        "in_flight_limit",
+        "position",
+        "queued_bytes",
+        "queued_messages",
+        "session",
+    )
+
+    def __init__(self, id: LinkId, position: Position) -> None:
+        leaf = id != UP and position.role in (Role.AGENT, Role.WORKER)
+        self.id = id
+        self.position = position
+        self.session: object | None = None
+        self.epoch = 0
+        self.expires = float("inf")
+        self.in_flight = InFlight()
+        self.in_flight_limit = LEAF_IN_FLIGHT if leaf else SHARED_IN_FLIGHT
+        self.queued_messages = 0
+        self.queued_bytes = 0
+
+    @property
+    def up(self) -> bool:
+        """True while a stream stands."""
+        return self.session is not None
+
+
+class Children:
+    """The registry of one parent (contract, section 3).
+
+    Args:
+        limit: children at most.
+        hold: seconds a registration without a stream holds its place.
+        grace: seconds a child whose stream is gone keeps its place.
+    """
+
+    __slots__ = ("_by_identity", "_grace", "_hold", "_last_id", "_limit", "by_id")
+
+    def __init__(self, limit: int, hold: float, grace: float) -> None:
+        self._limit = limit
+        self._hold = hold
+        self._grace = grace
+        self._last_id: LinkId = UP
+        self._by_identity: dict[Position, Link] = {}
+        self.by_id: dict[LinkId, Link] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def find(self, position: Position) -> Link | None:
+        """The link of a registered child, by its identity."""
+        return self._by_identity.get(position.identity)
+
+    def register(self, now: float, position: Position) -> Link:
+        """Give a child its place, or renew the one it has.
+
+        Raises:
+            Refusal: 4003-4005 for a position that is not one node's, 5003 when every place is taken.
+        """
+        require_node(position)
+        if position.role == Role.MGR:
+            raise Refusal(Code.DST_ROLE_ILLEGAL, "a Mgr is the root and registers nowhere")
+        identity = position.identity
+        link = self._by_identity.get(identity)
+        if link is None:
+            if len(self.by_id) >= self._limit:
+                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"all {self._limit} places are taken")
+            self._last_id += 1
+            link = Link(self._last_id, position)
+            self._by_identity[identity] = self.by_id[link.id] = link
+        link.position = position
+        link.epoch += 1
+        self.renew(now, link)
+        return link
+
+    def renew(self, now: float, link: Link) -> None:
+        """Let a registration that waits for its stream hold its place for another while."""
+        if not link.up:
+            link.expires = max(now + self._hold, link.expires if link.expires != float("inf") else 0.0)
+
+    def lost(self, now: float, link: Link) -> None:
+        """A child's stream is gone: the grace time begins."""
+        link.session = None
+        link.expires = now + self._grace
+
+    def opened(self, link: Link, session: object) -> None:
+        """A child's stream stands."""
+        link.session = session
+        link.expires = float("inf")
+
+    def expired(self, now: float) -> list[Link]:
+        """Take out the children that have been without a stream for too long."""
+        gone = [link for link in self.by_id.values() if link.expires <= now]
+        for link in gone:
+            del self.by_id[link.id], self._by_identity[link.position.identity]
+        return gone
+
+    def next_expiry(self) -> float:
+        """When the next child has to be forgotten, or infinity."""
+        return min((link.expires for link in self.by_id.values()), default=float("inf"))

@@ -1,0 +1,626 @@
+"""The Router: every decision of a node. Events in, actions out; nothing here waits, and time is an argument.
+
+A Mgr, a Proxy and a Worker run the same Router; they differ in which links they have. One method per event; each
+returns the actions that follow from it, to be carried out in order. `next_deadline` says when `tick` is due.
+
+Where a message goes is contract section 4, how it is delivered section 5, how routes are learnt section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from taskd_net import limits
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Part, Pending, Reply
+from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
+from taskd_net.core.announcer import Announcer, Kind, Waiter
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.inbox import InboxDoor, Waiting
+from taskd_net.core.links import UP, Children, Link
+from taskd_net.core.routes import LinkId, Routes
+from taskd_net.position import Destination, Position, Role, require_node
+
+LOCAL: Final[LinkId] = -1
+"""Where a message came from that the application of this node sends."""
+
+STRANGER: Final[LinkId] = -2
+"""Where a message came from whose link is not known: from below, by somebody who has not registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouterConfig:
+    """What can be set on a Router. Times in seconds; the reasons for the values are in `limits`."""
+
+    inbox: int = 8
+    dedup_window: int = limits.DEDUP_WINDOW
+    inbox_wait: float = limits.INBOX_WAIT_S
+    ack_timeout: float = limits.ACK_TIMEOUT_S
+    link_messages: int = limits.LINK_MESSAGES
+    link_bytes: int = limits.LINK_BYTES
+    max_children: int = limits.MAX_CHILDREN
+    grace: float = limits.GRACE_S
+    registration_hold: float = limits.REGISTRATION_HOLD_S
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counters since the node was made."""
+
+    sent: int = 0
+    forwarded: int = 0
+    delivered: int = 0
+    duplicates: int = 0
+    late_acks: int = 0
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class _Held:
+    """A message of this node's own application that waits for the node to join."""
+
+    frame: Frame
+    reply: Reply
+    deadline: float
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Who gets a message from here: these links, and this node's inbox."""
+
+    links: Sequence[Link]
+    here: bool
+    missing: str | None = None
+
+
+class Router:
+    """One node's decisions.
+
+    Args:
+        position: this node's own.
+        upstream: whether the node has a parent (every node but the Mgr).
+        config: bounds and times.
+    """
+
+    __slots__ = (
+        "_actions",
+        "_announcer",
+        "_config",
+        "_held",
+        "_held_bytes",
+        "_hop_timeout",
+        "_up",
+        "_wake",
+        "_withdraws",
+        "children",
+        "door",
+        "identity",
+        "position",
+        "routes",
+        "statistics",
+    )
+
+    def __init__(self, position: Position, *, upstream: bool, config: RouterConfig | None = None) -> None:
+        require_node(position)
+        self.position = position
+        self.identity = position.identity
+        self._config = config = config or RouterConfig()
+        self.routes = Routes()
+        self.children = Children(config.max_children, config.registration_hold, config.grace)
+        self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
+        self.statistics = Statistics()
+        # Until the parent says who it is, its place in our answers is taken by what it most likely is.
+        self._up = Link(UP, Position.mgr()) if upstream else None
+        self._withdraws = False
+        self._hop_timeout = config.ack_timeout
+        self._announcer = Announcer()
+        self._held: list[_Held] = []
+        self._held_bytes = 0
+        self._wake = float("inf")
+        self._actions: list[Action] = []
+
+    # ---- messages
+
+    def send(self, now: float, frame: Frame, reply: Reply, timeout: float) -> list[Action]:
+        """The application sends a message; `reply` gets the answer within `timeout` seconds, whatever happens.
+
+        For `sync=false` the answer says that the first hop has it.
+        """
+        self.statistics.sent += 1
+        self._send(now, frame, reply, now + timeout)
+        return self._take()
+
+    def frame_arrived(
+        self, now: float, came_from: LinkId, frame: Frame, reply: Reply | None, budget: float | None = None
+    ) -> list[Action]:
+        """A message came in on a link.
+
+        Args:
+            now: the time, in seconds of a clock that never steps.
+            came_from: the link, or STRANGER for somebody below whose link is not known.
+            frame: the message.
+            reply: where its answer goes; None where the wire has no answer (`sync=false` from above).
+            budget: seconds within which whoever sent it here wants the answer, if known.
+        """
+        patience = self._config.ack_timeout
+        up = limits.ACK_BUDGET_PER_HOP * (patience if budget is None else min(patience, budget))
+        down = self._hop_timeout if budget is None else min(self._hop_timeout, up)
+        try:
+            plan = self._plan(frame, came_from)
+        except Refusal as refusal:
+            self._refuse(frame, reply, refusal)
+            return self._take()
+        if frame.sync:
+            assert reply is not None, "a sync message always has somebody who waits for its answer"
+            self._carry_out(now, frame, plan, self._pending(frame, plan, reply), now + up, now + down)
+        else:
+            self._hand_on(now, frame, plan, reply, now + up, now + down)
+        return self._take()
+
+    def ack_arrived(
+        self, now: float, link_id: LinkId, uuid: str, code: int, src: Position, detail: str = ""
+    ) -> list[Action]:
+        """The far side of a link answered a message; an answer that nobody waits for is counted and dropped."""
+        link = self._link(link_id)
+        part = link.in_flight.take(uuid) if link is not None else None
+        if part is None:
+            self.statistics.late_acks += 1
+        else:
+            self._settle(part.pending, code, src, detail)
+        return self._take()
+
+    def post_answered(
+        self, now: float, link_id: LinkId, frame: Frame, code: int, src: Position, detail: str = ""
+    ) -> list[Action]:
+        """The far side of a link has, or has not, taken a `sync=false` message."""
+        link = self._link(link_id)
+        part = link.in_flight.take(frame.uuid) if link is not None else None
+        if part is not None:
+            self._settle(part.pending, code, src, detail)
+        elif code != Code.OK and frame.src.identity != self.identity:
+            self._lose(frame, code, src, detail)
+        return self._take()
+
+    def written(self, link_id: LinkId, session: object, messages: int, size: int) -> None:
+        """Frames with `size` bytes in all have left the queue of a link's stream."""
+        link = self._link(link_id)
+        if link is not None and link.session is session:
+            link.queued_messages -= messages
+            link.queued_bytes -= size
+
+    def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
+        """The application took messages out of the inbox."""
+        door = self.door
+        door.held -= count
+        for waiting in door.admit():
+            self._enter(waiting.frame, waiting.pending)
+        return self._take()
+
+    def close_inbox(self) -> list[Action]:
+        """The application takes no more messages: from now on the answer is 5000."""
+        self._shut_door()
+        return self._take()
+
+    # ---- children
+
+    def register(self, now: float, position: Position) -> Link:
+        """A child introduces itself; it is routable from here once its stream stands.
+
+        Raises:
+            Refusal: 4003-4005 for a bad position, 4999 for this node's own, 5003 when there is no place.
+        """
+        if position.identity == self.identity:
+            raise Refusal(Code.CLIENT_ERR, f"{position} is the parent itself")
+        link = self.children.register(now, position)
+        self.routes.learn(position.identity, link.id, link.epoch)
+        self._wake = min(self._wake, link.expires)
+        return link
+
+    def link_up(self, now: float, link: Link, session: object) -> list[Action]:
+        """A child's stream stands; a stream that stood before for the same position ends."""
+        if link.up:
+            self._actions.append(EndStream(link.session, Reason.POSITION_TAKEN))
+            self._drop_traffic(link, ())
+        self.children.opened(link, session)
+        return self._take()
+
+    def link_down(self, now: float, link: Link, session: object, unwritten: Iterable[Frame]) -> list[Action]:
+        """A stream ended, with these frames still in its queue. News of a stream that was replaced changes nothing."""
+        if link.session is not session:
+            for frame in unwritten:
+                if not frame.sync:
+                    self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream was replaced")
+            return self._take()
+        self.children.lost(now, link)
+        self._wake = min(self._wake, link.expires)
+        self._drop_traffic(link, unwritten)
+        return self._take()
+
+    def announced(
+        self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position], reply: Reply, uuid: str
+    ) -> list[Action]:
+        """A child says which nodes lie behind it; the answer goes out when everybody above knows it too."""
+        try:
+            gone, new = self._learn(now, link, kind, positions)
+        except Refusal as refusal:
+            self._actions.append(Answer(reply, Ack(uuid, refusal.code, self.position, str(refusal))))
+            return self._take()
+        self._withdraw(gone)
+        if self._up is None:
+            self._actions.append(Answer(reply, Ack(uuid, Code.OK, self.position)))
+        elif not self._up.up:
+            text = "no upstream at present"
+            self._actions.append(Answer(reply, Ack(uuid, Code.CLIENT_ERR, self.position, text)))
+        elif new:
+            self._announcer.add(Kind.ADD, [*new, self.identity], Waiter(uuid, reply))
+            self._announce()
+        else:
+            self._actions.append(Answer(reply, Ack(uuid, Code.OK, self.position)))
+        return self._take()
+
+    # ---- the parent
+
+    def upstream_up(
+        self, now: float, session: object, parent: Position, depth: int = 1, withdraws: bool = False
+    ) -> list[Action]:
+        """The stream to the parent stands.
+
+        Args:
+            now: the time.
+            session: names the stream.
+            parent: who the parent is.
+            depth: levels below the Mgr of this node; decides how long it waits for answers from below.
+            withdraws: whether the parent understands COMPLETE and WITHDRAW.
+        """
+        up = self._up
+        assert up is not None, "the Mgr has no upstream"
+        up.session, up.position = session, parent
+        self._withdraws = withdraws
+        self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**depth
+        held, self._held, self._held_bytes = self._held, [], 0
+        for waiting in held:
+            self._send(now, waiting.frame, waiting.reply, waiting.deadline)
+        return self._take()
+
+    def upstream_down(self, now: float, session: object, unwritten: Iterable[Frame]) -> list[Action]:
+        """The stream to the parent ended, with these frames still waiting to be sent."""
+        up = self._up
+        assert up is not None and up.session is session, "the upstream has one session at a time"
+        up.session = None
+        for waiter in self._announcer.clear():
+            self._tell(waiter, Code.CLIENT_ERR, self.position)
+        self._drop_traffic(up, unwritten)
+        return self._take()
+
+    def announce_all(self, reply: Reply, uuid: str) -> list[Action]:
+        """Tell the parent everything that can be reached through this node; `reply` gets its answer."""
+        if self._up is None or not self._up.up:
+            self._actions.append(Answer(reply, Ack(uuid, Code.NET_STREAM_NOT_INITED, self.position)))
+        else:
+            self._announcer.add(Kind.COMPLETE, [*self.routes, self.identity], Waiter(uuid, reply))
+            self._announce()
+        return self._take()
+
+    def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
+        """The parent answered the announcement under way."""
+        if self._up is not None and self._up.session is session:
+            for waiter in self._announcer.answered():
+                self._tell(waiter, code, src)
+            self._announce()
+        return self._take()
+
+    # ---- time
+
+    def next_deadline(self) -> float:
+        """When `tick` is due at the latest, or infinity. Never later than the first thing that has to happen."""
+        return self._wake
+
+    def tick(self, now: float) -> list[Action]:
+        """Give up what has waited too long. Does nothing before `next_deadline`."""
+        if now < self._wake:
+            return []
+        links = self._all_links()
+        for link in links:
+            if link.in_flight.count:
+                for part in link.in_flight.take_due(now):
+                    self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
+        for waiting in self.door.take_due(now):
+            assert waiting.pending is not None
+            self._settle(waiting.pending, Code.RECV_BUF_BUSY, self.position, "the inbox is full")
+        for held in [held for held in self._held if held.deadline <= now]:
+            self._held.remove(held)
+            self._held_bytes -= len(held.frame.data)
+            ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
+            self._actions.append(Answer(held.reply, ack))
+        for link in self.children.expired(now):
+            self._forget(link)
+        self._wake = min(
+            min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
+            min((held.deadline for held in self._held), default=float("inf")),
+            self.door.next_deadline(),
+            self.children.next_expiry(),
+        )
+        return self._take()
+
+    def close(self) -> list[Action]:
+        """The node closes: everything that waits is answered now."""
+        for held in self._held:
+            text = "the node was closed before it joined"
+            ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, text)
+            self._actions.append(Answer(held.reply, ack))
+        self._held, self._held_bytes = [], 0
+        self._shut_door()
+        for waiter in self._announcer.clear():
+            self._tell(waiter, Code.CLIENT_ERR, self.position)
+        for link in self._all_links():
+            for part in link.in_flight.take_all():
+                self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
+        return self._take()
+
+    def check(self) -> None:
+        """Assert the Router's own invariants. For tests."""
+        self.routes.check()
+        for link in self._all_links():
+            assert link.queued_messages >= 0 and link.queued_bytes >= 0
+            assert link.in_flight.count == sum(1 for _ in link.in_flight)
+            assert link.up or not link.in_flight.count
+            assert link.in_flight.deadline() >= self._wake
+        assert 0 <= self.door.held <= max(self.door.room, 0)
+        assert all(link_id in self.children.by_id for _, link_id in self.routes.items())
+        assert not self._actions, "an event's actions were left behind"
+
+    # ---- decisions
+
+    def _plan(self, frame: Frame, came_from: LinkId) -> _Plan:
+        """Where a message goes from here (contract, section 4); raises 5002 where that is nowhere."""
+        dst = frame.dst
+        if not dst.unicast:
+            return self._plan_many(frame, dst, came_from)
+        if dst.position == self.identity:
+            return _Plan((), here=True)
+        hop = self.routes.next_hop(dst.position)
+        if hop is not None:
+            # A message never goes back to where it came from: who sent it here does not know the way either.
+            if hop != came_from:
+                return _Plan((self.children.by_id[hop],), here=False)
+        elif came_from != UP and self._up is not None:
+            return _Plan((self._up,), here=False)
+        raise Refusal(Code.NO_ROUTE, f"{self.position} knows no way to {dst}")
+
+    def _plan_many(self, frame: Frame, dst: Destination, came_from: LinkId) -> _Plan:
+        sender = frame.src.identity
+        links = [self.children.by_id[hop] for hop in sorted(self.routes.links_for(dst)) if hop != came_from]
+        here = dst.matches(self.identity) and sender != self.identity
+        missing = None
+        if self._up is None:
+            # The root knows every node, so it alone can say that a listed rank does not exist.
+            missing = self.routes.missing(dst, self.identity, sender)
+            others = self.routes.receivers(dst) - (sender in self.routes and dst.matches(sender))
+            if missing is None and others + here == 0:
+                raise Refusal(Code.NO_ROUTE, f"nobody matches {dst}")
+        elif came_from != UP and not self._all_below(dst):
+            links.append(self._up)
+        elif not links and not here:
+            raise Refusal(Code.NO_ROUTE, f"nobody below {self.position} matches {dst}")
+        return _Plan(links, here, missing)
+
+    def _all_below(self, dst: Destination) -> bool:
+        """True when every receiver of a list is known to be below: it need not go up, and works without the Mgr."""
+        if dst.servers is None or (dst.processes is None and dst.position.role == Role.WORKER):
+            return False
+        named = len(dst.servers) * (1 if dst.processes is None else len(dst.processes))
+        return self.routes.receivers(dst) + dst.matches(self.identity) == named
+
+    def _send(self, now: float, frame: Frame, reply: Reply, deadline: float) -> None:
+        try:
+            plan = self._plan(frame, LOCAL)
+        except Refusal as refusal:
+            self._refuse(frame, reply, refusal)
+            return
+        if self._up is not None and not self._up.up and self._up in plan.links:
+            self._hold(frame, reply, deadline)
+            return
+        self._carry_out(now, frame, plan, self._pending(frame, plan, reply), deadline, deadline)
+
+    def _hold(self, frame: Frame, reply: Reply, deadline: float) -> None:
+        size, config = len(frame.data), self._config
+        if len(self._held) >= config.link_messages or self._held_bytes + size > config.link_bytes:
+            text = "too many messages wait for the node to join"
+            self._actions.append(Answer(reply, Ack(frame.uuid, Code.RECV_BUF_BUSY, self.position, text)))
+            return
+        self._held.append(_Held(frame, reply, deadline))
+        self._held_bytes += size
+        self._wake = min(self._wake, deadline)
+
+    def _pending(self, frame: Frame, plan: _Plan, reply: Reply) -> Pending:
+        parts = len(plan.links) + plan.here + (plan.missing is not None)
+        wildcard = not frame.dst.unicast and not frame.dst.is_list
+        return Pending(frame.uuid, reply, parts or 1, wildcard)
+
+    def _carry_out(self, now: float, frame: Frame, plan: _Plan, pending: Pending, up: float, down: float) -> None:
+        """Send a message on all its ways, each of which will be settled: for a sync message, or one of our own."""
+        if not plan.links and not plan.here and plan.missing is None:
+            # Everybody whom a broadcast is for lies behind the link it came from.
+            self._settle(pending, Code.OK, self.position)
+            return
+        if plan.missing is not None:
+            self._settle(pending, Code.NO_ROUTE, self.position, f"there is no {plan.missing}")
+        if plan.here:
+            self._deliver(now, frame, pending)
+        for link in plan.links:
+            deadline = up if link.id == UP else down
+            refusal = self._forward(now, link, frame, Part(pending, frame.src, deadline))
+            if refusal is not None:
+                self._settle(pending, refusal.code, self.position, str(refusal))
+
+    def _hand_on(self, now: float, frame: Frame, plan: _Plan, reply: Reply | None, up: float, down: float) -> None:
+        """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
+        failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
+        if plan.here:
+            failure = self._accept(now, frame) or failure
+        for link in plan.links:
+            failure = self._forward(now, link, frame, None, up if link.id == UP else down) or failure
+        if failure is not None:
+            self._refuse(frame, reply, failure)
+        elif reply is not None:
+            self._actions.append(Answer(reply, Ack(frame.uuid, Code.OK, self.position)))
+
+    def _forward(
+        self, now: float, link: Link, frame: Frame, part: Part | None, deadline: float = 0.0
+    ) -> Refusal | None:
+        """Queue a message on a link, or say why not."""
+        if not link.up:
+            return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
+        size, config = len(frame.data), self._config
+        if link.queued_messages >= config.link_messages or link.queued_bytes + size > config.link_bytes:
+            return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
+        if part is not None:
+            if link.in_flight.count >= link.in_flight_limit:
+                return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
+            if not link.in_flight.add(frame.uuid, part):
+                return Refusal(Code.RECV_BUF_BUSY, "the same uuid of another sender is in flight")
+            deadline = part.deadline
+            self._wake = min(self._wake, deadline)
+        link.queued_messages += 1
+        link.queued_bytes += size
+        self.statistics.forwarded += 1
+        self._actions.append(Forward(link.id, frame, deadline - now))
+        return None
+
+    # ---- the own inbox
+
+    def _deliver(self, now: float, frame: Frame, pending: Pending) -> None:
+        door = self.door
+        if not door.open:
+            self._settle(pending, Code.RECV_BUF_NIL, self.position, "no inbox")
+        elif door.knows(frame) or door.has_room():
+            self._enter(frame, pending)
+        elif not frame.sync:
+            # An own `sync=false` message to the own inbox: this node is its first hop, and has it once it is in line.
+            refusal = self._accept(now, frame)
+            code = Code.OK if refusal is None else refusal.code
+            self._settle(pending, code, self.position, str(refusal or ""))
+        elif door.queue(Waiting(frame, pending, now + self._config.inbox_wait)):
+            self._wake = min(self._wake, now + self._config.inbox_wait)
+        else:
+            self._settle(pending, Code.RECV_BUF_BUSY, self.position, "the inbox is full")
+
+    def _accept(self, now: float, frame: Frame) -> Refusal | None:
+        door = self.door
+        if not door.open:
+            return Refusal(Code.RECV_BUF_NIL, "no inbox")
+        if door.knows(frame) or door.has_room():
+            self._enter(frame, None)
+        elif not door.queue(Waiting(frame, None, float("inf"))):
+            return Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
+        return None
+
+    def _enter(self, frame: Frame, pending: Pending | None) -> None:
+        # Asked again here: the first copy may have gone in while this one stood in line.
+        if self.door.knows(frame):
+            self.statistics.duplicates += 1
+        else:
+            self.door.enter(frame)
+            self.statistics.delivered += 1
+            self._actions.append(Deliver(frame))
+        if pending is not None:
+            self._settle(pending, Code.OK, self.position)
+
+    def _shut_door(self) -> None:
+        self.door.open = False
+        for waiting in self.door.take_line():
+            if waiting.pending is not None:
+                self._settle(waiting.pending, Code.RECV_BUF_NIL, self.position, "the inbox was closed")
+            else:
+                self._lose(waiting.frame, Code.RECV_BUF_NIL, self.position, "the inbox was closed")
+
+    # ---- answers
+
+    def _settle(self, pending: Pending, code: int, src: Position, detail: str = "") -> None:
+        ack = pending.settle(code, src, detail)
+        if ack is not None:
+            self._actions.append(Answer(pending.reply, ack))
+
+    def _refuse(self, frame: Frame, reply: Reply | None, refusal: Refusal) -> None:
+        if reply is None:
+            self._lose(frame, refusal.code, self.position, str(refusal))
+        else:
+            self._actions.append(Answer(reply, Ack(frame.uuid, refusal.code, self.position, str(refusal))))
+
+    def _lose(self, frame: Frame, code: int, src: Position, detail: str) -> None:
+        self.statistics.lost += 1
+        self._actions.append(Lost(frame, code, src, detail))
+
+    def _drop_traffic(self, link: Link, unwritten: Iterable[Frame]) -> None:
+        """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
+        link.queued_messages = link.queued_bytes = 0
+        for frame in unwritten:
+            part = link.in_flight.take(frame.uuid)
+            if part is not None:
+                self._settle(part.pending, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
+            elif not frame.sync and frame.src.identity != self.identity:
+                self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
+        for part in link.in_flight.take_all():
+            self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
+
+    # ---- routes
+
+    def _learn(
+        self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position]
+    ) -> tuple[list[Position], list[Position]]:
+        """Take in what a child announced: which nodes are gone by it, which are to be announced further up."""
+        if link is None:
+            raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here")
+        identities = []
+        for position in positions:
+            require_node(position)
+            if position.identity == self.identity or position.role == Role.MGR:
+                raise Refusal(Code.CLIENT_ERR, f"{position} cannot lie below {self.position}")
+            identities.append(position.identity)
+        self.children.renew(now, link)
+        self._wake = min(self._wake, link.expires)
+        if kind is Kind.WITHDRAW:
+            return [identity for identity in identities if self.routes.drop(identity, link.id)], []
+        for identity in identities:
+            self.routes.learn(identity, link.id, link.epoch)
+        gone = []
+        if kind is Kind.COMPLETE:
+            gone = self.routes.older_than(link.id, link.epoch)
+            for identity in gone:
+                self.routes.drop(identity, link.id)
+        return gone, identities
+
+    def _forget(self, link: Link) -> None:
+        gone = self.routes.drop_link(link.id)
+        self._actions.append(Forgot(link.id, link.position, len(gone)))
+        self._withdraw(gone)
+
+    def _withdraw(self, gone: Sequence[Position]) -> None:
+        # While the parent is away nothing needs to be said: COMPLETE says it all when the node joins again.
+        if gone and self._withdraws and self._up is not None and self._up.up:
+            self._announcer.add(Kind.WITHDRAW, gone)
+            self._announce()
+
+    def _announce(self) -> None:
+        following = self._announcer.next()
+        if following is not None:
+            self._actions.append(Announce(*following))
+
+    def _tell(self, waiter: Waiter, code: int, src: Position) -> None:
+        ack = waiter.settle(code, src)
+        if ack is not None:
+            self._actions.append(Answer(waiter.reply, ack))
+
+    # ---- small things
+
+    def _link(self, link_id: LinkId) -> Link | None:
+        return self._up if link_id == UP else self.children.by_id.get(link_id)
+
+    def _all_links(self) -> list[Link]:
+        return [*self.children.by_id.values(), *((self._up,) if self._up is not None else ())]
+
+    def _take(self) -> list[Action]:
+        actions, self._actions = self._actions, []
+        return actions

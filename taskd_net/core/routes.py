@@ -1,0 +1,163 @@
+"""The routing table: which link leads to which node below.
+
+Besides the exact table it keeps, for each link, how many nodes it leads to by role, by (role, serverRank) and by
+(role, processRank), so that the links of a broadcast are found without walking the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from taskd_net.position import Destination, Position
+
+LinkId: TypeAlias = int
+_Pattern: TypeAlias = tuple[str, str | None, str | None]
+
+
+class Routes:
+    """Position → link, with the indexes that broadcasts need. Positions are identities (`Position.identity`)."""
+
+    __slots__ = ("_by_link", "_by_pattern", "_epoch", "_next_hop")
+
+    def __init__(self) -> None:
+        self._next_hop: dict[Position, LinkId] = {}
+        self._epoch: dict[Position, int] = {}
+        self._by_link: dict[LinkId, set[Position]] = {}
+        self._by_pattern: dict[_Pattern, dict[LinkId, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._next_hop)
+
+    def __contains__(self, identity: Position) -> bool:
+        return identity in self._next_hop
+
+    def __iter__(self) -> Iterator[Position]:
+        return iter(self._next_hop)
+
+    def items(self) -> Iterable[tuple[Position, LinkId]]:
+        """Every known node below, with the link that leads to it."""
+        return self._next_hop.items()
+
+    def next_hop(self, identity: Position) -> LinkId | None:
+        """The link to a node, or None where the table does not know it."""
+        return self._next_hop.get(identity)
+
+    def behind(self, link: LinkId) -> frozenset[Position]:
+        """The nodes that a link leads to."""
+        return frozenset(self._by_link.get(link, ()))
+
+    def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
+        """Set the next hop to a node; a route through another link is replaced (contract, section 3)."""
+        old = self._next_hop.get(identity)
+        self._epoch[identity] = epoch
+        if old == link:
+            return
+        if old is not None:
+            self._unindex(identity, old)
+        self._next_hop[identity] = link
+        self._by_link.setdefault(link, set()).add(identity)
+        for pattern in _patterns(identity):
+            links = self._by_pattern.setdefault(pattern, {})
+            links[link] = links.get(link, 0) + 1
+
+    def drop(self, identity: Position, link: LinkId) -> bool:
+        """Forget a node, if it is still this link that leads to it. Returns whether it was."""
+        if self._next_hop.get(identity) != link:
+            return False
+        self._unindex(identity, link)
+        del self._next_hop[identity], self._epoch[identity]
+        return True
+
+    def drop_link(self, link: LinkId) -> list[Position]:
+        """Forget every node behind a link, and say which."""
+        gone = list(self._by_link.get(link, ()))
+        for identity in gone:
+            self.drop(identity, link)
+        return gone
+
+    def older_than(self, link: LinkId, epoch: int) -> list[Position]:
+        """The nodes behind a link that were last announced before `epoch` of that link."""
+        return [identity for identity in self._by_link.get(link, ()) if self._epoch[identity] < epoch]
+
+    def links_for(self, dst: Destination) -> set[LinkId]:
+        """The links behind which at least one receiver of a broadcast or multicast lies."""
+        role, servers, processes = dst.position.role, dst.servers, dst.processes
+        if servers is None or processes is None:
+            links: set[LinkId] = set()
+            for server in _choices(servers):
+                for process in _choices(processes):
+                    links.update(self._by_pattern.get((role, server, process), ()))
+            return links
+        return {self._next_hop[identity] for identity in self._listed(dst)}
+
+    def receivers(self, dst: Destination) -> int:
+        """How many known nodes a broadcast or multicast is for."""
+        role, servers, processes = dst.position.role, dst.servers, dst.processes
+        if servers is None or processes is None:
+            patterns = ((role, server, process) for server in _choices(servers) for process in _choices(processes))
+            return sum(sum(self._by_pattern.get(pattern, {}).values()) for pattern in patterns)
+        return sum(1 for _ in self._listed(dst))
+
+    def missing(self, dst: Destination, also: Position, present: Position) -> str | None:
+        """The first rank that a list names and nobody has, as text for people; None when every rank has somebody.
+
+        `also` and `present` are two nodes that exist although the table does not hold them (this node, the sender).
+        """
+        role = dst.position.role
+        known = [identity for identity in (also, present) if identity.role == role]
+        for server in sorted(dst.servers or ()):
+            if (role, server, None) not in self._by_pattern and all(server != node.server_rank for node in known):
+                return f"{role}/{server}"
+        for process in sorted(dst.processes or ()):
+            if (role, None, process) in self._by_pattern or any(process == node.process_rank for node in known):
+                continue
+            return f"{role} with processRank {process}"
+        return None
+
+    def check(self) -> None:
+        """Assert that every index agrees with the table. For tests."""
+        expected: dict[_Pattern, dict[LinkId, int]] = {}
+        for identity, link in self._next_hop.items():
+            assert identity in self._by_link[link]
+            for pattern in _patterns(identity):
+                links = expected.setdefault(pattern, {})
+                links[link] = links.get(link, 0) + 1
+        assert expected == self._by_pattern
+        assert sum(map(len, self._by_link.values())) == len(self._next_hop) == len(self._epoch)
+
+    def _listed(self, dst: Destination) -> Iterator[Position]:
+        # Two lists name a product of ranks, of which only a few exist (a rank lives on one node): walk the shorter
+        # index, not the product.
+        assert dst.servers is not None and dst.processes is not None
+        role = dst.position.role
+        for process in dst.processes:
+            if (role, None, process) not in self._by_pattern:
+                continue
+            for server in dst.servers:
+                identity = Position(role, server, process)
+                if identity in self._next_hop:
+                    yield identity
+
+    def _unindex(self, identity: Position, link: LinkId) -> None:
+        behind = self._by_link[link]
+        behind.discard(identity)
+        if not behind:
+            del self._by_link[link]
+        for pattern in _patterns(identity):
+            links = self._by_pattern[pattern]
+            if links[link] == 1:
+                del links[link]
+                if not links:
+                    del self._by_pattern[pattern]
+            else:
+                links[link] -= 1
+
+
+def _patterns(identity: Position) -> tuple[_Pattern, ...]:
+    role, server, process = identity.role, identity.server_rank, identity.process_rank
+    return ((role, None, None), (role, server, None), (role, None, process))
+
+
+def _choices(ranks: frozenset[str] | None) -> Iterable[str | None]:
+    return (None,) if ranks is None else ranks

@@ -1,0 +1,80 @@
+"""Every limit and default of the mesh, each with its unit and the reason for its value.
+
+What a user may change has a field of the same meaning in `config.NodeConfig`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MESSAGE_BYTES: Final = 8_388_608
+"""Bytes of a serialized Message. The contract's limit (section 2); the original's Mgr refuses more upwards as well."""
+
+RECEIVE_BYTES: Final = 8 * MESSAGE_BYTES
+"""Bytes gRPC accepts in one message at a parent. Above MESSAGE_BYTES, so that an oversized message can be answered
+with 4999 instead of a broken call; bounded, so that one caller cannot claim memory without end."""
+
+RANKS_PER_LIST: Final = 16_384
+"""Ranks in one comma list. A list that names every rank of a large job still fits; garbage does not."""
+
+INBOX: Final = {"Mgr": 1024, "Proxy": 32, "Agent": 8, "Worker": 8}
+"""Messages that wait in an inbox, by role (contract, section 5): who hears from many needs room for many."""
+
+INBOX_WAIT_S: Final = 0.010
+"""Seconds a sync message waits for room in a full inbox before 5001 (contract, section 5)."""
+
+DEDUP_WINDOW: Final = 4096
+"""Uuids a receiver remembers (contract, section 5): more than a sender can have in flight and resend."""
+
+ACK_TIMEOUT_S: Final = 3.0
+"""Seconds the Mgr waits for a child's answer (contract, section 5); also the default timeout of a send."""
+
+ACK_TIMEOUT_PER_LEVEL: Final = 0.8
+"""Factor on the ack timeout per level below the Mgr: a Proxy gives up, and can say who did not answer, before its
+parent gives up on the Proxy. Six levels still leave 0.8 s."""
+
+ACK_BUDGET_PER_HOP: Final = 0.95
+"""Share of what is left of a sender's timeout that a hop on the way spends: the rest brings the answer back."""
+
+LINK_MESSAGES: Final = 1024
+"""Messages that wait to be written on one link (contract, section 5)."""
+
+LINK_BYTES: Final = 16 * 1024 * 1024
+"""Bytes that wait to be written on one link (contract, section 5): two of the largest messages."""
+
+LEAF_IN_FLIGHT: Final = 1024
+"""Messages written to one Worker or Agent and not yet acknowledged. A frozen Worker can occupy no more than this of
+the links above it, which have room for four such."""
+
+SHARED_IN_FLIGHT: Final = 4096
+"""Messages in flight on a link that many share (to a Proxy, or upstream)."""
+
+MAX_CHILDREN: Final = 5000
+"""Children of one parent (contract, section 3)."""
+
+GRACE_S: Final = 30.0
+"""Seconds a child whose stream is gone keeps its place and its routes (contract, section 3)."""
+
+REGISTRATION_HOLD_S: Final = 10.0
+"""Seconds a registration holds its place without a stream (contract, section 3)."""
+
+ANNOUNCE_POSITIONS: Final = 2000
+"""Positions in one PathDiscovery of ours: some 60 KB, so that a Proxy with a large subtree never nears a size limit."""
+
+BACKOFF_INITIAL_S: Final = 0.05
+"""Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
+
+BACKOFF_MAX_S: Final = 1.0
+"""Upper end of every later pause (contract, section 3)."""
+
+POSITION_TAKEN_PAUSE_S: Final = 5.0
+"""Least pause before a node whose position was taken tries again (contract, section 3)."""
+
+KEEPALIVE_TIME_S: Final = 5.0
+"""Seconds of silence before a link is pinged."""
+
+KEEPALIVE_TIMEOUT_S: Final = 2.0
+"""Seconds without an answer to a ping until the link counts as lost; 7 s in all from freeze to detection."""
+
+CLOSE_GRACE_S: Final = 1.0
+"""Seconds that closing a node waits for the last answers to leave."""

@@ -1,0 +1,324 @@
+"""`Node`: one member of the mesh, for asyncio. A Mgr, a Proxy, an Agent and a Worker are all this class."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import count
+from types import TracebackType
+from typing import Self, assert_never
+
+from taskd_net import limits
+from taskd_net.address import Address
+from taskd_net.codes import Code, Refusal
+from taskd_net.config import NodeConfig
+from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.links import UP
+from taskd_net.core.router import Router, Statistics
+from taskd_net.log import get_logger
+from taskd_net.position import Position
+from taskd_net.transport.child import Backoff, ChildSide
+from taskd_net.transport.parent import ParentSide
+from taskd_net.wire.codec import Message, read_message, write_message
+
+
+class Node:
+    """A member of the mesh. It owns one Router, its links and one inbox, and carries out what the Router decides.
+
+    Use it as `async with Node(config) as node`, or call `start` and `close`. All of it belongs to the event loop that
+    `start` runs in. Joining goes on in the background: `start` does not wait for the parent, `joined` does.
+
+    Args:
+        config: who the node is and where its neighbours are.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.log = get_logger(node=str(config.position))
+        self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
+        self._inbox: deque[Frame] = deque()
+        self._arrived = asyncio.Event()
+        self._child: ChildSide | None = None
+        self._parent: ParentSide | None = None
+        self._address: Address | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        # One random prefix and a counter: shaped like a uuid, unique like one, at a tenth of the price.
+        head = os.urandom(10).hex()
+        self._uuid_prefix = f"{head[:8]}-{head[8:12]}-{head[12:16]}-{head[16:20]}-"
+        self._uuid_count = count(1)
+        self._last_lost_log = float("-inf")
+        self._lost_unlogged = 0
+
+    # ---- life
+
+    async def start(self) -> Self:
+        """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
+
+        Raises:
+            ConfigError: the listening address cannot be bound.
+            RuntimeError: the node was started before; a closed node cannot be started again.
+        """
+        if self._loop is not None:
+            raise RuntimeError("a node can be started once; make a new one")
+        self._loop = asyncio.get_running_loop()
+        config = self.config
+        if config.listen is not None:
+            parent = ParentSide(self, Address.parse(config.listen, "listen"))
+            self._address = await parent.start()
+            self._parent = parent
+            self.log.info("listening", address=str(self._address))
+        if config.upstream is not None:
+            self._child = ChildSide(
+                self,
+                Address.parse(config.upstream, "upstream"),
+                Backoff(config.backoff_initial, config.backoff_max),
+                config.ack_timeout,
+                self._at_depth,
+            )
+            self._child.start()
+        return self
+
+    async def close(self) -> None:
+        """Leave the mesh: every send that waits gets its code, the parent sees it at once, nothing stays open.
+
+        Messages that are in the inbox have been acknowledged and can still be received. Closing twice is closing once.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._loop is None:
+            return
+        self.perform(self.router.close())
+        if self._child is not None:
+            await self._child.close(limits.CLOSE_GRACE_S)
+        if self._parent is not None:
+            await self._parent.close(limits.CLOSE_GRACE_S)
+        self.perform(self.router.close())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._arrived.set()
+        self.log.info("closed")
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def joined(self, timeout: float | None = None) -> None:
+        """Wait until the Mgr knows the way to this node (contract, section 3). A Mgr always is.
+
+        Args:
+            timeout: seconds, None without end.
+
+        Raises:
+            TimeoutError: not joined in time; the text says what the last attempt ran into.
+        """
+        if self._child is None:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._child.joined.wait()
+        except TimeoutError:
+            text = f"{self.position} has not joined {self.config.upstream} within {timeout} s: {self._child.trouble}"
+            raise TimeoutError(text) from None
+
+    # ---- messages
+
+    async def send(
+        self,
+        body: str | None,
+        *,
+        to: Position | str,
+        mtype: str = "default",
+        timeout: float | None = None,
+        uuid: str | None = None,
+    ) -> Ack:
+        """Send a message and learn whether it arrived.
+
+        Args:
+            body: the text; may be empty. None is no message: 4000.
+            to: a Position or `Role/serverRank[/processRank]`; ranks may be comma lists or `All`.
+            mtype: the kind of message, a word between sender and receiver.
+            timeout: seconds until the answer at the latest; None for the configured `ack_timeout`.
+            uuid: to send a message again that was answered with 5xxx or 6xxx; None for a new message.
+
+        Returns:
+            The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6).
+
+        Raises:
+            ValueError: `to` is a text that is not a position.
+        """
+        return await self._send(body, to, mtype, timeout, uuid, sync=True)
+
+    async def post(
+        self,
+        body: str | None,
+        *,
+        to: Position | str,
+        mtype: str = "default",
+        timeout: float | None = None,
+        uuid: str | None = None,
+    ) -> Ack:
+        """Send a message without waiting for its delivery: the Ack says that the first hop has it.
+
+        Arguments and errors are those of `send`.
+        """
+        return await self._send(body, to, mtype, timeout, uuid, sync=False)
+
+    async def receive(self) -> Message:
+        """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
+
+        Raises:
+            NodeClosed: the node is closed and the inbox is empty.
+        """
+        while not self._inbox:
+            if self._closed:
+                raise NodeClosed(f"{self.position} is closed")
+            self._arrived.clear()
+            await self._arrived.wait()
+        frame = self._inbox.popleft()
+        self.perform(self.router.inbox_taken(self.now()))
+        return read_message(frame)
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Take messages out of the inbox, one by one, until the node is closed and the inbox is empty."""
+        while True:
+            try:
+                message = await self.receive()
+            except NodeClosed:
+                return
+            yield message
+
+    # ---- what can be seen
+
+    @property
+    def position(self) -> Position:
+        """Who this node is."""
+        return self.config.position
+
+    @property
+    def address(self) -> str | None:
+        """Where this node listens, with the port that was bound; None for a leaf or before `start`."""
+        return None if self._address is None else str(self._address)
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counters since the node was made."""
+        return self.router.statistics
+
+    def routes(self) -> Mapping[Position, Position]:
+        """Every node known below, with the child that leads to it."""
+        children = self.router.children.by_id
+        return {position: children[link].position for position, link in self.router.routes.items()}
+
+    # ---- for the transport
+
+    def now(self) -> float:
+        """The Router's time: the event loop's clock, in seconds; it never steps."""
+        assert self._loop is not None, "the node was not started"
+        return self._loop.time()
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Carry out what the Router decided, in order, without waiting."""
+        for action in actions:
+            match action:
+                case Forward(link, frame, timeout):
+                    if link == UP:
+                        assert self._child is not None
+                        self._child.forward(frame, timeout)
+                    else:
+                        assert self._parent is not None
+                        self._parent.forward(link, frame)
+                case Answer(reply, ack):
+                    reply(ack)
+                case Deliver(frame):
+                    self._inbox.append(frame)
+                    self._arrived.set()
+                case Announce(kind, positions):
+                    assert self._child is not None
+                    self._child.announce(kind, positions)
+                case EndStream(session, reason):
+                    assert self._parent is not None
+                    self._parent.end_stream(session, reason)
+                case Forgot(link, position, routes):
+                    assert self._parent is not None
+                    self._parent.forgot(link)
+                    self.log.info("child_forgotten", child=str(position), routes=routes)
+                case Lost():
+                    self._log_lost(action)
+                case _:
+                    assert_never(action)
+        self._arm()
+
+    # ---- inside
+
+    async def _send(
+        self, body: str | None, to: Position | str, mtype: str, timeout: float | None, uuid: str | None, *, sync: bool
+    ) -> Ack:
+        dst = Position.parse(to) if isinstance(to, str) else to
+        uuid = uuid or f"{self._uuid_prefix}{next(self._uuid_count):012x}"
+        if self._loop is None or self._closed:
+            text = "the node is closed" if self._closed else "the node was not started"
+            return Ack(uuid, Code.CLIENT_ERR, self.position, text)
+        if body is None:
+            return Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None")
+        message = Message(uuid, mtype, sync, self.position, dst, time.time_ns() // 1_000_000, body)
+        try:
+            frame = write_message(message)
+        except Refusal as refusal:
+            return Ack(uuid, refusal.code, self.position, str(refusal))
+        answer: asyncio.Future[Ack] = self._loop.create_future()
+
+        def reply(ack: Ack) -> None:
+            if not answer.done():
+                answer.set_result(ack)
+
+        patience = self.config.ack_timeout if timeout is None else timeout
+        self.perform(self.router.send(self._loop.time(), frame, reply, patience))
+        return await answer
+
+    def _arm(self) -> None:
+        """Have `tick` called when the Router wants it."""
+        deadline = self.router.next_deadline()
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline != float("inf") and self._loop is not None:
+            self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.perform(self.router.tick(self.now()))
+
+    def _at_depth(self, depth: int) -> None:
+        if self._parent is not None:
+            self._parent.depth = depth
+
+    def _log_lost(self, lost: Lost) -> None:
+        # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.
+        self._lost_unlogged += 1
+        if self.now() - self._last_lost_log >= 1.0:
+            self.log.warning(
+                "messages_lost",
+                count=self._lost_unlogged,
+                last_dst=str(lost.frame.dst),
+                code=lost.code,
+                src=str(lost.src),
+                detail=lost.detail,
+            )
+            self._last_lost_log, self._lost_unlogged = self.now(), 0
+
+
+class NodeClosed(RuntimeError):
+    """The node is closed, and nothing is left in its inbox."""

@@ -1,0 +1,192 @@
+"""Who a node is, and whom a message is for.
+
+A `Position` is one node's place in the job: role, node rank, and for a Worker its global rank (contract, section 1).
+A `Destination` is what a sender may write in a message's `dst`: one position, a comma list of ranks (multicast) or
+`All` (broadcast). Everything on the wire is a string; this module is where strings gain a meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.limits import RANKS_PER_LIST
+
+ALL: Final = "All"
+NO_PROCESS: Final = "-1"
+
+
+class Role(StrEnum):
+    """The four kinds of node. The values are the spelling on the wire."""
+
+    MGR = "Mgr"
+    PROXY = "Proxy"
+    AGENT = "Agent"
+    WORKER = "Worker"
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for the roles that never have children (level 1 of the tree)."""
+        return self is Role.AGENT or self is Role.WORKER
+
+
+_ROLES: Final = frozenset(str(role) for role in Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A node's place in the job, as it stands on the wire.
+
+    Args:
+        role: `Mgr`, `Proxy`, `Agent` or `Worker`.
+        server_rank: the node's rank, as text; `"0"` for the Mgr.
+        process_rank: the global rank of a Worker, as text; `"-1"` for the other roles.
+
+    Source: contract, section 1.
+    """
+
+    role: str
+    server_rank: str
+    process_rank: str = NO_PROCESS
+
+    @classmethod
+    def mgr(cls) -> Position:
+        """The root of the job's tree."""
+        return cls(Role.MGR.value, "0")
+
+    @classmethod
+    def proxy(cls, server_rank: int | str) -> Position:
+        """The Proxy of node `server_rank`."""
+        return cls(Role.PROXY.value, str(server_rank))
+
+    @classmethod
+    def agent(cls, server_rank: int | str) -> Position:
+        """The Agent of node `server_rank`."""
+        return cls(Role.AGENT.value, str(server_rank))
+
+    @classmethod
+    def worker(cls, server_rank: int | str, rank: int | str) -> Position:
+        """The Worker with global rank `rank` on node `server_rank`."""
+        return cls(Role.WORKER.value, str(server_rank), str(rank))
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read `Role/serverRank[/processRank]`, for example `Worker/0/3`, `Proxy/1`, `Mgr` or `Worker/All/0,3,7`.
+
+        The ranks are not checked here: that is done where the position is used, with the contract's codes.
+
+        Raises:
+            ValueError: the text has not two or three fields (`Mgr` alone means `Mgr/0`).
+        """
+        fields = text.strip().split("/")
+        if fields == [Role.MGR]:
+            return cls.mgr()
+        if len(fields) not in (2, 3) or not all(fields):
+            raise ValueError(f"{text!r} is not a position; expected Role/serverRank[/processRank], e.g. Worker/0/3")
+        return cls(*fields)
+
+    @property
+    def identity(self) -> Position:
+        """The position without what does not identify: only a Worker is told apart by its processRank."""
+        if self.role == Role.WORKER or self.process_rank == NO_PROCESS:
+            return self
+        return Position(self.role, self.server_rank)
+
+    def __str__(self) -> str:
+        if self.role == Role.WORKER:
+            return f"{self.role}/{self.server_rank}/{self.process_rank}"
+        return f"{self.role}/{self.server_rank}"
+
+
+def is_rank(text: str) -> bool:
+    """True for a natural number in ASCII digits."""
+    return text.isascii() and text.isdigit()
+
+
+def require_node(position: Position) -> None:
+    """Check that a position names exactly one node.
+
+    Raises:
+        Refusal: 4003 for an unknown role, 4004 or 4005 for a rank that is not a natural number.
+    """
+    if position.role not in _ROLES:
+        raise Refusal(Code.DST_ROLE_ILLEGAL, f"role {position.role!r} is not one of Mgr, Proxy, Agent, Worker")
+    if not is_rank(position.server_rank):
+        raise Refusal(Code.DST_SRV_RANK_ILLEGAL, f"serverRank {position.server_rank!r} is not a natural number")
+    if position.role == Role.WORKER and not is_rank(position.process_rank):
+        raise Refusal(Code.DST_PROCESS_RANK_ILLEGAL, f"processRank {position.process_rank!r} is not a natural number")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A checked destination. Made by `Destination.of`, never directly.
+
+    `servers` and `processes` are the ranks that match, or None where every rank does (`All`; for the processRank of
+    a role other than Worker it has no meaning and is always None).
+    """
+
+    position: Position
+    servers: frozenset[str] | None
+    processes: frozenset[str] | None
+    unicast: bool
+
+    @classmethod
+    def of(cls, position: Position) -> Destination:
+        """Check a `dst` in the contract's order (section 6).
+
+        For roles other than Worker the processRank becomes `-1`, whatever stood there.
+
+        Raises:
+            Refusal: 4003 unknown role, 4004 serverRank malformed, 4005 processRank of a Worker malformed, 4006 a rank
+                list longer than `limits.RANKS_PER_LIST`.
+        """
+        return _checked(position)
+
+    @property
+    def is_list(self) -> bool:
+        """True for a multicast: ranks are named one by one, so each of them must exist."""
+        return not self.unicast and not (self.servers is None and self.processes is None)
+
+    def matches(self, identity: Position) -> bool:
+        """True when the node with this identity is among the receivers."""
+        return (
+            identity.role == self.position.role
+            and (self.servers is None or identity.server_rank in self.servers)
+            and (self.processes is None or identity.process_rank in self.processes)
+        )
+
+    def __str__(self) -> str:
+        return str(self.position)
+
+
+def _ranks(text: str, code: Code, field: str) -> frozenset[str] | None:
+    if text == ALL:
+        return None
+    ranks = text.split(",")
+    if not all(is_rank(rank) for rank in ranks):
+        raise Refusal(code, f"{field} {text[:80]!r} is not a natural number, a comma list of them, or {ALL!r}")
+    if len(ranks) > RANKS_PER_LIST:
+        raise Refusal(Code.DST_TYPE_ILLEGAL, f"{field} lists {len(ranks)} ranks; at most {RANKS_PER_LIST} are allowed")
+    return frozenset(ranks)
+
+
+# The same few destinations come again and again; a refused one is not cached, which is as it should be.
+@lru_cache(maxsize=16_384)
+def _checked(position: Position) -> Destination:
+    role = position.role
+    if role not in _ROLES:
+        raise Refusal(Code.DST_ROLE_ILLEGAL, f"role {role[:80]!r} is not one of Mgr, Proxy, Agent, Worker")
+    servers = _ranks(position.server_rank, Code.DST_SRV_RANK_ILLEGAL, "serverRank")
+    if role == Role.WORKER:
+        processes = _ranks(position.process_rank, Code.DST_PROCESS_RANK_ILLEGAL, "processRank")
+        one = servers is not None and len(servers) == 1 and processes is not None and len(processes) == 1
+        if one and servers and processes:
+            position = Position(role, *servers, *processes)
+    else:
+        processes = None
+        one = servers is not None and len(servers) == 1
+        position = Position(role, *servers) if one and servers else Position(role, position.server_rank)
+    return Destination(position, servers, processes, one)

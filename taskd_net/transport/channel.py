@@ -1,0 +1,88 @@
+"""The settings of gRPC, the names of the calls, and what a status means in the mesh's codes."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.codes import Code
+
+SERVICE: Final = "TaskNet"
+
+Options: TypeAlias = list[tuple[str, str | int]]
+
+UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
+Stream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
+
+
+def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:
+    """One of the service's unary calls; bytes go in and come out."""
+    call: UnaryCall = channel.unary_unary(f"/{SERVICE}/{name}")
+    return call
+
+
+def open_stream(channel: grpc.aio.Channel, name: str, metadata: tuple[tuple[str, str], ...]) -> Stream:
+    """Open one of the service's streams; it stands once the parent has accepted it."""
+    call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(f"/{SERVICE}/{name}")
+    return call(metadata=metadata)
+
+
+def server_options() -> Options:
+    """How a parent listens.
+
+    The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
+    `min_ping_interval_without_data_ms` is the one that permits frequent pings, and without `ping_timeout_ms` a frozen
+    peer is not noticed.
+    """
+    return [
+        # Two nodes on one port would each get a part of the children.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.keepalive_time_ms", int(limits.KEEPALIVE_TIME_S * 1000)),
+        ("grpc.keepalive_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
+        ("grpc.http2.ping_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ]
+
+
+def channel_options(*, pings: bool) -> Options:
+    """How a child connects. `pings` only towards a parent that is known to permit them.
+
+    Each attempt to join gets a channel of its own and the pause before it is ours; a connection shared with another
+    channel of the process, or gRPC's own pause, would come in between.
+    """
+    options: Options = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        # The parent is trusted not to send what it must not; a limit here could only tear down the stream.
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.max_send_message_length", -1),
+    ]
+    if pings:
+        options += [
+            ("grpc.keepalive_time_ms", int(limits.KEEPALIVE_TIME_S * 1000)),
+            ("grpc.keepalive_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
+            ("grpc.http2.ping_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
+        ]
+    return options
+
+
+def code_of_status(status: grpc.StatusCode) -> Code:
+    """The mesh's code for a call that ended with a status instead of an answer.
+
+    UNAVAILABLE and CANCELLED say that the connection broke, not whether the message was through before it did: 6001,
+    the answer that claims less.
+    """
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return Code.CLIENT_ERR
+    if status in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return Code.NETWORK_ACK_LOST
+    return Code.NET_ERR

@@ -1,0 +1,318 @@
+"""The child's side: joins the parent, stays joined, and joins again.
+
+One loop: connect → register → open the stream → announce → run until the stream is gone → pause → again. It never
+gives up until the node closes (contract, section 3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.address import Address
+from taskd_net.codes import Refusal, describe
+from taskd_net.core.announcer import Kind
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.links import UP
+from taskd_net.position import Position
+from taskd_net.transport import peer as peers
+from taskd_net.transport.channel import Stream, channel_options, code_of_status, open_stream, unary_call
+from taskd_net.transport.host import Host
+from taskd_net.transport.link import StreamQueue
+from taskd_net.transport.unary import UnaryWriter
+from taskd_net.wire import codec
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses between attempts: exponential, with full jitter."""
+
+    initial: float
+    maximum: float
+
+    def pause(self, failures: int) -> float:
+        """Seconds to wait after this many failures in a row (from 1)."""
+        return random.uniform(0.0, min(self.maximum, self.initial * 2.0 ** min(failures - 1, 30)))
+
+
+class _Failed(Exception):
+    """An attempt to join came to nothing; the text says why."""
+
+
+class _Lost(Exception):
+    """The stream to the parent ended. `pause`: seconds to wait at least before joining again."""
+
+    def __init__(self, text: str, pause: float) -> None:
+        super().__init__(text)
+        self.pause = pause
+
+
+class _Session:
+    """One stay with the parent: from the stream's opening to its end."""
+
+    def __init__(self, channel: grpc.aio.Channel, parent: Position, peer: peers.Peer, stream: Stream) -> None:
+        self.channel = channel
+        self.parent = parent
+        self.peer = peer
+        self.stream = stream
+        self.acks: StreamQueue[bytes] = StreamQueue()
+        self.path_discovery = unary_call(channel, "PathDiscovery")
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.writer: UnaryWriter | None = None
+
+    def reply(self, ack: Ack) -> None:
+        """Answer a message that came down this stream; after its end nobody waits for it."""
+        if not self.acks.closed:
+            self.acks.put(codec.write_ack(ack))
+
+
+class ChildSide:
+    """The way of one node to its parent.
+
+    Args:
+        host: the node.
+        upstream: the parent's address.
+        backoff: the pauses between attempts.
+        ack_timeout: seconds for the parent's answer to Register and PathDiscovery.
+        on_parent: called with this node's depth below the Mgr when it has joined a parent.
+    """
+
+    def __init__(
+        self, host: Host, upstream: Address, backoff: Backoff, ack_timeout: float, on_parent: Callable[[int], None]
+    ) -> None:
+        self._host = host
+        self._router = host.router
+        self._upstream = upstream
+        self._backoff = backoff
+        self._ack_timeout = ack_timeout
+        self._on_parent = on_parent
+        self._session: _Session | None = None
+        self._task: asyncio.Task[None] | None = None
+        # Pings are a setting of the channel, which exists before the parent has said whether it permits them: assume
+        # what was true last time, and connect again where it is not.
+        self._pings = True
+        self.joined = asyncio.Event()
+        self.trouble = "no attempt has been made yet"
+
+    def start(self) -> None:
+        """Begin to join."""
+        self._task = asyncio.create_task(self._run(), name=f"upstream of {self._router.position}")
+
+    async def close(self, grace: float) -> None:
+        """Leave the parent, which sees it at once; what is still to be answered is, within `grace` seconds."""
+        if self._task is None:
+            return
+        session = self._session
+        deadline = asyncio.get_running_loop().time() + grace
+        while session is not None and self._session is session and len(session.acks):
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(0)
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def forward(self, frame: Frame, timeout: float) -> None:
+        """Send a message to the parent. The Router only says so while the stream stands."""
+        assert self._session is not None and self._session.writer is not None
+        self._session.writer.put(frame, timeout)
+
+    def announce(self, kind: Kind, positions: Sequence[Position]) -> None:
+        """Announce positions; the parent's answer goes to the Router."""
+        session = self._session
+        assert session is not None
+        self._spawn(session, self._path_discovery(session, kind, positions))
+
+    # ---- the loop
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            pause = 0.0
+            try:
+                await self._attempt()
+                failures = 0
+            except _Failed as failed:
+                failures += 1
+                if str(failed) != self.trouble:
+                    self.trouble = str(failed)
+                    self._host.log.warning("join_failed", upstream=str(self._upstream), reason=self.trouble)
+                pause = self._backoff.pause(failures)
+            except _Lost as lost:
+                failures = 1
+                self.trouble = str(lost)
+                self._host.log.warning("upstream_lost", upstream=str(self._upstream), reason=self.trouble)
+                pause = lost.pause + self._backoff.pause(failures)
+            except grpc.aio.UsageError as error:
+                # gRPC says so when its channel is closed under a call: an attempt like any other that failed.
+                failures += 1
+                self.trouble = str(error)
+                pause = self._backoff.pause(failures)
+            await asyncio.sleep(pause)
+
+    async def _attempt(self) -> None:
+        """One attempt: returns to be repeated at once, or raises `_Failed` or `_Lost`."""
+        channel = grpc.aio.insecure_channel(str(self._upstream), options=channel_options(pings=self._pings))
+        try:
+            parent, peer = await self._register(channel)
+            if peer.profile.permits_pings != self._pings:
+                self._pings = peer.profile.permits_pings
+                return
+            stream = open_stream(channel, "InitServerDownStream", peers.stream_metadata(self._router.position))
+            try:
+                await self._stay(_Session(channel, parent, peer, stream))
+            finally:
+                stream.cancel()
+        finally:
+            await channel.close()
+
+    async def _register(self, channel: grpc.aio.Channel) -> tuple[Position, peers.Peer]:
+        call = unary_call(channel, "Register")(
+            codec.write_register(self._new_uuid(), self._router.position),
+            metadata=peers.own_metadata(),
+            timeout=self._ack_timeout,
+        )
+        try:
+            ack = codec.read_ack(await call, Position.mgr())
+            metadata = peers.read_metadata(await call.initial_metadata())
+        except grpc.aio.AioRpcError as error:
+            raise _Failed(f"Register: {error.code().name}: {error.details()}") from error
+        except Refusal as refusal:
+            raise _Failed(f"Register: {refusal}") from refusal
+        if not ack.ok:
+            raise _Failed(f"Register was refused: {describe(ack.code)}")
+        return ack.src, peers.of_parent(metadata)
+
+    async def _stay(self, session: _Session) -> None:
+        """Everything between the stream's opening and its end."""
+        router, host = self._router, self._host
+        try:
+            await self._await_opening(session)
+        except grpc.aio.AioRpcError as error:
+            raise _Failed(f"InitServerDownStream: {error.code().name}: {error.details()}") from error
+        session.writer = UnaryWriter(
+            session.channel,
+            session.parent,
+            self._ack_timeout,
+            written=lambda frame: router.written(UP, session, 1, len(frame.data)),
+            answered=self._answered,
+        )
+        self._session = session
+        depth = session.peer.depth + 1
+        self._on_parent(depth)
+        withdraws = session.peer.profile.withdraws
+        host.perform(router.upstream_up(host.now(), session, session.parent, depth, withdraws))
+        self._spawn(session, self._write_acks(session))
+        self._spawn(session, self._announce_all(session))
+        try:
+            await self._read_frames(session)
+        finally:
+            self.joined.clear()
+            self._session = None
+            session.acks.close()
+            for task in session.tasks:
+                task.cancel()
+            host.perform(router.upstream_down(host.now(), session, session.writer.close()))
+            session.stream.cancel()
+            await asyncio.gather(*session.tasks, return_exceptions=True)
+        status, details = await session.stream.code(), await session.stream.details()
+        taken = status is grpc.StatusCode.ALREADY_EXISTS
+        if taken:
+            host.log.error("position_taken", position=str(router.position), upstream=str(self._upstream))
+        pause = limits.POSITION_TAKEN_PAUSE_S if taken else 0.0
+        raise _Lost(f"the stream ended: {status.name}: {details}", pause)
+
+    async def _await_opening(self, session: _Session) -> None:
+        """Wait until the stream is open, as far as this kind of parent lets one know."""
+        if not session.peer.profile.confirms_stream:
+            await session.stream.wait_for_connection()
+            return
+        try:
+            async with asyncio.timeout(self._ack_timeout):
+                await session.stream.initial_metadata()
+        except TimeoutError as error:
+            raise _Failed("InitServerDownStream: the parent did not accept the stream in time") from error
+        if session.stream.done():
+            status, details = await session.stream.code(), await session.stream.details()
+            raise _Failed(f"InitServerDownStream: {status.name}: {details}")
+
+    # ---- the tasks of a session
+
+    async def _read_frames(self, session: _Session) -> None:
+        router, host, stream = self._router, self._host, session.stream
+        while True:
+            try:
+                data = await stream.read()
+            except grpc.aio.AioRpcError:
+                return  # the status is read by whoever waits for this
+            if not isinstance(data, bytes):
+                return  # EOF
+            try:
+                frame = codec.read_frame(data)
+            except Refusal as refusal:
+                host.log.warning("message_refused", parent=str(session.parent), detail=str(refusal))
+                if refusal.sync and refusal.uuid:
+                    session.reply(Ack(refusal.uuid, refusal.code, router.position))
+                continue
+            reply = session.reply if frame.sync else None
+            host.perform(router.frame_arrived(host.now(), UP, frame, reply))
+
+    async def _write_acks(self, session: _Session) -> None:
+        while (data := await session.acks.get()) is not None:
+            try:
+                await session.stream.write(data)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return  # the stream ended; its reader sees that too
+
+    async def _announce_all(self, session: _Session) -> None:
+        """Announce everything below until the parent has accepted it: from then on this node is joined."""
+        failures = 0
+        while True:
+            answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+            self._host.perform(self._router.announce_all(answer.set_result, self._new_uuid()))
+            ack = await answer
+            if ack.ok:
+                break
+            failures += 1
+            self.trouble = f"the announcement was refused: {describe(ack.code)} (from {ack.src})"
+            self._host.log.debug("announcement_refused", code=ack.code, src=str(ack.src))
+            await asyncio.sleep(self._backoff.pause(failures))
+        self.trouble = ""
+        self._host.log.info(
+            "joined", upstream=str(self._upstream), parent=str(session.parent), peer=session.peer.profile.name
+        )
+        self.joined.set()
+
+    async def _path_discovery(self, session: _Session, kind: Kind, positions: Sequence[Position]) -> None:
+        request = codec.write_announcement(self._new_uuid(), self._router.position, positions)
+        metadata = peers.routes_metadata(kind) if session.peer.profile.withdraws else ()
+        try:
+            answer = await session.path_discovery(request, metadata=metadata, timeout=self._ack_timeout)
+            ack = codec.read_ack(answer, session.parent)
+        except grpc.aio.AioRpcError as error:
+            ack = Ack("", code_of_status(error.code()), session.parent)
+        except Refusal as refusal:
+            ack = Ack("", refusal.code, session.parent)
+        self._host.perform(self._router.announce_answered(session, ack.code, ack.src))
+
+    # ---- small things
+
+    def _answered(self, frame: Frame, ack: Ack) -> None:
+        now = self._host.now()
+        if frame.sync:
+            self._host.perform(self._router.ack_arrived(now, UP, frame.uuid, ack.code, ack.src, ack.detail))
+        else:
+            self._host.perform(self._router.post_answered(now, UP, frame, ack.code, ack.src, ack.detail))
+
+    def _spawn(self, session: _Session, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        session.tasks.add(task)
+        task.add_done_callback(session.tasks.discard)
+
+    def _new_uuid(self) -> str:
+        return str(uuid4())

@@ -1,0 +1,131 @@
+"""Upwards over `TransferMessage`: one unary call for each message, many at a time, in order where order was promised.
+
+Unary calls that are under way together may arrive in any order. A `sync=false` message is answered before it has
+arrived, so its sender may have sent the next one already: until its call has returned, later messages of the same
+sender to the same destination wait here. Messages that are sent together with a sync one have no promised order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.position import Position
+from taskd_net.transport.channel import code_of_status, unary_call
+from taskd_net.wire import codec
+
+CALLS: Final = limits.SHARED_IN_FLIGHT
+"""Calls under way at a time."""
+
+CALL_BYTES: Final = 4 * limits.LINK_BYTES
+"""Bytes of the messages of the calls under way. Beyond it messages wait in the queue that the Router counts."""
+
+_Flow: TypeAlias = tuple[Position, Position]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    frame: Frame
+    deadline: float
+
+
+class UnaryWriter:
+    """Makes the calls of one joined node to its parent.
+
+    Args:
+        channel: to the parent.
+        parent: who that is; the `src` of answers that the network gives in its place.
+        ack_timeout: seconds for the parent's answer to a `sync=false` message.
+        written: called with a frame whose call has begun: it no longer waits here.
+        answered: called with a frame and the answer to it.
+    """
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        parent: Position,
+        ack_timeout: float,
+        written: Callable[[Frame], None],
+        answered: Callable[[Frame, Ack], None],
+    ) -> None:
+        self._call = unary_call(channel, "TransferMessage")
+        self._parent = parent
+        self._ack_timeout = ack_timeout
+        self._written = written
+        self._answered = answered
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[_Waiting] = deque()
+        self._flows: dict[_Flow, deque[_Waiting]] = {}
+        self._under_way: dict[asyncio.Task[None], Frame] = {}
+        self._bytes = 0
+
+    def put(self, frame: Frame, timeout: float) -> None:
+        """Send a message, now or when its turn comes. `timeout`: seconds until nobody waits for the answer."""
+        self._queue.append(_Waiting(frame, self._loop.time() + timeout))
+        self._start()
+
+    def close(self) -> list[Frame]:
+        """End every call. Returns the frames whose call had not begun; reports `sync=false` ones under way as 6001."""
+        left = [waiting.frame for flow in self._flows.values() for waiting in flow]
+        left += [waiting.frame for waiting in self._queue]
+        self._flows.clear()
+        self._queue.clear()
+        under_way, self._under_way = self._under_way, {}
+        for task, frame in under_way.items():
+            task.cancel()
+            if not frame.sync:
+                self._answered(frame, Ack(frame.uuid, Code.NETWORK_ACK_LOST, self._parent, "the upstream was lost"))
+        return left
+
+    def _start(self) -> None:
+        while self._queue and len(self._under_way) < CALLS:
+            size = len(self._queue[0].frame.data)
+            if self._under_way and self._bytes + size > CALL_BYTES:
+                return
+            waiting = self._queue.popleft()
+            frame = waiting.frame
+            flow = (frame.src, frame.dst.position)
+            blocked = self._flows.get(flow)
+            if blocked is not None:
+                blocked.append(waiting)
+                continue
+            if not frame.sync:
+                self._flows[flow] = deque()
+            self._bytes += size
+            task = self._loop.create_task(self._send(waiting))
+            self._under_way[task] = frame
+            task.add_done_callback(self._done)
+
+    async def _send(self, waiting: _Waiting) -> None:
+        frame = waiting.frame
+        self._written(frame)
+        timeout = waiting.deadline - self._loop.time() if frame.sync else self._ack_timeout
+        if timeout <= 0:
+            return  # the Router has answered it: nobody waits any more
+        try:
+            ack = codec.read_ack(await self._call(frame.data, timeout=timeout), self._parent)
+        except grpc.aio.AioRpcError as error:
+            ack = Ack(frame.uuid, code_of_status(error.code()), self._parent, f"{error.code().name}: {error.details()}")
+        except Refusal as refusal:
+            ack = Ack(frame.uuid, refusal.code, self._parent, str(refusal))
+        self._answered(frame, ack)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        frame = self._under_way.pop(task, None)
+        if frame is None:
+            return  # closed
+        self._bytes -= len(frame.data)
+        if not frame.sync:
+            # What waited behind this message goes first: it is older than everything in the queue.
+            self._queue.extendleft(reversed(self._flows.pop((frame.src, frame.dst.position))))
+        self._start()
+        if not task.cancelled() and task.exception() is not None:
+            raise task.exception() or AssertionError

@@ -1,0 +1,119 @@
+"""What every test gets: a fresh event loop, and a failure if it leaves anything running or open behind."""
+
+import asyncio
+import gc
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+
+import hypothesis
+import pytest
+import pytest_asyncio
+import uvloop
+
+# Before anything imports grpc, which reads its environment when it is imported.
+import taskd_net  # noqa: F401
+
+# How long what a test has closed may take to be gone: sockets and threads of gRPC end after close() has returned.
+SETTLE_S = 3.0
+
+# A deadline per example measures the machine, not the code; each test has its own timeout.
+hypothesis.settings.register_profile("taskd_net", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("taskd_net")
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Choose the loops of a test: asyncio's, and with the mark `both_loops` also uvloop's."""
+    if item.get_closest_marker("both_loops"):
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def grpc_running() -> None:
+    """Bring up what gRPC and uvloop keep for the whole process, so that no single test is blamed for it.
+
+    grpc.aio stops its poller with the last channel or server. Holding it open keeps thread and sockets
+    constant; it takes one loop after another, as long as no two of them live at once.
+    """
+    import grpc.aio
+
+    async def touch_grpc() -> None:
+        async with grpc.aio.insecure_channel("127.0.0.1:9"):
+            server = grpc.aio.server()
+            server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            await server.stop(None)
+
+    grpc.aio.init_grpc_aio()
+    for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(touch_grpc())
+
+
+def _open_files() -> dict[str, str]:
+    """Return what the process has open, by descriptor; nothing where the system does not tell."""
+    found = {}
+    for link in Path("/proc/self/fd").glob("*"):
+        try:
+            found[link.name] = str(link.readlink())
+        except FileNotFoundError:
+            continue
+    # gRPC's own threads come and go with these; a loop that somebody forgot shows by its socket pair.
+    return {fd: target for fd, target in found.items() if not re.match(r"anon_inode:\[event(fd|poll)\]", target)}
+
+
+def _kinds(files: dict[str, str]) -> Counter[str]:
+    """Count open files by what they are: a process-wide socket may be replaced by another one."""
+    return Counter(re.sub(r":\[\d+\]$", "", target) for target in files.values())
+
+
+def _threads() -> set[threading.Thread]:
+    """Return the running Python threads, without the stand-ins for gRPC's own, which never end."""
+    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_threads_or_files(grpc_running: None) -> Iterator[None]:
+    """Fail a test that leaves threads or open files behind.
+
+    Set up first and checked last, when the test's other fixtures and its loop are closed. A fixture that is
+    shared by several tests and holds either has to be requested by argument, not in the middle of a test.
+    """
+    threads, files = _threads(), _open_files()
+    yield
+    give_up_at = time.monotonic() + SETTLE_S
+    while True:
+        new_threads = _threads() - threads
+        now_open = _open_files()
+        more = _kinds(now_open) - _kinds(files)
+        if not new_threads and not more:
+            return
+        if time.monotonic() > give_up_at:
+            break
+        gc.collect()
+        time.sleep(0.01)
+    new_files = {fd: target for fd, target in now_open.items() if files.get(fd) != target}
+    names = sorted(thread.name for thread in new_threads)
+    pytest.fail(f"left behind: threads {names}, files {new_files}", pytrace=False)
+
+
+@pytest.fixture
+async def no_leaked_tasks() -> AsyncIterator[None]:
+    """Fail a test whose loop still runs tasks when everything that the test opened is closed."""
+    yield
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    if tasks:
+        _, tasks = await asyncio.wait(tasks, timeout=SETTLE_S)
+    if tasks:
+        pytest.fail("left behind: " + ", ".join(sorted(map(repr, tasks))), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(no_leaked_threads_or_files: None, request: pytest.FixtureRequest) -> None:
+    """Add the check for tasks to asynchronous tests, before their own fixtures so that it runs after them."""
+    if pytest_asyncio.is_async_test(request.node):
+        request.getfixturevalue("no_leaked_tasks")
