@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
@@ -20,14 +19,9 @@ from taskd_net.core.announcer import Announcer, Kind, Waiter
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.links import UP, Children, Link
-from taskd_net.core.routes import LinkId, Routes
-from taskd_net.position import Destination, Position, Role, require_node
-
-LOCAL: Final[LinkId] = -1
-"""Where a message came from that the application of this node sends."""
-
-STRANGER: Final[LinkId] = -2
-"""Where a message came from whose link is not known: from below, by somebody who has not registered."""
+from taskd_net.core.routes import LinkId
+from taskd_net.core.topology import LOCAL, Plan, Topology
+from taskd_net.position import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +60,6 @@ class _Held:
     deadline: float
 
 
-@dataclass(slots=True)
-class _Plan:
-    """Who gets a message from here: these links, and this node's inbox."""
-
-    links: Sequence[Link]
-    here: bool
-    missing: str | None = None
-
-
 class Router:
     """One node's decisions.
 
@@ -91,6 +76,7 @@ class Router:
         "_held",
         "_held_bytes",
         "_hop_timeout",
+        "_topology",
         "_up",
         "_wake",
         "_withdraws",
@@ -103,16 +89,16 @@ class Router:
     )
 
     def __init__(self, position: Position, *, upstream: bool, config: RouterConfig | None = None) -> None:
-        require_node(position)
-        self.position = position
-        self.identity = position.identity
         self._config = config = config or RouterConfig()
-        self.routes = Routes()
-        self.children = Children(config.max_children, config.registration_hold, config.grace)
-        self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
-        self.statistics = Statistics()
         # Until the parent says who it is, its place in our answers is taken by what it most likely is.
         self._up = Link(UP, Position.mgr()) if upstream else None
+        self.children = Children(config.max_children, config.registration_hold, config.grace)
+        self._topology = Topology(position, self._up, self.children)
+        self.position = position
+        self.identity = self._topology.identity
+        self.routes = self._topology.routes
+        self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
+        self.statistics = Statistics()
         self._withdraws = False
         self._hop_timeout = config.ack_timeout
         self._announcer = Announcer()
@@ -148,7 +134,7 @@ class Router:
         up = limits.ACK_BUDGET_PER_HOP * (patience if budget is None else min(patience, budget))
         down = self._hop_timeout if budget is None else min(self._hop_timeout, up)
         try:
-            plan = self._plan(frame, came_from)
+            plan = self._topology.plan(frame, came_from)
         except Refusal as refusal:
             self._refuse(frame, reply, refusal)
             return self._take()
@@ -163,7 +149,7 @@ class Router:
         self, now: float, link_id: LinkId, uuid: str, code: int, src: Position, detail: str = ""
     ) -> list[Action]:
         """The far side of a link answered a message; an answer that nobody waits for is counted and dropped."""
-        link = self._link(link_id)
+        link = self._topology.link(link_id)
         part = link.in_flight.take(uuid) if link is not None else None
         if part is None:
             self.statistics.late_acks += 1
@@ -175,7 +161,7 @@ class Router:
         self, now: float, link_id: LinkId, frame: Frame, code: int, src: Position, detail: str = ""
     ) -> list[Action]:
         """The far side of a link has, or has not, taken a `sync=false` message."""
-        link = self._link(link_id)
+        link = self._topology.link(link_id)
         part = link.in_flight.take(frame.uuid) if link is not None else None
         if part is not None:
             self._settle(part.pending, code, src, detail)
@@ -185,7 +171,7 @@ class Router:
 
     def written(self, link_id: LinkId, session: object, messages: int, size: int) -> None:
         """Frames with `size` bytes in all have left the queue of a link's stream."""
-        link = self._link(link_id)
+        link = self._topology.link(link_id)
         if link is not None and link.session is session:
             link.queued_messages -= messages
             link.queued_bytes -= size
@@ -211,10 +197,7 @@ class Router:
         Raises:
             Refusal: 4003-4005 for a bad position, 4999 for this node's own, 5003 when there is no place.
         """
-        if position.identity == self.identity:
-            raise Refusal(Code.CLIENT_ERR, f"{position} is the parent itself")
-        link = self.children.register(now, position)
-        self.routes.learn(position.identity, link.id, link.epoch)
+        link = self._topology.register(now, position)
         self._wake = min(self._wake, link.expires)
         return link
 
@@ -243,7 +226,7 @@ class Router:
     ) -> list[Action]:
         """A child says which nodes lie behind it; the answer goes out when everybody above knows it too."""
         try:
-            gone, new = self._learn(now, link, kind, positions)
+            gone, new = self._topology.learn(now, link, kind, positions)
         except Refusal as refusal:
             self._actions.append(Answer(reply, Ack(uuid, refusal.code, self.position, str(refusal))))
             return self._take()
@@ -321,7 +304,7 @@ class Router:
         """Give up what has waited too long. Does nothing before `next_deadline`."""
         if now < self._wake:
             return []
-        links = self._all_links()
+        links = self._topology.links()
         for link in links:
             if link.in_flight.count:
                 for part in link.in_flight.take_due(now):
@@ -334,8 +317,9 @@ class Router:
             self._held_bytes -= len(held.frame.data)
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
             self._actions.append(Answer(held.reply, ack))
-        for link in self.children.expired(now):
-            self._forget(link)
+        for link, gone in self._topology.expire(now):
+            self._actions.append(Forgot(link.id, link.position, len(gone)))
+            self._withdraw(gone)
         self._wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
             min((held.deadline for held in self._held), default=float("inf")),
@@ -354,7 +338,7 @@ class Router:
         self._shut_door()
         for waiter in self._announcer.clear():
             self._tell(waiter, Code.CLIENT_ERR, self.position)
-        for link in self._all_links():
+        for link in self._topology.links():
             for part in link.in_flight.take_all():
                 self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
         return self._take()
@@ -362,7 +346,7 @@ class Router:
     def check(self) -> None:
         """Assert the Router's own invariants. For tests."""
         self.routes.check()
-        for link in self._all_links():
+        for link in self._topology.links():
             assert link.queued_messages >= 0 and link.queued_bytes >= 0
             assert link.in_flight.count == sum(1 for _ in link.in_flight)
             assert link.up or not link.in_flight.count
@@ -373,49 +357,9 @@ class Router:
 
     # ---- decisions
 
-    def _plan(self, frame: Frame, came_from: LinkId) -> _Plan:
-        """Where a message goes from here (contract, section 4); raises 5002 where that is nowhere."""
-        dst = frame.dst
-        if not dst.unicast:
-            return self._plan_many(frame, dst, came_from)
-        if dst.position == self.identity:
-            return _Plan((), here=True)
-        hop = self.routes.next_hop(dst.position)
-        if hop is not None:
-            # A message never goes back to where it came from: who sent it here does not know the way either.
-            if hop != came_from:
-                return _Plan((self.children.by_id[hop],), here=False)
-        elif came_from != UP and self._up is not None:
-            return _Plan((self._up,), here=False)
-        raise Refusal(Code.NO_ROUTE, f"{self.position} knows no way to {dst}")
-
-    def _plan_many(self, frame: Frame, dst: Destination, came_from: LinkId) -> _Plan:
-        sender = frame.src.identity
-        links = [self.children.by_id[hop] for hop in sorted(self.routes.links_for(dst)) if hop != came_from]
-        here = dst.matches(self.identity) and sender != self.identity
-        missing = None
-        if self._up is None:
-            # The root knows every node, so it alone can say that a listed rank does not exist.
-            missing = self.routes.missing(dst, self.identity, sender)
-            others = self.routes.receivers(dst) - (sender in self.routes and dst.matches(sender))
-            if missing is None and others + here == 0:
-                raise Refusal(Code.NO_ROUTE, f"nobody matches {dst}")
-        elif came_from != UP and not self._all_below(dst):
-            links.append(self._up)
-        elif not links and not here:
-            raise Refusal(Code.NO_ROUTE, f"nobody below {self.position} matches {dst}")
-        return _Plan(links, here, missing)
-
-    def _all_below(self, dst: Destination) -> bool:
-        """True when every receiver of a list is known to be below: it need not go up, and works without the Mgr."""
-        if dst.servers is None or (dst.processes is None and dst.position.role == Role.WORKER):
-            return False
-        named = len(dst.servers) * (1 if dst.processes is None else len(dst.processes))
-        return self.routes.receivers(dst) + dst.matches(self.identity) == named
-
     def _send(self, now: float, frame: Frame, reply: Reply, deadline: float) -> None:
         try:
-            plan = self._plan(frame, LOCAL)
+            plan = self._topology.plan(frame, LOCAL)
         except Refusal as refusal:
             self._refuse(frame, reply, refusal)
             return
@@ -434,12 +378,12 @@ class Router:
         self._held_bytes += size
         self._wake = min(self._wake, deadline)
 
-    def _pending(self, frame: Frame, plan: _Plan, reply: Reply) -> Pending:
+    def _pending(self, frame: Frame, plan: Plan, reply: Reply) -> Pending:
         parts = len(plan.links) + plan.here + (plan.missing is not None)
         wildcard = not frame.dst.unicast and not frame.dst.is_list
         return Pending(frame.uuid, reply, parts or 1, wildcard)
 
-    def _carry_out(self, now: float, frame: Frame, plan: _Plan, pending: Pending, up: float, down: float) -> None:
+    def _carry_out(self, now: float, frame: Frame, plan: Plan, pending: Pending, up: float, down: float) -> None:
         """Send a message on all its ways, each of which will be settled: for a sync message, or one of our own."""
         if not plan.links and not plan.here and plan.missing is None:
             # Everybody whom a broadcast is for lies behind the link it came from.
@@ -455,7 +399,7 @@ class Router:
             if refusal is not None:
                 self._settle(pending, refusal.code, self.position, str(refusal))
 
-    def _hand_on(self, now: float, frame: Frame, plan: _Plan, reply: Reply | None, up: float, down: float) -> None:
+    def _hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None, up: float, down: float) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
         failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
         if plan.here:
@@ -565,37 +509,7 @@ class Router:
         for part in link.in_flight.take_all():
             self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
 
-    # ---- routes
-
-    def _learn(
-        self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position]
-    ) -> tuple[list[Position], list[Position]]:
-        """Take in what a child announced: which nodes are gone by it, which are to be announced further up."""
-        if link is None:
-            raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here")
-        identities = []
-        for position in positions:
-            require_node(position)
-            if position.identity == self.identity or position.role == Role.MGR:
-                raise Refusal(Code.CLIENT_ERR, f"{position} cannot lie below {self.position}")
-            identities.append(position.identity)
-        self.children.renew(now, link)
-        self._wake = min(self._wake, link.expires)
-        if kind is Kind.WITHDRAW:
-            return [identity for identity in identities if self.routes.drop(identity, link.id)], []
-        for identity in identities:
-            self.routes.learn(identity, link.id, link.epoch)
-        gone = []
-        if kind is Kind.COMPLETE:
-            gone = self.routes.older_than(link.id, link.epoch)
-            for identity in gone:
-                self.routes.drop(identity, link.id)
-        return gone, identities
-
-    def _forget(self, link: Link) -> None:
-        gone = self.routes.drop_link(link.id)
-        self._actions.append(Forgot(link.id, link.position, len(gone)))
-        self._withdraw(gone)
+    # ---- the parent is told
 
     def _withdraw(self, gone: Sequence[Position]) -> None:
         # While the parent is away nothing needs to be said: COMPLETE says it all when the node joins again.
@@ -612,14 +526,6 @@ class Router:
         ack = waiter.settle(code, src)
         if ack is not None:
             self._actions.append(Answer(waiter.reply, ack))
-
-    # ---- small things
-
-    def _link(self, link_id: LinkId) -> Link | None:
-        return self._up if link_id == UP else self.children.by_id.get(link_id)
-
-    def _all_links(self) -> list[Link]:
-        return [*self.children.by_id.values(), *((self._up,) if self._up is not None else ())]
 
     def _take(self) -> list[Action]:
         actions, self._actions = self._actions, []

@@ -1,30 +1,32 @@
 """The routing table: which link leads to which node below.
 
-Besides the exact table it keeps, for each link, how many nodes it leads to by role, by (role, serverRank) and by
-(role, processRank), so that the links of a broadcast are found without walking the nodes.
+Beside the exact table it keeps, for each link, how many nodes it leads to by role and by (role, serverRank), and for
+each global rank the Workers that have it, so that the links of a broadcast are found without walking the nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from taskd_net.position import Destination, Position
+from taskd_net.position import Destination, Position, Role
 
 LinkId: TypeAlias = int
-_Pattern: TypeAlias = tuple[str, str | None, str | None]
+_Pattern: TypeAlias = tuple[str, str | None]
+_Key = TypeVar("_Key")
 
 
 class Routes:
     """Position → link, with the indexes that broadcasts need. Positions are identities (`Position.identity`)."""
 
-    __slots__ = ("_by_link", "_by_pattern", "_epoch", "_next_hop")
+    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_epoch", "_next_hop")
 
     def __init__(self) -> None:
         self._next_hop: dict[Position, LinkId] = {}
         self._epoch: dict[Position, int] = {}
         self._by_link: dict[LinkId, set[Position]] = {}
         self._by_pattern: dict[_Pattern, dict[LinkId, int]] = {}
+        self._by_process: dict[str, set[Position]] = {}
 
     def __len__(self) -> int:
         return len(self._next_hop)
@@ -60,6 +62,8 @@ class Routes:
         for pattern in _patterns(identity):
             links = self._by_pattern.setdefault(pattern, {})
             links[link] = links.get(link, 0) + 1
+        if identity.role == Role.WORKER:
+            self._by_process.setdefault(identity.process_rank, set()).add(identity)
 
     def drop(self, identity: Position, link: LinkId) -> bool:
         """Forget a node, if it is still this link that leads to it. Returns whether it was."""
@@ -82,37 +86,32 @@ class Routes:
 
     def links_for(self, dst: Destination) -> set[LinkId]:
         """The links behind which at least one receiver of a broadcast or multicast lies."""
-        role, servers, processes = dst.position.role, dst.servers, dst.processes
-        if servers is None or processes is None:
-            links: set[LinkId] = set()
-            for server in _choices(servers):
-                for process in _choices(processes):
-                    links.update(self._by_pattern.get((role, server, process), ()))
-            return links
-        return {self._next_hop[identity] for identity in self._listed(dst)}
+        if dst.processes is not None:
+            return {self._next_hop[identity] for identity in self._with_process(dst)}
+        links: set[LinkId] = set()
+        for pattern in _patterns_of(dst):
+            links.update(self._by_pattern.get(pattern, ()))
+        return links
 
     def receivers(self, dst: Destination) -> int:
         """How many known nodes a broadcast or multicast is for."""
-        role, servers, processes = dst.position.role, dst.servers, dst.processes
-        if servers is None or processes is None:
-            patterns = ((role, server, process) for server in _choices(servers) for process in _choices(processes))
-            return sum(sum(self._by_pattern.get(pattern, {}).values()) for pattern in patterns)
-        return sum(1 for _ in self._listed(dst))
+        if dst.processes is not None:
+            return sum(1 for _ in self._with_process(dst))
+        return sum(sum(self._by_pattern.get(pattern, {}).values()) for pattern in _patterns_of(dst))
 
-    def missing(self, dst: Destination, also: Position, present: Position) -> str | None:
+    def missing(self, dst: Destination, present: Iterable[Position]) -> str | None:
         """The first rank that a list names and nobody has, as text for people; None when every rank has somebody.
 
-        `also` and `present` are two nodes that exist although the table does not hold them (this node, the sender).
+        `present` are nodes that exist although the table does not hold them (this node, the sender).
         """
         role = dst.position.role
-        known = [identity for identity in (also, present) if identity.role == role]
+        known = [identity for identity in present if identity.role == role]
         for server in sorted(dst.servers or ()):
-            if (role, server, None) not in self._by_pattern and all(server != node.server_rank for node in known):
-                return f"{role}/{server}"
+            if (role, server) not in self._by_pattern and all(server != node.server_rank for node in known):
+                return f"{role} with serverRank {server}"
         for process in sorted(dst.processes or ()):
-            if (role, None, process) in self._by_pattern or any(process == node.process_rank for node in known):
-                continue
-            return f"{role} with processRank {process}"
+            if process not in self._by_process and all(process != node.process_rank for node in known):
+                return f"{role} with processRank {process}"
         return None
 
     def check(self) -> None:
@@ -124,40 +123,43 @@ class Routes:
                 links = expected.setdefault(pattern, {})
                 links[link] = links.get(link, 0) + 1
         assert expected == self._by_pattern
+        workers = [identity for identity in self._next_hop if identity.role == Role.WORKER]
+        assert sum(map(len, self._by_process.values())) == len(workers)
+        assert all(identity in self._by_process[identity.process_rank] for identity in workers)
         assert sum(map(len, self._by_link.values())) == len(self._next_hop) == len(self._epoch)
 
-    def _listed(self, dst: Destination) -> Iterator[Position]:
-        # Two lists name a product of ranks, of which only a few exist (a rank lives on one node): walk the shorter
-        # index, not the product.
-        assert dst.servers is not None and dst.processes is not None
-        role = dst.position.role
-        for process in dst.processes:
-            if (role, None, process) not in self._by_pattern:
-                continue
-            for server in dst.servers:
-                identity = Position(role, server, process)
-                if identity in self._next_hop:
+    def _with_process(self, dst: Destination) -> Iterator[Position]:
+        # Two lists name a product of ranks of which only a few exist (a rank lives on one node): walk the ranks, not
+        # the product.
+        for process in dst.processes or ():
+            for identity in self._by_process.get(process, ()):
+                if dst.servers is None or identity.server_rank in dst.servers:
                     yield identity
 
     def _unindex(self, identity: Position, link: LinkId) -> None:
-        behind = self._by_link[link]
-        behind.discard(identity)
-        if not behind:
-            del self._by_link[link]
+        _remove(self._by_link, link, identity)
+        if identity.role == Role.WORKER:
+            _remove(self._by_process, identity.process_rank, identity)
         for pattern in _patterns(identity):
             links = self._by_pattern[pattern]
-            if links[link] == 1:
+            links[link] -= 1
+            if not links[link]:
                 del links[link]
-                if not links:
-                    del self._by_pattern[pattern]
-            else:
-                links[link] -= 1
+            if not links:
+                del self._by_pattern[pattern]
+
+
+def _remove(index: dict[_Key, set[Position]], key: _Key, identity: Position) -> None:
+    members = index[key]
+    members.discard(identity)
+    if not members:
+        del index[key]
 
 
 def _patterns(identity: Position) -> tuple[_Pattern, ...]:
-    role, server, process = identity.role, identity.server_rank, identity.process_rank
-    return ((role, None, None), (role, server, None), (role, None, process))
+    return ((identity.role, None), (identity.role, identity.server_rank))
 
 
-def _choices(ranks: frozenset[str] | None) -> Iterable[str | None]:
-    return (None,) if ranks is None else ranks
+def _patterns_of(dst: Destination) -> Iterable[_Pattern]:
+    role = dst.position.role
+    return ((role, None),) if dst.servers is None else ((role, server) for server in dst.servers)

@@ -7,6 +7,7 @@ gives up until the node closes (contract, section 3).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -108,12 +109,9 @@ class ChildSide:
         """Leave the parent, which sees it at once; what is still to be answered is, within `grace` seconds."""
         if self._task is None:
             return
-        session = self._session
-        deadline = asyncio.get_running_loop().time() + grace
-        while session is not None and self._session is session and len(session.acks):
-            if asyncio.get_running_loop().time() > deadline:
-                break
-            await asyncio.sleep(0)
+        if self._session is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._session.acks.idle(), grace)
         self._task.cancel()
         await asyncio.wait([self._task])
 

@@ -19,6 +19,8 @@ class StreamQueue(Generic[T]):
     def __init__(self) -> None:
         self._items: deque[T] = deque()
         self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.closed = False
 
     def __len__(self) -> int:
@@ -27,6 +29,7 @@ class StreamQueue(Generic[T]):
     def put(self, item: T) -> None:
         """Add an item; after `close` it stays unread and comes back from `drain`."""
         self._items.append(item)
+        self._idle.clear()
         self._wake.set()
 
     async def get(self) -> T | None:
@@ -34,13 +37,19 @@ class StreamQueue(Generic[T]):
         while not self.closed:
             if self._items:
                 return self._items.popleft()
+            self._idle.set()
             self._wake.clear()
             await self._wake.wait()
         return None
 
+    async def idle(self) -> None:
+        """Wait until everything that was put has been written, or the queue is closed."""
+        await self._idle.wait()
+
     def close(self) -> None:
         """Let `get` return None from now on."""
         self.closed = True
+        self._idle.set()
         self._wake.set()
 
     def drain(self) -> list[T]:

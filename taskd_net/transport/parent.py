@@ -15,8 +15,8 @@ from taskd_net.core.actions import Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
-from taskd_net.core.router import STRANGER
 from taskd_net.core.routes import LinkId
+from taskd_net.core.topology import STRANGER
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import SERVICE, server_options
 from taskd_net.transport.host import Host
@@ -215,6 +215,11 @@ class ParentSide:
         while (frame := await stream.queue.get()) is not None:
             try:
                 await context.write(frame.data)
+            except asyncio.CancelledError:
+                # Written or not, nobody knows. A sync message is answered 6001; the other kind has only this to tell.
+                if not frame.sync:
+                    unwritten.append(frame)
+                raise
             except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
                 # The stream ended under the write; its end comes from the reader or as our own cancellation.
                 unwritten.append(frame)
