@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from taskd_net import limits
 from taskd_net.address import Address
@@ -33,6 +33,7 @@ class NodeConfig:
         grace: seconds a child whose stream is gone keeps its place and routes. Longer: a restarting child finds its
             place; senders to one that never returns get 6002 instead of 5002 for longer.
         registration_hold: seconds a registration without a stream holds its place.
+        links: `batched`: offer the fast link to nodes of ours and take it up; `tasknet`: only the four calls.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
 
@@ -51,6 +52,7 @@ class NodeConfig:
     max_children: int = limits.MAX_CHILDREN
     grace: float = limits.GRACE_S
     registration_hold: float = limits.REGISTRATION_HOLD_S
+    links: Literal["batched", "tasknet"] = "batched"
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
 
@@ -115,6 +117,8 @@ class NodeConfig:
             value = getattr(self, field)
             if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
                 raise ConfigError(f"{field} is {value!r}; expected a number of seconds above 0")
+        if self.links not in ("batched", "tasknet"):
+            raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
         if self.backoff_max < self.backoff_initial:
             raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
 

@@ -19,13 +19,49 @@ Reply: TypeAlias = Callable[[Ack], None]
 
 
 class Pending:
-    """One message whose answer is awaited, and what its parts have answered so far."""
+    """One message whose answer is awaited, and what its parts have answered so far.
 
-    __slots__ = ("code", "detail", "parts", "reply", "src", "took", "uuid", "wildcard")
+    A unicast is its own only part, in flight on one link: it has the `sender` and `deadline` that a `Part` has.
 
-    def __init__(self, uuid: str, reply: Reply, parts: int, wildcard: bool) -> None:
+    Args:
+        uuid: the message's.
+        reply: where the answer goes.
+        sender: who sent it.
+        receiver: who answers with 0, if that is known: the destination of a unicast.
+        deadline: when the answer of an only part is given up.
+        parts: the answers that have to come in.
+        wildcard: the destination is `All`, so a branch without receivers is no failure.
+    """
+
+    __slots__ = (
+        "code",
+        "deadline",
+        "detail",
+        "parts",
+        "receiver",
+        "reply",
+        "sender",
+        "src",
+        "took",
+        "uuid",
+        "wildcard",
+    )
+
+    def __init__(
+        self,
+        uuid: str,
+        reply: Reply,
+        sender: Position,
+        receiver: Position | None,
+        deadline: float,
+        parts: int = 1,
+        wildcard: bool = False,
+    ) -> None:
         self.uuid = uuid
         self.reply = reply
+        self.sender = sender
+        self.receiver = receiver
+        self.deadline = deadline
         self.parts = parts
         self.wildcard = wildcard
         self.took = False
@@ -54,14 +90,33 @@ class Pending:
 
 
 class Part:
-    """One forwarded copy, in flight on one link."""
+    """One forwarded copy of a broadcast, in flight on one link."""
 
-    __slots__ = ("deadline", "pending", "sender")
+    __slots__ = ("_pending", "deadline")
 
-    def __init__(self, pending: Pending, sender: Position, deadline: float) -> None:
-        self.pending = pending
-        self.sender = sender
+    receiver = None
+
+    def __init__(self, pending: Pending, deadline: float) -> None:
+        self._pending = pending
         self.deadline = deadline
+
+    @property
+    def reply(self) -> Reply:
+        """Where the whole answer goes."""
+        return self._pending.reply
+
+    @property
+    def sender(self) -> Position:
+        """Who sent the message."""
+        return self._pending.sender
+
+    def settle(self, code: int, src: Position, detail: str) -> Ack | None:
+        """Record the answer of this part; see `Pending.settle`."""
+        return self._pending.settle(code, src, detail)
+
+
+Awaited: TypeAlias = Pending | Part
+"""What is in flight on a link."""
 
 
 class InFlight:
@@ -70,17 +125,17 @@ class InFlight:
     __slots__ = ("_by_uuid", "count")
 
     def __init__(self) -> None:
-        self._by_uuid: dict[str, Part | deque[Part]] = {}
+        self._by_uuid: dict[str, Awaited | deque[Awaited]] = {}
         self.count = 0
 
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[Awaited]:
         for known in self._by_uuid.values():
-            yield from (known,) if isinstance(known, Part) else known
+            yield from (known,) if not isinstance(known, deque) else known
 
-    def add(self, uuid: str, part: Part) -> bool:
+    def add(self, uuid: str, part: Awaited) -> bool:
         """Take a part in.
 
         Returns False, and takes nothing, when the uuid is in flight for another sender: an Ack carries the uuid alone,
@@ -89,7 +144,7 @@ class InFlight:
         known = self._by_uuid.get(uuid)
         if known is None:
             self._by_uuid[uuid] = part
-        elif isinstance(known, Part):
+        elif not isinstance(known, deque):
             if known.sender != part.sender:
                 return False
             self._by_uuid[uuid] = deque((known, part))
@@ -100,32 +155,30 @@ class InFlight:
         self.count += 1
         return True
 
-    def take(self, uuid: str) -> Part | None:
+    def take(self, uuid: str) -> Awaited | None:
         """Take out the part that an answer with this uuid is for: the oldest. None when there is none (a late Ack)."""
-        known = self._by_uuid.get(uuid)
+        known = self._by_uuid.pop(uuid, None)
         if known is None:
             return None
         self.count -= 1
-        if isinstance(known, Part):
-            del self._by_uuid[uuid]
+        if not isinstance(known, deque):
             return known
         part = known.popleft()
-        if len(known) == 1:
-            self._by_uuid[uuid] = known[0]
+        self._by_uuid[uuid] = known if len(known) > 1 else known[0]
         return part
 
-    def take_all(self) -> list[Part]:
+    def take_all(self) -> list[Awaited]:
         """Take out everything."""
         parts = list(self)
         self._by_uuid.clear()
         self.count = 0
         return parts
 
-    def take_due(self, now: float) -> list[Part]:
+    def take_due(self, now: float) -> list[Awaited]:
         """Take out what has waited past its deadline."""
-        due: list[Part] = []
+        due: list[Awaited] = []
         for uuid, known in list(self._by_uuid.items()):
-            parts = (known,) if isinstance(known, Part) else tuple(known)
+            parts = (known,) if not isinstance(known, deque) else tuple(known)
             late = [part for part in parts if part.deadline <= now]
             if not late:
                 continue

@@ -15,11 +15,17 @@ from taskd_net.position import Position
 
 @dataclass(slots=True)
 class Forward:
-    """Write a frame on a link. `timeout` (seconds): how long the far side has for its answer."""
+    """Write a frame on a link.
+
+    Attributes:
+        link: the link.
+        frame: the message.
+        patience: seconds within which the far side's answer is awaited; 0 where nobody waits for it.
+    """
 
     link: LinkId
     frame: Frame
-    timeout: float
+    patience: float
 
 
 @dataclass(slots=True)

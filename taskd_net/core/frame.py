@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from taskd_net.codes import Code, error_for
 from taskd_net.position import Destination, Position
@@ -22,8 +23,7 @@ class Frame:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(NamedTuple):
     """The answer to a message.
 
     Attributes:

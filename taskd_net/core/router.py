@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Part, Pending, Reply
+from taskd_net.core.acks import Awaited, Part, Pending, Reply
 from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
 from taskd_net.core.announcer import Announcer, Kind, Waiter
 from taskd_net.core.frame import Ack, Frame
@@ -49,6 +50,10 @@ class Statistics:
     duplicates: int = 0
     late_acks: int = 0
     lost: int = 0
+
+
+Arrival: TypeAlias = tuple[Frame, Reply | None, float | None]
+"""A message, where its answer goes, and how long that is awaited; as in `Router.frame_arrived`."""
 
 
 @dataclass(slots=True)
@@ -130,19 +135,25 @@ class Router:
             reply: where its answer goes; None where the wire has no answer (`sync=false` from above).
             budget: seconds within which whoever sent it here wants the answer, if known.
         """
-        patience = self._config.ack_timeout
-        up = limits.ACK_BUDGET_PER_HOP * (patience if budget is None else min(patience, budget))
-        down = self._hop_timeout if budget is None else min(self._hop_timeout, up)
-        try:
-            plan = self._topology.plan(frame, came_from)
-        except Refusal as refusal:
-            self._refuse(frame, reply, refusal)
-            return self._take()
-        if frame.sync:
-            assert reply is not None, "a sync message always has somebody who waits for its answer"
-            self._carry_out(now, frame, plan, self._pending(frame, plan, reply), now + up, now + down)
-        else:
-            self._hand_on(now, frame, plan, reply, now + up, now + down)
+        self._arrive(now, came_from, frame, reply, budget)
+        return self._take()
+
+    def frames_arrived(self, now: float, came_from: LinkId, arrivals: Iterable[Arrival]) -> list[Action]:
+        """Several messages came in on a link together, in this order."""
+        for frame, reply, budget in arrivals:
+            self._arrive(now, came_from, frame, reply, budget)
+        return self._take()
+
+    def accepted(self, now: float, link_id: LinkId, uuids: Iterable[str]) -> list[Action]:
+        """The far side of a link answered these messages with 0."""
+        link = self._topology.link(link_id)
+        if link is not None:
+            for uuid in uuids:
+                part = link.in_flight.take(uuid)
+                if part is None:
+                    self.statistics.late_acks += 1
+                else:
+                    self._settle(part, Code.OK, part.receiver or link.position)
         return self._take()
 
     def ack_arrived(
@@ -154,7 +165,7 @@ class Router:
         if part is None:
             self.statistics.late_acks += 1
         else:
-            self._settle(part.pending, code, src, detail)
+            self._settle(part, code, src, detail)
         return self._take()
 
     def post_answered(
@@ -164,7 +175,7 @@ class Router:
         link = self._topology.link(link_id)
         part = link.in_flight.take(frame.uuid) if link is not None else None
         if part is not None:
-            self._settle(part.pending, code, src, detail)
+            self._settle(part, code, src, detail)
         elif code != Code.OK and frame.src.identity != self.identity:
             self._lose(frame, code, src, detail)
         return self._take()
@@ -228,7 +239,7 @@ class Router:
         try:
             gone, new = self._topology.learn(now, link, kind, positions)
         except Refusal as refusal:
-            self._actions.append(Answer(reply, Ack(uuid, refusal.code, self.position, str(refusal))))
+            self._actions.append(Answer(reply, Ack(uuid, refusal.code, self.position, refusal.detail)))
             return self._take()
         self._withdraw(gone)
         if self._up is None:
@@ -308,7 +319,7 @@ class Router:
         for link in links:
             if link.in_flight.count:
                 for part in link.in_flight.take_due(now):
-                    self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
+                    self._settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
         for waiting in self.door.take_due(now):
             assert waiting.pending is not None
             self._settle(waiting.pending, Code.RECV_BUF_BUSY, self.position, "the inbox is full")
@@ -340,7 +351,7 @@ class Router:
             self._tell(waiter, Code.CLIENT_ERR, self.position)
         for link in self._topology.links():
             for part in link.in_flight.take_all():
-                self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
+                self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
         return self._take()
 
     def check(self) -> None:
@@ -357,16 +368,44 @@ class Router:
 
     # ---- decisions
 
-    def _send(self, now: float, frame: Frame, reply: Reply, deadline: float) -> None:
+    def _arrive(self, now: float, came_from: LinkId, frame: Frame, reply: Reply | None, budget: float | None) -> None:
+        patience = self._config.ack_timeout
+        up = limits.ACK_BUDGET_PER_HOP * (patience if budget is None or budget > patience else budget)
+        down = self._hop_timeout if budget is None or up > self._hop_timeout else up
+        dst = frame.dst
         try:
-            plan = self._topology.plan(frame, LOCAL)
+            if dst.unicast:
+                hop = self._topology.next_hop(dst, came_from)
+                if reply is None or not frame.sync:
+                    self._hand_on(now, frame, Plan((hop,), False) if hop else Plan((), True), reply)
+                else:
+                    self._carry_one(now, frame, hop, reply, now + (up if hop is self._up else down))
+            else:
+                plan = self._topology.plan(frame.src.identity, dst, came_from)
+                if reply is None or not frame.sync:
+                    self._hand_on(now, frame, plan, reply)
+                else:
+                    self._carry_many(now, frame, plan, reply, now + up, now + down)
         except Refusal as refusal:
             self._refuse(frame, reply, refusal)
-            return
-        if self._up is not None and not self._up.up and self._up in plan.links:
-            self._hold(frame, reply, deadline)
-            return
-        self._carry_out(now, frame, plan, self._pending(frame, plan, reply), deadline, deadline)
+
+    def _send(self, now: float, frame: Frame, reply: Reply, deadline: float) -> None:
+        dst = frame.dst
+        try:
+            if dst.unicast:
+                hop = self._topology.next_hop(dst, LOCAL)
+                if hop is not None and hop is self._up and not hop.up:
+                    self._hold(frame, reply, deadline)
+                else:
+                    self._carry_one(now, frame, hop, reply, deadline)
+            else:
+                plan = self._topology.plan(frame.src.identity, dst, LOCAL)
+                if self._up is not None and not self._up.up and self._up in plan.links:
+                    self._hold(frame, reply, deadline)
+                else:
+                    self._carry_many(now, frame, plan, reply, deadline, deadline)
+        except Refusal as refusal:
+            self._refuse(frame, reply, refusal)
 
     def _hold(self, frame: Frame, reply: Reply, deadline: float) -> None:
         size, config = len(frame.data), self._config
@@ -378,59 +417,67 @@ class Router:
         self._held_bytes += size
         self._wake = min(self._wake, deadline)
 
-    def _pending(self, frame: Frame, plan: Plan, reply: Reply) -> Pending:
-        parts = len(plan.links) + plan.here + (plan.missing is not None)
-        wildcard = not frame.dst.unicast and not frame.dst.is_list
-        return Pending(frame.uuid, reply, parts or 1, wildcard)
-
-    def _carry_out(self, now: float, frame: Frame, plan: Plan, pending: Pending, up: float, down: float) -> None:
-        """Send a message on all its ways, each of which will be settled: for a sync message, or one of our own."""
-        if not plan.links and not plan.here and plan.missing is None:
-            # Everybody whom a broadcast is for lies behind the link it came from.
-            self._settle(pending, Code.OK, self.position)
+    def _carry_one(self, now: float, frame: Frame, hop: Link | None, reply: Reply, deadline: float) -> None:
+        """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
+        receiver = frame.dst.position if frame.sync else None
+        pending = Pending(frame.uuid, reply, frame.src, receiver, deadline)
+        if hop is None:
+            self._deliver(now, frame, pending)
             return
+        refusal = self._forward(now, hop, frame, pending)
+        if refusal is not None:
+            self._settle(pending, refusal.code, self.position, refusal.detail)
+
+    def _carry_many(self, now: float, frame: Frame, plan: Plan, reply: Reply, up: float, down: float) -> None:
+        """The same for a broadcast or multicast: every branch will be settled."""
+        parts = len(plan.links) + plan.here + (plan.missing is not None)
+        wildcard = not frame.dst.is_list
+        pending = Pending(frame.uuid, reply, frame.src, None, down, parts or 1, wildcard)
+        if not parts:
+            # Everybody whom it is for lies behind the link it came from.
+            self._settle(pending, Code.OK, self.position)
         if plan.missing is not None:
             self._settle(pending, Code.NO_ROUTE, self.position, f"there is no {plan.missing}")
         if plan.here:
             self._deliver(now, frame, pending)
         for link in plan.links:
-            deadline = up if link.id == UP else down
-            refusal = self._forward(now, link, frame, Part(pending, frame.src, deadline))
+            refusal = self._forward(now, link, frame, Part(pending, up if link.id == UP else down))
             if refusal is not None:
-                self._settle(pending, refusal.code, self.position, str(refusal))
+                self._settle(pending, refusal.code, self.position, refusal.detail)
 
-    def _hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None, up: float, down: float) -> None:
+    def _hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
         failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
         if plan.here:
             failure = self._accept(now, frame) or failure
         for link in plan.links:
-            failure = self._forward(now, link, frame, None, up if link.id == UP else down) or failure
+            failure = self._forward(now, link, frame, None) or failure
         if failure is not None:
             self._refuse(frame, reply, failure)
         elif reply is not None:
             self._actions.append(Answer(reply, Ack(frame.uuid, Code.OK, self.position)))
 
-    def _forward(
-        self, now: float, link: Link, frame: Frame, part: Part | None, deadline: float = 0.0
-    ) -> Refusal | None:
+    def _forward(self, now: float, link: Link, frame: Frame, part: Awaited | None) -> Refusal | None:
         """Queue a message on a link, or say why not."""
-        if not link.up:
+        if link.session is None:
             return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
         size, config = len(frame.data), self._config
         if link.queued_messages >= config.link_messages or link.queued_bytes + size > config.link_bytes:
             return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
+        patience = 0.0
         if part is not None:
             if link.in_flight.count >= link.in_flight_limit:
                 return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
             if not link.in_flight.add(frame.uuid, part):
                 return Refusal(Code.RECV_BUF_BUSY, "the same uuid of another sender is in flight")
             deadline = part.deadline
-            self._wake = min(self._wake, deadline)
+            if deadline < self._wake:
+                self._wake = deadline
+            patience = deadline - now
         link.queued_messages += 1
         link.queued_bytes += size
         self.statistics.forwarded += 1
-        self._actions.append(Forward(link.id, frame, deadline - now))
+        self._actions.append(Forward(link.id, frame, patience))
         return None
 
     # ---- the own inbox
@@ -445,7 +492,7 @@ class Router:
             # An own `sync=false` message to the own inbox: this node is its first hop, and has it once it is in line.
             refusal = self._accept(now, frame)
             code = Code.OK if refusal is None else refusal.code
-            self._settle(pending, code, self.position, str(refusal or ""))
+            self._settle(pending, code, self.position, refusal.detail if refusal else "")
         elif door.queue(Waiting(frame, pending, now + self._config.inbox_wait)):
             self._wake = min(self._wake, now + self._config.inbox_wait)
         else:
@@ -482,16 +529,16 @@ class Router:
 
     # ---- answers
 
-    def _settle(self, pending: Pending, code: int, src: Position, detail: str = "") -> None:
-        ack = pending.settle(code, src, detail)
+    def _settle(self, part: Awaited, code: int, src: Position, detail: str = "") -> None:
+        ack = part.settle(code, src, detail)
         if ack is not None:
-            self._actions.append(Answer(pending.reply, ack))
+            self._actions.append(Answer(part.reply, ack))
 
     def _refuse(self, frame: Frame, reply: Reply | None, refusal: Refusal) -> None:
         if reply is None:
-            self._lose(frame, refusal.code, self.position, str(refusal))
+            self._lose(frame, refusal.code, self.position, refusal.detail)
         else:
-            self._actions.append(Answer(reply, Ack(frame.uuid, refusal.code, self.position, str(refusal))))
+            self._actions.append(Answer(reply, Ack(frame.uuid, refusal.code, self.position, refusal.detail)))
 
     def _lose(self, frame: Frame, code: int, src: Position, detail: str) -> None:
         self.statistics.lost += 1
@@ -503,11 +550,11 @@ class Router:
         for frame in unwritten:
             part = link.in_flight.take(frame.uuid)
             if part is not None:
-                self._settle(part.pending, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
+                self._settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self.identity:
                 self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for part in link.in_flight.take_all():
-            self._settle(part.pending, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
+            self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
 
     # ---- the parent is told
 

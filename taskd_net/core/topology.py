@@ -8,7 +8,6 @@ from typing import Final
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.position import Destination, Position, Role, require_node
@@ -61,27 +60,30 @@ class Topology:
 
     # ---- where a message goes
 
-    def plan(self, frame: Frame, came_from: LinkId) -> Plan:
-        """Where a message goes from here.
+    def next_hop(self, dst: Destination, came_from: LinkId) -> Link | None:
+        """Where a unicast goes from here: on this link, or None: into this node's inbox.
 
         Raises:
             Refusal: 5002, nowhere.
         """
-        dst = frame.dst
-        if not dst.unicast:
-            return self._plan_many(frame.src.identity, dst, came_from)
-        if dst.position == self.identity:
-            return Plan((), here=True)
-        hop = self.routes.next_hop(dst.position)
+        position = dst.position
+        hop = self.routes.next_hop(position)
         if hop is not None:
             # A message never goes back to where it came from: who sent it here does not know the way either.
             if hop != came_from:
-                return Plan((self.children.by_id[hop],), here=False)
+                return self.children.by_id[hop]
+        elif position == self.identity:
+            return None
         elif came_from != UP and self.up is not None:
-            return Plan((self.up,), here=False)
+            return self.up
         raise Refusal(Code.NO_ROUTE, f"{self.position} knows no way to {dst}")
 
-    def _plan_many(self, sender: Position, dst: Destination, came_from: LinkId) -> Plan:
+    def plan(self, sender: Position, dst: Destination, came_from: LinkId) -> Plan:
+        """Where a broadcast or multicast of the node `sender` goes from here.
+
+        Raises:
+            Refusal: 5002, nowhere.
+        """
         routes, by_id = self.routes, self.children.by_id
         links = [by_id[hop] for hop in sorted(routes.links_for(dst)) if hop != came_from]
         here = dst.matches(self.identity) and sender != self.identity

@@ -10,6 +10,7 @@ from taskd_net import limits
 from taskd_net.codes import Code
 
 SERVICE: Final = "TaskNet"
+LINK_SERVICE: Final = "taskd_net.link.TaskLink"
 
 Options: TypeAlias = list[tuple[str, str | int]]
 
@@ -23,9 +24,10 @@ def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:
     return call
 
 
-def open_stream(channel: grpc.aio.Channel, name: str, metadata: tuple[tuple[str, str], ...]) -> Stream:
-    """Open one of the service's streams; it stands once the parent has accepted it."""
-    call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(f"/{SERVICE}/{name}")
+def open_stream(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...], *, batched: bool) -> Stream:
+    """Open the stream to the parent; it stands once the parent has accepted it."""
+    name = f"/{LINK_SERVICE}/Exchange" if batched else f"/{SERVICE}/InitServerDownStream"
+    call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(name)
     return call(metadata=metadata)
 
 

@@ -19,14 +19,15 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, describe
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
+from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import Stream, channel_options, code_of_status, open_stream, unary_call
 from taskd_net.transport.host import Host
-from taskd_net.transport.link import StreamQueue
-from taskd_net.transport.unary import UnaryWriter
+from taskd_net.transport.stream import ClientPipe, Session
+from taskd_net.transport.tasknet import ToParent
 from taskd_net.wire import codec
 
 
@@ -54,7 +55,7 @@ class _Lost(Exception):
         self.pause = pause
 
 
-class _Session:
+class _Stay:
     """One stay with the parent: from the stream's opening to its end."""
 
     def __init__(self, channel: grpc.aio.Channel, parent: Position, peer: peers.Peer, stream: Stream) -> None:
@@ -62,15 +63,8 @@ class _Session:
         self.parent = parent
         self.peer = peer
         self.stream = stream
-        self.acks: StreamQueue[bytes] = StreamQueue()
         self.path_discovery = unary_call(channel, "PathDiscovery")
         self.tasks: set[asyncio.Task[None]] = set()
-        self.writer: UnaryWriter | None = None
-
-    def reply(self, ack: Ack) -> None:
-        """Answer a message that came down this stream; after its end nobody waits for it."""
-        if not self.acks.closed:
-            self.acks.put(codec.write_ack(ack))
 
 
 class ChildSide:
@@ -81,11 +75,19 @@ class ChildSide:
         upstream: the parent's address.
         backoff: the pauses between attempts.
         ack_timeout: seconds for the parent's answer to Register and PathDiscovery.
+        batched: whether to take up a parent's offer of the batched link.
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
     """
 
     def __init__(
-        self, host: Host, upstream: Address, backoff: Backoff, ack_timeout: float, on_parent: Callable[[int], None]
+        self,
+        host: Host,
+        upstream: Address,
+        backoff: Backoff,
+        ack_timeout: float,
+        on_parent: Callable[[int], None],
+        *,
+        batched: bool,
     ) -> None:
         self._host = host
         self._router = host.router
@@ -93,7 +95,8 @@ class ChildSide:
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
-        self._session: _Session | None = None
+        self._batched = batched
+        self._stay: _Stay | None = None
         self._task: asyncio.Task[None] | None = None
         # Pings are a setting of the channel, which exists before the parent has said whether it permits them: assume
         # what was true last time, and connect again where it is not.
@@ -109,22 +112,18 @@ class ChildSide:
         """Leave the parent, which sees it at once; what is still to be answered is, within `grace` seconds."""
         if self._task is None:
             return
-        if self._session is not None:
+        session = self._host.links.get(UP)
+        if session is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._session.acks.idle(), grace)
+                await asyncio.wait_for(session.idle(), grace)
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    def forward(self, frame: Frame, timeout: float) -> None:
-        """Send a message to the parent. The Router only says so while the stream stands."""
-        assert self._session is not None and self._session.writer is not None
-        self._session.writer.put(frame, timeout)
-
     def announce(self, kind: Kind, positions: Sequence[Position]) -> None:
         """Announce positions; the parent's answer goes to the Router."""
-        session = self._session
-        assert session is not None
-        self._spawn(session, self._path_discovery(session, kind, positions))
+        stay = self._stay
+        assert stay is not None
+        self._spawn(stay, self._path_discovery(stay, kind, positions))
 
     # ---- the loop
 
@@ -161,9 +160,10 @@ class ChildSide:
             if peer.profile.permits_pings != self._pings:
                 self._pings = peer.profile.permits_pings
                 return
-            stream = open_stream(channel, "InitServerDownStream", peers.stream_metadata(self._router.position))
+            batched = self._batched and peer.batched
+            stream = open_stream(channel, peers.stream_metadata(self._router.position), batched=batched)
             try:
-                await self._stay(_Session(channel, parent, peer, stream))
+                await self._while_open(_Stay(channel, parent, peer, stream), batched=batched)
             finally:
                 stream.cancel()
         finally:
@@ -186,88 +186,61 @@ class ChildSide:
             raise _Failed(f"Register was refused: {describe(ack.code)}")
         return ack.src, peers.of_parent(metadata)
 
-    async def _stay(self, session: _Session) -> None:
+    async def _while_open(self, stay: _Stay, *, batched: bool) -> None:
         """Everything between the stream's opening and its end."""
-        router, host = self._router, self._host
+        router, host, parent = self._router, self._host, stay.parent
         try:
-            await self._await_opening(session)
+            await self._await_opening(stay)
         except grpc.aio.AioRpcError as error:
-            raise _Failed(f"InitServerDownStream: {error.code().name}: {error.details()}") from error
-        session.writer = UnaryWriter(
-            session.channel,
-            session.parent,
-            self._ack_timeout,
-            written=lambda frame: router.written(UP, session, 1, len(frame.data)),
-            answered=self._answered,
-        )
-        self._session = session
-        depth = session.peer.depth + 1
+            raise _Failed(f"opening the stream: {error.code().name}: {error.details()}") from error
+        pipe = ClientPipe(stay.stream)
+        session: Session
+        if batched:
+            session = BatchedLink(host, UP, parent, pipe)
+        else:
+            session = ToParent(host, UP, parent, pipe, stay.channel, self._ack_timeout)
+        self._stay = stay
+        host.links[UP] = session
+        depth = stay.peer.depth + 1
         self._on_parent(depth)
-        withdraws = session.peer.profile.withdraws
-        host.perform(router.upstream_up(host.now(), session, session.parent, depth, withdraws))
-        self._spawn(session, self._write_acks(session))
-        self._spawn(session, self._announce_all(session))
+        host.perform(router.upstream_up(host.now(), session, parent, depth, stay.peer.profile.withdraws))
+        self._spawn(stay, self._announce_all(stay, session))
         try:
-            await self._read_frames(session)
+            await session.run()
         finally:
             self.joined.clear()
-            self._session = None
-            session.acks.close()
-            for task in session.tasks:
+            self._stay = None
+            del host.links[UP]
+            # Before the tasks are cancelled: the answer that one of them waits for is among what the Router says.
+            host.perform(router.upstream_down(host.now(), session, session.unwritten()))
+            for task in stay.tasks:
                 task.cancel()
-            host.perform(router.upstream_down(host.now(), session, session.writer.close()))
-            session.stream.cancel()
-            await asyncio.gather(*session.tasks, return_exceptions=True)
-        status, details = await session.stream.code(), await session.stream.details()
+            stay.stream.cancel()
+            await asyncio.gather(*stay.tasks, return_exceptions=True)
+        status, details = await stay.stream.code(), await stay.stream.details()
         taken = status is grpc.StatusCode.ALREADY_EXISTS
         if taken:
             host.log.error("position_taken", position=str(router.position), upstream=str(self._upstream))
         pause = limits.POSITION_TAKEN_PAUSE_S if taken else 0.0
         raise _Lost(f"the stream ended: {status.name}: {details}", pause)
 
-    async def _await_opening(self, session: _Session) -> None:
+    async def _await_opening(self, stay: _Stay) -> None:
         """Wait until the stream is open, as far as this kind of parent lets one know."""
-        if not session.peer.profile.confirms_stream:
-            await session.stream.wait_for_connection()
+        if not stay.peer.profile.confirms_stream:
+            await stay.stream.wait_for_connection()
             return
         try:
             async with asyncio.timeout(self._ack_timeout):
-                await session.stream.initial_metadata()
+                await stay.stream.initial_metadata()
         except TimeoutError as error:
-            raise _Failed("InitServerDownStream: the parent did not accept the stream in time") from error
-        if session.stream.done():
-            status, details = await session.stream.code(), await session.stream.details()
-            raise _Failed(f"InitServerDownStream: {status.name}: {details}")
+            raise _Failed("opening the stream: the parent did not accept the stream in time") from error
+        if stay.stream.done():
+            status, details = await stay.stream.code(), await stay.stream.details()
+            raise _Failed(f"opening the stream: {status.name}: {details}")
 
-    # ---- the tasks of a session
+    # ---- announcing
 
-    async def _read_frames(self, session: _Session) -> None:
-        router, host, stream = self._router, self._host, session.stream
-        while True:
-            try:
-                data = await stream.read()
-            except grpc.aio.AioRpcError:
-                return  # the status is read by whoever waits for this
-            if not isinstance(data, bytes):
-                return  # EOF
-            try:
-                frame = codec.read_frame(data)
-            except Refusal as refusal:
-                host.log.warning("message_refused", parent=str(session.parent), detail=str(refusal))
-                if refusal.sync and refusal.uuid:
-                    session.reply(Ack(refusal.uuid, refusal.code, router.position))
-                continue
-            reply = session.reply if frame.sync else None
-            host.perform(router.frame_arrived(host.now(), UP, frame, reply))
-
-    async def _write_acks(self, session: _Session) -> None:
-        while (data := await session.acks.get()) is not None:
-            try:
-                await session.stream.write(data)
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                return  # the stream ended; its reader sees that too
-
-    async def _announce_all(self, session: _Session) -> None:
+    async def _announce_all(self, stay: _Stay, session: Session) -> None:
         """Announce everything below until the parent has accepted it: from then on this node is joined."""
         failures = 0
         while True:
@@ -282,35 +255,32 @@ class ChildSide:
             await asyncio.sleep(self._backoff.pause(failures))
         self.trouble = ""
         self._host.log.info(
-            "joined", upstream=str(self._upstream), parent=str(session.parent), peer=session.peer.profile.name
+            "joined",
+            upstream=str(self._upstream),
+            parent=str(stay.parent),
+            peer=stay.peer.profile.name,
+            link=type(session).__name__,
         )
         self.joined.set()
 
-    async def _path_discovery(self, session: _Session, kind: Kind, positions: Sequence[Position]) -> None:
+    async def _path_discovery(self, stay: _Stay, kind: Kind, positions: Sequence[Position]) -> None:
         request = codec.write_announcement(self._new_uuid(), self._router.position, positions)
-        metadata = peers.routes_metadata(kind) if session.peer.profile.withdraws else ()
+        metadata = peers.routes_metadata(kind) if stay.peer.profile.withdraws else ()
         try:
-            answer = await session.path_discovery(request, metadata=metadata, timeout=self._ack_timeout)
-            ack = codec.read_ack(answer, session.parent)
+            answer = await stay.path_discovery(request, metadata=metadata, timeout=self._ack_timeout)
+            ack = codec.read_ack(answer, stay.parent)
         except grpc.aio.AioRpcError as error:
-            ack = Ack("", code_of_status(error.code()), session.parent)
+            ack = Ack("", code_of_status(error.code()), stay.parent)
         except Refusal as refusal:
-            ack = Ack("", refusal.code, session.parent)
-        self._host.perform(self._router.announce_answered(session, ack.code, ack.src))
+            ack = Ack("", refusal.code, stay.parent)
+        self._host.perform(self._router.announce_answered(self._host.links.get(UP), ack.code, ack.src))
 
     # ---- small things
 
-    def _answered(self, frame: Frame, ack: Ack) -> None:
-        now = self._host.now()
-        if frame.sync:
-            self._host.perform(self._router.ack_arrived(now, UP, frame.uuid, ack.code, ack.src, ack.detail))
-        else:
-            self._host.perform(self._router.post_answered(now, UP, frame, ack.code, ack.src, ack.detail))
-
-    def _spawn(self, session: _Session, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, stay: _Stay, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
-        session.tasks.add(task)
-        task.add_done_callback(session.tasks.discard)
+        stay.tasks.add(task)
+        task.add_done_callback(stay.tasks.discard)
 
     def _new_uuid(self) -> str:
         return str(uuid4())

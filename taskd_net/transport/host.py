@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import MutableMapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from structlog.stdlib import BoundLogger
 
 from taskd_net.core.actions import Action
 from taskd_net.core.router import Router
+from taskd_net.core.routes import LinkId
+
+if TYPE_CHECKING:
+    from taskd_net.transport.stream import Session
 
 
 class Host(Protocol):
@@ -16,6 +20,8 @@ class Host(Protocol):
 
     router: Router
     log: BoundLogger
+    links: MutableMapping[LinkId, Session]
+    """The links whose stream stands: the transport puts them here, the node forwards on them."""
 
     def now(self) -> float:
         """The Router's time: the event loop's clock, in seconds."""

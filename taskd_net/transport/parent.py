@@ -13,39 +13,24 @@ from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Reason
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.links import Link
+from taskd_net.core.frame import Ack
+from taskd_net.core.links import UP
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import STRANGER
 from taskd_net.transport import peer as peers
-from taskd_net.transport.channel import SERVICE, server_options
+from taskd_net.transport.batched import BatchedLink
+from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
 from taskd_net.transport.host import Host
-from taskd_net.transport.link import StreamQueue
+from taskd_net.transport.stream import Context, ServerPipe, Session
+from taskd_net.transport.tasknet import ToChild
 from taskd_net.wire import codec
 
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 
 # What an unregistered child's stream, and every stream of a closing parent, is ended with. The first text is the
 # original's own for that case.
-_UNREGISTERED = "un registry error"
+_UNKNOWN = "un registry error"
 _CLOSING = "the parent is closing"
-
-
-class _ChildStream:
-    """One stream of one child: its queue, and why it ended if we ended it."""
-
-    def __init__(self, link: Link, connection: str) -> None:
-        self.link = link
-        self.connection = connection
-        self.queue: StreamQueue[Frame] = StreamQueue()
-        self.end: tuple[grpc.StatusCode, str] | None = None
-
-    def finish(self, status: grpc.StatusCode, text: str) -> None:
-        """End the stream with a status, once the write under way is done."""
-        if self.end is None:
-            self.end = (status, text)
-        self.queue.close()
 
 
 class ParentSide:
@@ -54,14 +39,17 @@ class ParentSide:
     Args:
         host: the node.
         listen: where; port 0 takes any free port, which `start` returns.
+        batched: whether children are offered the batched link.
     """
 
-    def __init__(self, host: Host, listen: Address) -> None:
+    def __init__(self, host: Host, listen: Address, *, batched: bool) -> None:
         self._host = host
         self._router = host.router
         self._listen = listen
+        self._batched = batched
         self._server: grpc.aio.Server | None = None
-        self._streams: dict[LinkId, _ChildStream] = {}
+        # Streams that we end, and what the child is told.
+        self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._peers: dict[LinkId, peers.Peer] = {}
         # Which children came over which connection: that tells where a message came from whose src is not known here.
         self._connections: dict[str, set[LinkId]] = {}
@@ -86,6 +74,9 @@ class ParentSide:
                         "InitServerDownStream": grpc.stream_stream_rpc_method_handler(self._down_stream),
                     },
                 ),
+                grpc.method_handlers_generic_handler(
+                    LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
+                ),
             )
         )
         try:
@@ -100,20 +91,17 @@ class ParentSide:
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
-        for stream in list(self._streams.values()):
-            stream.finish(grpc.StatusCode.UNAVAILABLE, _CLOSING)
+        for link_id, session in list(self._host.links.items()):
+            if link_id != UP:
+                self._end(session, grpc.StatusCode.UNAVAILABLE, _CLOSING)
         if self._server is not None:
             await self._server.stop(grace)
 
-    def forward(self, link_id: LinkId, frame: Frame) -> None:
-        """Write a frame to a child. The Router only says so while the child's stream stands."""
-        self._streams[link_id].queue.put(frame)
-
     def end_stream(self, session: object, reason: Reason) -> None:
         """End a stream whose position another one has taken."""
-        assert isinstance(session, _ChildStream)
-        self._host.log.info("child_replaced", child=str(session.link.position), reason=reason.value)
-        session.finish(grpc.StatusCode.ALREADY_EXISTS, reason.value)
+        assert isinstance(session, Session)
+        self._host.log.info("child_replaced", child=str(session.peer), reason=reason.value)
+        self._end(session, grpc.StatusCode.ALREADY_EXISTS, reason.value)
 
     def forgot(self, link_id: LinkId) -> None:
         """A child was forgotten by the Router."""
@@ -154,7 +142,7 @@ class ParentSide:
         self._host.perform(())
         self._peers[link.id] = peer
         self._came_over(context.peer(), link.id)
-        await context.send_initial_metadata(peers.parent_metadata(self.depth))
+        await context.send_initial_metadata(peers.parent_metadata(self.depth, batched=self._batched))
         return codec.write_ack(Ack(uuid, Code.OK, self._router.position))
 
     async def _path_discovery(self, data: bytes, context: Context) -> bytes:
@@ -178,79 +166,44 @@ class ParentSide:
         return codec.write_ack(await answer)
 
     async def _down_stream(self, _: object, context: Context) -> None:
-        """The stream to one child, for as long as it stands: this coroutine writes, a second task reads the Acks."""
+        """InitServerDownStream, for as long as the stream stands."""
+        await self._serve(context, ToChild)
+
+    async def _exchange(self, _: object, context: Context) -> None:
+        """The batched link, for as long as the stream stands."""
+        await self._serve(context, BatchedLink)
+
+    async def _serve(self, context: Context, kind: type[ToChild | BatchedLink]) -> None:
+        host, router = self._host, self._router
         position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
-        link = self._router.children.find(position)
+        link = router.children.find(position)
         if link is None or self._closing:
-            self._host.log.info("stream_refused", child=str(position), closing=self._closing)
-            await context.abort(*self._refusal(link))
-        stream = _ChildStream(link, context.peer())
-        self._came_over(stream.connection, link.id)
+            host.log.info("stream_refused", child=str(position), closing=self._closing)
+            refusal = (grpc.StatusCode.UNAVAILABLE, _CLOSING) if self._closing else (grpc.StatusCode.UNKNOWN, _UNKNOWN)
+            await context.abort(*refusal)
+        self._came_over(context.peer(), link.id)
         # A child of ours announces itself when it sees this: it means that messages reach it from now on.
         await context.send_initial_metadata(())
-        self._streams[link.id] = stream
-        self._host.perform(self._router.link_up(self._host.now(), link, stream))
-        self._host.log.info("child_joined", child=str(link.position), peer=self._peers[link.id].profile.name)
-        reader = asyncio.create_task(self._read_acks(stream, context), name=f"acks from {link.position}")
-        unwritten: list[Frame] = []
+        session = kind(host, link.id, link.position, ServerPipe(context))
+        host.links[link.id] = session
+        host.perform(router.link_up(host.now(), link, session))
+        host.log.info("child_joined", child=str(position), peer=self._peers[link.id].profile.name, link=kind.__name__)
         try:
-            await self._write_frames(stream, context, unwritten)
+            await session.run()
         finally:
-            stream.queue.close()
-            unwritten += stream.queue.drain()
-            if self._streams.get(link.id) is stream:
-                del self._streams[link.id]
-            self._host.perform(self._router.link_down(self._host.now(), link, stream, unwritten))
-            self._host.log.info(
-                "child_lost", child=str(link.position), ended=stream.end[1] if stream.end else "by child"
-            )
-            reader.cancel()
-        if stream.end is not None:
-            await context.abort(*stream.end)
+            if host.links.get(link.id) is session:
+                del host.links[link.id]
+            host.perform(router.link_down(host.now(), link, session, session.unwritten()))
+            status, text = self._ends.pop(session, (None, "by the child"))
+            host.log.info("child_lost", child=str(position), reason=text)
+        if status is not None:
+            await context.abort(status, text)
 
-    # ---- the stream's two tasks
-
-    async def _write_frames(self, stream: _ChildStream, context: Context, unwritten: list[Frame]) -> None:
-        router, host, link_id = self._router, self._host, stream.link.id
-        while (frame := await stream.queue.get()) is not None:
-            try:
-                await context.write(frame.data)
-            except asyncio.CancelledError:
-                # Written or not, nobody knows. A sync message is answered 6001; the other kind has only this to tell.
-                if not frame.sync:
-                    unwritten.append(frame)
-                raise
-            except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
-                # The stream ended under the write; its end comes from the reader or as our own cancellation.
-                unwritten.append(frame)
-                return
-            router.written(link_id, stream, 1, len(frame.data))
-            if not frame.sync:
-                # The wire has no answer to a `sync=false` message from above: written is taken.
-                host.perform(router.post_answered(host.now(), link_id, frame, Code.OK, stream.link.position))
-
-    async def _read_acks(self, stream: _ChildStream, context: Context) -> None:
-        router, host, link = self._router, self._host, stream.link
-        try:
-            while isinstance(data := await context.read(), bytes):  # else EOF
-                try:
-                    ack = codec.read_ack(data, link.position)
-                except Refusal as refusal:
-                    host.log.warning("ack_unreadable", child=str(link.position), detail=str(refusal))
-                    continue
-                if link.session is stream:
-                    host.perform(router.ack_arrived(host.now(), link.id, ack.uuid, ack.code, ack.src))
-        except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError) as error:
-            host.log.debug("acks_ended", child=str(link.position), error=type(error).__name__)
-        finally:
-            stream.queue.close()
+    def _end(self, session: Session, status: grpc.StatusCode, text: str) -> None:
+        self._ends.setdefault(session, (status, text))
+        session.close()
 
     # ---- small things
-
-    def _refusal(self, link: Link | None) -> tuple[grpc.StatusCode, str]:
-        if self._closing:
-            return grpc.StatusCode.UNAVAILABLE, _CLOSING
-        return grpc.StatusCode.UNKNOWN, _UNREGISTERED
 
     def _came_over(self, connection: str, link_id: LinkId) -> None:
         self._connections.setdefault(connection, set()).add(link_id)

@@ -16,6 +16,8 @@ from taskd_net.position import Position
 
 VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"
+LINKS_KEY = "taskd-net-links"
+BATCHED = "batched"
 ROUTES_KEY = "taskd-net-routes"
 
 
@@ -48,11 +50,13 @@ class Peer:
         profile: what may be done towards it.
         version: its version of this package, empty for a foreign node.
         depth: levels below the Mgr, as far as it says so; a foreign parent is taken for the Mgr.
+        batched: it offers the batched link.
     """
 
     profile: Profile
     version: str = ""
     depth: int = 0
+    batched: bool = False
 
 
 def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
@@ -72,7 +76,8 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
     if not version:
         return Peer(CONTRACT)
     depth = metadata.get(DEPTH_KEY, "")
-    return Peer(OURS, version, int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0)
+    levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
+    return Peer(OURS, version, levels, metadata.get(LINKS_KEY) == BATCHED)
 
 
 def own_metadata() -> tuple[tuple[str, str], ...]:
@@ -80,9 +85,10 @@ def own_metadata() -> tuple[tuple[str, str], ...]:
     return ((VERSION_KEY, __version__),)
 
 
-def parent_metadata(depth: int) -> tuple[tuple[str, str], ...]:
-    """What a node of ours says of itself when somebody registers."""
-    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)))
+def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]:
+    """What a node of ours says of itself when somebody registers, and whether it offers the batched link."""
+    offer = ((LINKS_KEY, BATCHED),) if batched else ()
+    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), *offer)
 
 
 def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:

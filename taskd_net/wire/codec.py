@@ -2,6 +2,10 @@
 
 What comes in is checked here once, in the contract's order (section 6), and trusted everywhere inside. A message keeps
 its serialized form (`Frame.data`): a node that passes it on does not write it again.
+
+Messages and answers are written by putting serialized fields together, and messages that were checked before are read
+through a view that leaves the positions as bytes: at tens of thousands of messages a second, making and taking apart
+protobuf objects was most of a node's work. Everything else goes through the generated classes.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -16,11 +21,11 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.position import Destination, Position, require_node
+from taskd_net.wire import link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A message as the application gets it.
 
     Attributes:
@@ -77,25 +82,27 @@ def write_message(message: Message) -> Frame:
     Raises:
         Refusal: 4003-4006 for the destination, 4999 for a body that is not text or too large.
     """
-    dst = Destination.of(message.dst)
+    uuid, mtype, sync, src, dst_written, create_time, text = message
+    dst = Destination.of(dst_written)
     try:
-        data = pb.Message(
-            header=pb.MessageHeader(
-                uuid=message.uuid,
-                mtype=message.mtype,
-                sync=message.sync,
-                src=_write_position(message.src),
-                dst=_write_position(dst.position),
-                createTime=message.create_time,
-            ),
-            body=message.body,
-        ).SerializeToString()
-    except (UnicodeEncodeError, ValueError) as error:
+        header = b"".join(
+            (
+                _text_field(b"\x0a", uuid),
+                _mtype_field(mtype),
+                b"\x18\x01" if sync else b"",
+                _position_field(b"\x22", src),
+                _position_field(b"\x2a", dst.position),
+                _time_field(create_time),
+            )
+        )
+        body = _text_field(b"\x12", text)
+    except UnicodeEncodeError as error:
         # A lone surrogate: a str that is not text. The error's own words quote the whole body.
-        raise Refusal(Code.CLIENT_ERR, f"body or mtype cannot be written as UTF-8 ({type(error).__name__})") from error
+        raise Refusal(Code.CLIENT_ERR, "body or mtype cannot be written as UTF-8") from error
+    data = b"".join((b"\x0a", _varint(len(header)), header, body))
     if len(data) > MESSAGE_BYTES:
         raise too_large(len(data))
-    return Frame(message.uuid, message.sync, message.src, dst, data)
+    return Frame(uuid, sync, src, dst, data)
 
 
 def read_frame(data: bytes) -> Frame:
@@ -133,6 +140,36 @@ def read_frame(data: bytes) -> Frame:
     return Frame(uuid, header.sync, src, dst, data)
 
 
+def read_known_frame(data: bytes) -> Frame:
+    """Look at the header of a message that a node of ours has checked: `read_frame` at a quarter of the price.
+
+    Raises:
+        Refusal: what `read_frame` would raise if the header is not in order after all; never for the body.
+    """
+    try:
+        header = link_pb2.MessageView.FromString(data).header
+        frame = Frame(header.uuid, header.sync, _source(header.src), _destination(header.dst), data)
+    except (DecodeError, Refusal):
+        return read_frame(data)
+    return frame if frame.uuid and len(data) <= MESSAGE_BYTES else read_frame(data)
+
+
+@lru_cache(maxsize=65_536)
+def _source(data: bytes) -> Position:
+    position = _read_position(pb.Position.FromString(data))
+    _require_sender(position)
+    return position
+
+
+@lru_cache(maxsize=16_384)
+def _destination(data: bytes) -> Destination:
+    position = _read_position(pb.Position.FromString(data))
+    dst = Destination.of(position)
+    if dst.position != position:
+        raise Refusal(Code.DST_TYPE_ILLEGAL, "not in the form that the first hop gives it")
+    return dst
+
+
 def _require_sender(src: Position) -> None:
     try:
         require_node(src)
@@ -155,9 +192,18 @@ def read_message(frame: Frame) -> Message:
     )
 
 
+def read_uuid(data: bytes) -> str:
+    """The uuid of a serialized Message; empty where there is none to be read."""
+    try:
+        return link_pb2.MessageView.FromString(data).header.uuid
+    except DecodeError:
+        return ""
+
+
 def write_ack(ack: Ack) -> bytes:
     """Serialize an answer. `detail` stays here: the wire has no place for it."""
-    return pb.Ack(uuid=ack.uuid, code=ack.code, src=_write_position(ack.src)).SerializeToString()
+    code = b"\x10" + _varint(ack.code) if ack.code else b""
+    return _text_field(b"\x0a", ack.uuid) + code + _position_field(b"\x1a", ack.src)
 
 
 def read_ack(data: bytes, default_src: Position) -> Ack:
@@ -212,3 +258,44 @@ def read_announcement(data: bytes) -> Announcement:
     if not request.HasField("proxyPos") or not request.path:
         raise Refusal(Code.NIL_POSITION, "the request has no proxyPos or no path", request.uuid)
     return Announcement(request.uuid, _read_position(request.proxyPos), [_read_position(p) for p in request.path])
+
+
+# ---- serialized fields; `tag` is the field's number and wire type
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return _BYTES[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_BYTES = [bytes((value,)) for value in range(0x80)]
+
+
+def _text_field(tag: bytes, text: str) -> bytes:
+    if not text:
+        return b""  # proto3 does not write what is empty
+    data = text.encode()
+    return tag + _varint(len(data)) + data
+
+
+@lru_cache(maxsize=1024)
+def _mtype_field(mtype: str) -> bytes:
+    return _text_field(b"\x12", mtype)
+
+
+@lru_cache(maxsize=16)
+def _time_field(create_time: int) -> bytes:
+    # Negative numbers are written as the 64-bit pattern they stand for.
+    return b"\x30" + _varint(create_time & 0xFFFF_FFFF_FFFF_FFFF) if create_time else b""
+
+
+@lru_cache(maxsize=65_536)
+def _position_field(tag: bytes, position: Position) -> bytes:
+    data = _write_position(position).SerializeToString()
+    return tag + _varint(len(data)) + data

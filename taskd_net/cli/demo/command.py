@@ -1,0 +1,81 @@
+"""`taskd-net demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from taskd_net.cli.demo import view
+from taskd_net.cli.demo.fleet import DemoFailed, Fleet, Interrupted
+from taskd_net.cli.demo.report import Report
+from taskd_net.cli.demo.tour import Tour
+
+MAX_NODES: Final = 16
+MAX_WORKERS: Final = 64
+"""Each is a process of some 50 MB; a demo is not a benchmark."""
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(1, MAX_NODES), default=2, show_default=True, help="Proxies, and Agents.")
+@click.option("--workers", type=click.IntRange(1, MAX_WORKERS), default=8, show_default=True, help="Workers in all.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tree and the table.")
+def demo(nodes: int, workers: int, as_json: bool) -> None:
+    """Start a mesh of processes on this machine and show what it does.
+
+    One Mgr, a Proxy and an Agent per node, and Workers spread over the nodes; messages in every direction, broadcast,
+    refusals with their codes, and a Proxy that is killed and comes back. Exits with 0 when everything was as it had to
+    be. Progress goes to stderr, the result to stdout; nothing is left running.
+    """
+    if workers < nodes:
+        text = f"{workers} is too few for {nodes} nodes, each of which has at least one."
+        raise click.BadParameter(text, param_hint="'--workers'")
+    messages = view.console(stderr=True)
+    report = Report(expected=1 + 2 * nodes + workers)
+    began = time.monotonic()
+    exit_code = 0
+    try:
+        asyncio.run(_run(nodes, workers, report, messages))
+    except DemoFailed as failed:
+        report.problems.append(str(failed))
+        exit_code = failed.exit_code if isinstance(failed, Interrupted) else 1
+    took = time.monotonic() - began
+
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    elif report.tree:
+        output = view.console()
+        output.print()
+        output.print(view.tree(report))
+        output.print(view.table(report))
+    for what in report.left_out:
+        messages.print(Text(f" Left out: {what}", "bright_black"), soft_wrap=True)
+    for problem in report.problems:
+        messages.print(Text(f" ✗ {problem}", "red"), soft_wrap=True)
+    if report.ok:
+        messages.print(Text(f" Everything as it had to be, in {took:.1f} s.", "bold green"))
+    else:
+        messages.print(Text(f" Failed, after {took:.1f} s; no process is left.", "bold red"))
+    sys.exit(exit_code or int(not report.ok))
+
+
+async def _run(nodes: int, workers: int, report: Report, messages: Console) -> None:
+    fleet, progress = Fleet(), view.Progress(messages, report)
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, fleet.abort, Interrupted(number))
+    async with fleet:
+        messages.print(view.heading(nodes, workers), soft_wrap=True)
+        await Tour(fleet, nodes, workers, report, progress).run()
+        with progress.step("Ending every process") as step:
+            report.problems += await fleet.close()
+            step.done("Every process has ended")

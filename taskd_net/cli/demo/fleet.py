@@ -1,0 +1,248 @@
+"""The processes of a demo: started, asked, watched, and ended, whatever happens.
+
+Every request has a bounded wait, and a process that ends unexpectedly ends the demo at once, with its last words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Final, Self, cast
+
+from taskd_net import Position
+from taskd_net.cli.demo.node import CLOSE_S, LINE_BYTES, Reached, Sent, Started
+from taskd_net.cli.grpc_environment import grpc_environment
+
+START_S: Final = 60.0
+"""Seconds until a process has started, among as many others as there may be."""
+
+ANSWER_S: Final = 20.0
+"""Seconds for a process to answer a request, on top of what the request itself may take."""
+
+STDERR_LINES: Final = 12
+"""Lines of a process's stderr that are kept to be shown if it dies."""
+
+
+class DemoFailed(Exception):
+    """The demo cannot go on; the text says why."""
+
+
+class Interrupted(DemoFailed):
+    """A signal asks the demo to end.
+
+    Attributes:
+        exit_code: what the shell expects of a process that the signal ended.
+    """
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(f"interrupted by {number.name}")
+        self.exit_code = 128 + number
+
+
+class NodeProcess:
+    """One process with one Node in it. Made by `Fleet.start`."""
+
+    def __init__(self, position: Position, process: asyncio.subprocess.Process, fleet: Fleet) -> None:
+        self.position = position
+        self.address = ""
+        self.started_at = 0.0
+        self.ending = False
+        self._process = process
+        self._fleet = fleet
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._asked: dict[int, asyncio.Future[object]] = {0: asyncio.get_running_loop().create_future()}
+        self._last_id = 0
+        self._watcher = asyncio.create_task(self._watch(), name=f"watcher of {position}")
+
+    # ---- requests
+
+    async def started(self) -> None:
+        """Wait until the node has started; from then on its `address` and `started_at` (`time.monotonic`) are known."""
+        started = cast(Started, await self._answer_to(0, "start", START_S))
+        self.address, self.started_at = started["address"] or "", started["at"]
+
+    async def join(self, timeout: float) -> None:
+        """Wait until the Mgr knows the way to this node."""
+        await self._ask("join", wait=timeout + ANSWER_S, timeout=timeout)
+
+    async def send(self, to: Position, mtype: str, uuids: Sequence[str]) -> Sent:
+        """Send messages with these uuids, one after another."""
+        return cast(Sent, await self._ask("send", to=str(to), mtype=mtype, uuids=uuids))
+
+    async def reach(self, to: Iterable[Position], timeout: float) -> list[Reached]:
+        """Send to each of these, all at once, until it has acknowledged."""
+        answer = await self._ask("reach", wait=timeout + ANSWER_S, to=list(map(str, to)), timeout=timeout)
+        return cast(list[Reached], answer)
+
+    async def pause(self) -> None:
+        """Take nothing out of the inbox."""
+        await self._ask("pause")
+
+    async def resume(self) -> None:
+        """Take messages out of the inbox again."""
+        await self._ask("resume")
+
+    async def received(self) -> dict[str, list[str]]:
+        """The uuids of all messages received so far, by mtype, in the order of their arrival."""
+        return cast(dict[str, list[str]], await self._ask("received"))
+
+    async def routes(self) -> dict[Position, Position]:
+        """Every node that this one knows below itself, with the child that leads to it."""
+        routes = cast(dict[str, str], await self._ask("routes"))
+        return {Position.parse(position): Position.parse(hop) for position, hop in routes.items()}
+
+    # ---- the end
+
+    async def kill(self) -> None:
+        """End the process as a crash would."""
+        self.ending = True
+        if self._process.returncode is None:
+            self._process.kill()
+        await asyncio.wait([self._watcher], timeout=CLOSE_S)
+
+    async def close(self, timeout: float) -> str | None:
+        """End the process in order: its node leaves the mesh. Returns what was wrong about that, or None."""
+        self.ending = True
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await asyncio.wait([self._watcher], timeout=timeout)
+        if self._process.returncode == 0:
+            return None
+        trouble = f"{self.position} did not end within {timeout:.0f} s" if self.alive else self.obituary()
+        await self.kill()
+        return trouble
+
+    @property
+    def alive(self) -> bool:
+        """True until the process has ended."""
+        return self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def obituary(self) -> str:
+        """How the process ended, with the end of its stderr."""
+        code = self._process.returncode
+        how = f"ended with exit code {code}" if code is None or code >= 0 else f"was ended by {_signal_name(-code)}"
+        words = "".join(f"\n    {line}" for line in self._stderr) or " nothing"
+        return f"{self.position} (pid {self.pid}) {how}; the end of its stderr:{words}"
+
+    # ---- inside
+
+    async def _ask(self, do: str, *, wait: float = ANSWER_S, **arguments: object) -> object:
+        if self._watcher.done():
+            raise DemoFailed(self.obituary())
+        self._last_id += 1
+        self._asked[self._last_id] = asyncio.get_running_loop().create_future()
+        request = {"id": self._last_id, "do": do, **arguments}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        return await self._answer_to(self._last_id, do, wait)
+
+    async def _answer_to(self, request_id: int, do: str, wait: float) -> object:
+        try:
+            async with asyncio.timeout(wait):
+                return await self._asked[request_id]
+        except TimeoutError:
+            raise DemoFailed(f"{self.position} (pid {self.pid}) did not answer {do!r} within {wait:.0f} s") from None
+        finally:
+            del self._asked[request_id]
+
+    async def _watch(self) -> None:
+        """Read all that the process says, until it has ended."""
+        try:
+            await asyncio.gather(self._read_answers(), self._read_stderr())
+        except (ValueError, LookupError) as error:
+            self._fleet.abort(DemoFailed(f"{self.position} (pid {self.pid}) said something unreadable: {error}"))
+        await self._process.wait()
+        if not self.ending:
+            self._fleet.abort(DemoFailed(self.obituary()))
+
+    async def _read_answers(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            answer = json.loads(line)
+            future = self._asked.get(answer["id"])
+            if future is None or future.done():
+                continue  # nobody waits any more
+            if "error" in answer:
+                future.set_exception(DemoFailed(f"{self.position}: {answer['error']}"))
+            else:
+                future.set_result(answer["value"])
+
+    async def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            self._stderr.append(line.decode(errors="replace").rstrip())
+
+
+class Fleet:
+    """All processes of a demo. After `async with` none is left; `close` in its body ends them in order.
+
+    `abort` ends the body of the `async with`.
+    """
+
+    def __init__(self) -> None:
+        self.processes: list[NodeProcess] = []
+        self._environment = grpc_environment(os.environ)
+        self._task: asyncio.Task[object] | None = None
+        self._reason: DemoFailed | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.current_task()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        await asyncio.gather(*(process.kill() for process in self.processes))
+        if task is not None and self._reason is not None and isinstance(error, asyncio.CancelledError):
+            task.uncancel()
+            raise self._reason from None
+
+    def abort(self, reason: DemoFailed) -> None:
+        """End the demo with this reason; the first one counts, and none once the processes are being ended."""
+        if self._task is not None and self._reason is None:
+            self._reason = reason
+            self._task.cancel()
+
+    async def start(self, position: Position, *, listen: str | None = None, upstream: str | None = None) -> NodeProcess:
+        """Start one process; its Node starts by itself."""
+        addresses = {"--listen": listen, "--upstream": upstream}
+        arguments = [part for option, address in addresses.items() if address for part in (option, address)]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "taskd_net.cli.demo.node", str(position), *arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self._environment,
+            limit=LINE_BYTES,
+            # A Ctrl-C is for the controller, which then ends the others.
+            start_new_session=True,
+        )
+        started = NodeProcess(position, process, self)
+        self.processes.append(started)
+        return started
+
+    async def close(self) -> list[str]:
+        """End every process in order. Returns what was wrong about that."""
+        self._task = None
+        closing = [process.close(CLOSE_S) for process in self.processes if not process.ending]
+        return [trouble for trouble in await asyncio.gather(*closing) if trouble]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

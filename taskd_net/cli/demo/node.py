@@ -1,0 +1,171 @@
+"""One process of the demo: one Node, steered by JSON lines.
+
+A line on stdin is a request `{"id": 1, "do": "send", ...}`; its answer on stdout is `{"id": 1, "value": ...}`, or
+`{"id": 1, "error": "..."}`. The answer with the id 0 comes unasked, when the node has started. The process ends when
+its stdin does, so it cannot outlive the controller, however that ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final, TypedDict
+
+import uvloop
+
+from taskd_net import Code, ConfigError, Node, NodeConfig, Position
+
+LINE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one line, either way: far above a list of some thousand uuids."""
+
+CLOSE_S: Final = 5
+"""Seconds between the end of stdin and the end of the process, at the latest."""
+
+RETRY_PAUSE_S: Final = 0.01
+REACH_ATTEMPT_S: Final = 1.0
+
+
+class Started(TypedDict):
+    """The node has started: where it listens, and when it began to (`time.monotonic`, the same for all processes)."""
+
+    address: str | None
+    at: float
+
+
+class Sent(TypedDict):
+    """The answers to messages sent one after another, and the microseconds until each of them."""
+
+    codes: list[int]
+    us: list[float]
+
+
+class Reached(TypedDict):
+    """When a destination acknowledged (`time.monotonic`; None: never), and the codes that came before that."""
+
+    at: float | None
+    refused: list[int]
+
+
+class DemoNode:
+    """A Node and what the demo wants from it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.received: dict[str, list[str]] = {}
+        self._taken = 0
+        self._took = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    async def answer(self, request: dict[str, object]) -> object:
+        """Carry out one request."""
+        match request:
+            case {"do": "join", "timeout": float(timeout)}:
+                await self.node.joined(timeout)
+                return None
+            case {"do": "send", "to": str(to), "mtype": str(mtype), "uuids": list(uuids)}:
+                return await self._send(to, mtype, uuids)
+            case {"do": "reach", "to": list(to), "timeout": float(timeout)}:
+                return await asyncio.gather(*(self._reach(position, timeout) for position in to))
+            case {"do": "pause"}:
+                self._reader.cancel()
+                await asyncio.wait([self._reader])
+                return None
+            case {"do": "resume"}:
+                self._reader = asyncio.create_task(self._read())
+                return None
+            case {"do": "received"}:
+                return await self._received()
+            case {"do": "routes"}:
+                return {str(position): str(hop) for position, hop in self.node.routes().items()}
+        raise ValueError(f"not a request: {request}")
+
+    async def _read(self) -> None:
+        async for message in self.node.messages():
+            self.received.setdefault(message.mtype, []).append(message.uuid)
+            self._taken += 1
+            self._took.set()
+
+    async def _received(self) -> dict[str, list[str]]:
+        """The uuids of each mtype, in order, with all that has been acknowledged by now."""
+        while self._taken < self.node.statistics.delivered:
+            self._took.clear()
+            await self._took.wait()
+        return self.received
+
+    async def _send(self, to: str, mtype: str, uuids: Sequence[str]) -> Sent:
+        sent = Sent(codes=[], us=[])
+        for uuid in uuids:
+            began = time.perf_counter_ns()
+            ack = await self.node.send("", to=to, mtype=mtype, uuid=uuid)
+            sent["us"].append((time.perf_counter_ns() - began) / 1000)
+            sent["codes"].append(ack.code)
+        return sent
+
+    async def _reach(self, to: str, timeout: float) -> Reached:
+        """Send one message until it is acknowledged: again with the same uuid, so that it arrives once."""
+        give_up_at = time.monotonic() + timeout
+        reached = Reached(at=None, refused=[])
+        uuid = None
+        while time.monotonic() < give_up_at:
+            ack = await self.node.send("", to=to, mtype="reach", uuid=uuid, timeout=REACH_ATTEMPT_S)
+            if ack.code == Code.OK:
+                reached["at"] = time.monotonic()
+                break
+            uuid = ack.uuid
+            if ack.code not in reached["refused"]:
+                reached["refused"].append(ack.code)
+            await asyncio.sleep(RETRY_PAUSE_S)
+        return reached
+
+
+def _say(line: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+async def _serve(demo: DemoNode, request: dict[str, object]) -> None:
+    try:
+        _say({"id": request["id"], "value": await demo.answer(request)})
+    except (TimeoutError, ValueError) as error:
+        _say({"id": request["id"], "error": str(error)})
+
+
+async def _run(config: NodeConfig) -> None:
+    stdin = asyncio.StreamReader(limit=LINE_BYTES)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
+    async with Node(config) as node:
+        _say({"id": 0, "value": Started(address=node.address, at=time.monotonic())})
+        demo = DemoNode(node)
+        serving: set[asyncio.Task[None]] = set()
+        while line := await stdin.readline():
+            task = asyncio.create_task(_serve(demo, json.loads(line)))
+            serving.add(task)
+            task.add_done_callback(serving.discard)
+        # Nobody is left who could end a process that does not get through closing.
+        signal.alarm(CLOSE_S)
+        for task in serving:
+            task.cancel()
+
+
+def main() -> None:
+    """Run the node that the arguments describe, until stdin ends."""
+    parser = argparse.ArgumentParser(prog="python -m taskd_net.cli.demo.node", description=main.__doc__)
+    parser.add_argument("position", type=Position.parse, help="Role/serverRank[/processRank]")
+    parser.add_argument("--listen", help="host:port, for a Mgr or a Proxy")
+    parser.add_argument("--upstream", help="host:port of the parent")
+    args = parser.parse_args()
+    try:
+        config = NodeConfig(position=args.position, listen=args.listen, upstream=args.upstream)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(config))
+    except ConfigError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""How a demo looks: its progress on stderr, the tree and the table on stdout.
+
+On a terminal with colours and a spinner, else as plain lines; where the encoding has no arrows, without arrows.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from taskd_net import Code, Position, Role
+from taskd_net.cli.demo.report import Report
+
+PIPED_COLUMNS: Final = 100
+"""Width of the output where no terminal has one."""
+
+LEAVES: Final = 8
+"""Children of one node that are all drawn; of more, the first ones."""
+
+_LOOKALIKES: Final = {"→": "->", "✓": "+", "✗": "x", "…": "...", "·": "-", "µ": "u"}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr that can print everything here, whatever the encoding."""
+    stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error("taskd_net.lookalike", _lookalike)
+        stream.reconfigure(errors="taskd_net.lookalike")
+    made = Console(stderr=stderr, highlight=False)
+    if not made.is_terminal:
+        made.width = PIPED_COLUMNS
+    return made
+
+
+def _lookalike(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_LOOKALIKES.get(char, "?") for char in error.object[error.start : error.end]), error.end
+
+
+class Step:
+    """One step under way: `doing` says what goes on, `done` what came out."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        self._status = status
+        self.text = text
+
+    def doing(self, text: str) -> None:
+        """Show what goes on just now; only a terminal does."""
+        self._status.update(f"{text} …")
+
+    def done(self, text: str) -> None:
+        """Set the line that stays."""
+        self.text = text
+
+
+class Progress:
+    """The steps of a demo, one line each when they are over."""
+
+    def __init__(self, console: Console, report: Report) -> None:
+        self._console = console
+        self._report = report
+
+    @contextmanager
+    def step(self, doing: str) -> Iterator[Step]:
+        """One step. It has failed when it raises or adds to the report's problems."""
+        began, problems = time.monotonic(), len(self._report.problems)
+        mark = Text(" ✗ ", "bold red")
+        step = Step(self._console.status(f"{doing} …", spinner_style="cyan"), doing)
+        try:
+            with step._status:
+                yield step
+            if len(self._report.problems) == problems:
+                mark = Text(" ✓ ", "bold green")
+        finally:
+            took = Text(f"  {time.monotonic() - began:.1f} s", "bright_black")
+            self._console.print(mark + Text(step.text) + took, soft_wrap=True)
+
+
+def heading(nodes: int, workers: int) -> Text:
+    """What is going to be started."""
+    many = f"1 Mgr, {counted(nodes, 'Proxy', 'Proxies')}, {counted(nodes, 'Agent')} and {counted(workers, 'Worker')}"
+    return Text.assemble(("taskd-net demo", "bold"), ("  ", ""), f"{many} on the loopback interface")
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 Worker`, `2 Workers`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def tree(report: Report) -> RenderableType:
+    """The routing tree, as the nodes themselves know it."""
+    root = Position.mgr()
+    drawn = Tree(_node(report, root), guide_style="bright_black")
+    _grow(drawn, report, root)
+    return Padding(drawn, (0, 0, 0, 1), expand=False)
+
+
+def _grow(drawn: Tree, report: Report, position: Position) -> None:
+    children = sorted(report.tree.get(position, ()), key=_order)
+    shown = children if len(children) <= LEAVES or position.role == Role.MGR else children[: LEAVES - 1]
+    for child in shown:
+        _grow(drawn.add(_node(report, child)), report, child)
+    if len(shown) < len(children):
+        drawn.add(Text(f"… and {len(children) - len(shown)} more, up to {children[-1]}", "bright_black"))
+
+
+def _node(report: Report, position: Position) -> Text:
+    text = Text(str(position), "" if Role(position.role).is_leaf else "bold")
+    if position in report.addresses:
+        text.append(f"  {report.addresses[position]}", "not bold bright_black")
+    if position == report.replaced:
+        text.append("  was killed and started again", "not bold yellow")
+    return text
+
+
+def _order(position: Position) -> tuple[str, int, int]:
+    return position.role, int(position.server_rank), int(position.process_rank)
+
+
+def table(report: Report) -> RenderableType:
+    """Each kind of send: what it was answered with, what it had to be, and how long the answer took."""
+    drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+    drawn.add_column("")
+    drawn.add_column("send")
+    drawn.add_column("times", justify="right")
+    drawn.add_column("answer")
+    drawn.add_column("expected", justify="right")
+    drawn.add_column("p50", justify="right")
+    drawn.add_column("p99", justify="right")
+    for sends in report.sends:
+        drawn.add_row(
+            Text("✓", "green") if sends.ok else Text("✗", "bold red"),
+            Text(sends.title),
+            str(sends.count),
+            Text(_answer(sends.code), "" if sends.ok else "bold red"),
+            str(sends.expected_code),
+            _duration(sends.p50_us),
+            _duration(sends.p99_us),
+        )
+    return Padding(drawn, (0, 0, 0, 1), expand=False)
+
+
+def _answer(code: int) -> str:
+    try:
+        return f"{code} {Code(code).name}"
+    except ValueError:
+        return str(code)
+
+
+def _duration(us: float) -> str:
+    if us < 1000:
+        return f"{us:.0f} µs"
+    return f"{us / 1000:.1f} ms" if us < 100_000 else f"{us / 1_000_000:.2f} s"

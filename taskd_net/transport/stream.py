@@ -1,0 +1,163 @@
+"""One stream of a link, from either end: one reader, one writer, and how both end.
+
+gRPC allows one write at a time on a stream, and a cancelled read or write ends the whole call. So what goes down a
+stream is put into a queue, without waiting, and one coroutine writes it; one long-lived task reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Protocol, TypeAlias
+
+import grpc
+
+from taskd_net.core.frame import Frame
+from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
+from taskd_net.transport.channel import Stream
+from taskd_net.transport.host import Host
+
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+
+# How gRPC says that a stream has ended under a read or a write; that it has is all there is to know.
+_ENDED = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError)
+
+
+class Pipe(Protocol):
+    """Bytes both ways."""
+
+    async def read(self) -> bytes | None:
+        """The next message; None when the stream has ended."""
+        ...
+
+    async def write(self, data: bytes) -> bool:
+        """Write a message. Returns False when the stream has ended."""
+        ...
+
+
+class ServerPipe:
+    """A stream that a child has opened."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def read(self) -> bytes | None:
+        """The next message of the child; None when the stream has ended."""
+        try:
+            data: object = await self._context.read()
+        except _ENDED:
+            return None
+        return data if isinstance(data, bytes) else None
+
+    async def write(self, data: bytes) -> bool:
+        """Write a message to the child. Returns False when the stream has ended."""
+        try:
+            await self._context.write(data)
+        except _ENDED:
+            return False
+        return True
+
+
+class ClientPipe:
+    """A stream to the parent."""
+
+    def __init__(self, call: Stream) -> None:
+        self._call = call
+
+    async def read(self) -> bytes | None:
+        """The next message of the parent; None when the stream has ended."""
+        try:
+            data = await self._call.read()
+        except _ENDED:
+            return None
+        return data if isinstance(data, bytes) else None
+
+    async def write(self, data: bytes) -> bool:
+        """Write a message to the parent. Returns False when the stream has ended."""
+        try:
+            await self._call.write(data)
+        except _ENDED:
+            return False
+        return True
+
+
+class Session(ABC):
+    """A link while its stream stands. What kind it is, nobody but its subclass knows.
+
+    Args:
+        host: the node.
+        link: the Router's name for the link.
+        peer: who is at the other end.
+        pipe: the stream.
+    """
+
+    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe) -> None:
+        self.link = link
+        self.peer = peer
+        self._host = host
+        self._router = host.router
+        self._pipe = pipe
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._closed = False
+
+    @abstractmethod
+    def forward(self, frame: Frame, patience: float) -> None:
+        """Send a message; `patience` (seconds): how long its answer is awaited, 0 where nobody waits."""
+
+    @abstractmethod
+    def unwritten(self) -> list[Frame]:
+        """After the end: the messages that were never written."""
+
+    async def run(self) -> None:
+        """Read and write until the stream has ended or `close` is called."""
+        reader = asyncio.create_task(self._read_until_end(), name=f"reads from {self.peer}")
+        try:
+            while not self._closed:
+                if self._has_output():
+                    if not await self._write_next():
+                        return
+                else:
+                    self._idle.set()
+                    self._wake.clear()
+                    await self._wake.wait()
+        finally:
+            self.close()
+            reader.cancel()
+
+    def close(self) -> None:
+        """Let `run` return; what is queued stays unwritten."""
+        self._closed = True
+        self._idle.set()
+        self._wake.set()
+
+    async def idle(self) -> None:
+        """Wait until everything queued so far has been written, or the stream has ended."""
+        if self._has_output():
+            self._idle.clear()
+        await self._idle.wait()
+
+    # ---- for the subclass
+
+    @abstractmethod
+    def _has_output(self) -> bool:
+        """Whether something is queued."""
+
+    @abstractmethod
+    async def _write_next(self) -> bool:
+        """Write what is queued first. Returns False when the stream has ended."""
+
+    @abstractmethod
+    def _take_in(self, data: bytes) -> None:
+        """Handle one message of the stream."""
+
+    async def _read_until_end(self) -> None:
+        try:
+            while (data := await self._pipe.read()) is not None:
+                self._take_in(data)
+        except Exception:
+            # A fault of this package: seen in the log, and the link begins again with a new stream.
+            self._host.log.exception("link_failed", peer=str(self.peer))
+        finally:
+            self.close()

@@ -1,0 +1,126 @@
+"""The links of the four calls: messages down `InitServerDownStream`, Acks up it; messages up by `TransferMessage`."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import grpc
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.links import UP
+from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
+from taskd_net.transport.host import Host
+from taskd_net.transport.stream import Pipe, Session
+from taskd_net.transport.unary import UnaryWriter
+from taskd_net.wire import codec
+
+
+class ToChild(Session):
+    """The parent's end: writes messages, reads Acks."""
+
+    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe) -> None:
+        super().__init__(host, link, peer, pipe)
+        self._queue: deque[Frame] = deque()
+        self._broken: Frame | None = None
+
+    def forward(self, frame: Frame, patience: float) -> None:
+        """Queue a message for the child."""
+        self._queue.append(frame)
+        self._wake.set()
+
+    def unwritten(self) -> list[Frame]:
+        """What the child never got."""
+        left = list(self._queue)
+        # Whether the one that the stream ended under was written, nobody knows. A sync message is answered 6001 then;
+        # the other kind has only this to tell.
+        if self._broken is not None and not self._broken.sync:
+            left.insert(0, self._broken)
+        self._queue.clear()
+        return left
+
+    def _has_output(self) -> bool:
+        return bool(self._queue)
+
+    async def _write_next(self) -> bool:
+        self._broken = frame = self._queue.popleft()
+        if not await self._pipe.write(frame.data):
+            return False
+        self._broken = None
+        self._router.written(self.link, self, 1, len(frame.data))
+        if not frame.sync:
+            # The wire has no answer to a `sync=false` message from above: written is taken.
+            host = self._host
+            host.perform(self._router.post_answered(host.now(), self.link, frame, Code.OK, self.peer))
+        return True
+
+    def _take_in(self, data: bytes) -> None:
+        host = self._host
+        try:
+            ack = codec.read_ack(data, self.peer)
+        except Refusal as refusal:
+            host.log.warning("ack_unreadable", child=str(self.peer), detail=refusal.detail)
+            return
+        if host.links.get(self.link) is self:
+            host.perform(self._router.ack_arrived(host.now(), self.link, ack.uuid, ack.code, ack.src))
+
+
+class ToParent(Session):
+    """The child's end: reads messages, writes Acks, and sends its own messages by unary calls."""
+
+    def __init__(
+        self, host: Host, link: LinkId, peer: Position, pipe: Pipe, channel: grpc.aio.Channel, ack_timeout: float
+    ) -> None:
+        super().__init__(host, link, peer, pipe)
+        self._acks: deque[bytes] = deque()
+        self._calls = UnaryWriter(channel, peer, ack_timeout, self._written, self._answered)
+
+    def forward(self, frame: Frame, patience: float) -> None:
+        """Send a message to the parent."""
+        self._calls.put(frame, patience)
+
+    def unwritten(self) -> list[Frame]:
+        """The messages whose calls had not begun."""
+        return self._calls.close()
+
+    def _reply(self, ack: Ack) -> None:
+        if not self._closed:
+            self._acks.append(codec.write_ack(ack))
+            self._wake.set()
+
+    def _has_output(self) -> bool:
+        return bool(self._acks)
+
+    async def _write_next(self) -> bool:
+        return await self._pipe.write(self._acks.popleft())
+
+    def _take_in(self, data: bytes) -> None:
+        host, router = self._host, self._router
+        try:
+            frame = codec.read_frame(data)
+        except Refusal as refusal:
+            host.log.warning("message_refused", parent=str(self.peer), detail=refusal.detail)
+            if refusal.sync and refusal.uuid:
+                self._reply(Ack(refusal.uuid, refusal.code, router.position))
+            return
+        try:
+            actions = router.frame_arrived(host.now(), UP, frame, self._reply if frame.sync else None)
+        except Exception:
+            # The gate: a parent that counts the answers would take every later one for the wrong message.
+            host.log.exception("request_failed", peer=str(self.peer))
+            if frame.sync:
+                self._reply(Ack(frame.uuid, Code.SERVER_ERR, router.position))
+            return
+        host.perform(actions)
+
+    def _written(self, frame: Frame) -> None:
+        self._router.written(UP, self, 1, len(frame.data))
+
+    def _answered(self, frame: Frame, ack: Ack) -> None:
+        host, router = self._host, self._router
+        now = host.now()
+        if frame.sync:
+            host.perform(router.ack_arrived(now, UP, frame.uuid, ack.code, ack.src, ack.detail))
+        else:
+            host.perform(router.post_answered(now, UP, frame, ack.code, ack.src, ack.detail))

@@ -1,0 +1,36 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Batch(_message.Message):
+    __slots__ = ("messages", "patience", "accepted", "answers")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedScalarFieldContainer[bytes]
+    patience: _containers.RepeatedScalarFieldContainer[int]
+    accepted: _containers.RepeatedScalarFieldContainer[str]
+    answers: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class MessageView(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: HeaderView
+    def __init__(self, header: _Optional[_Union[HeaderView, _Mapping]] = ...) -> None: ...
+
+class HeaderView(_message.Message):
+    __slots__ = ("uuid", "sync", "src", "dst")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    SYNC_FIELD_NUMBER: _ClassVar[int]
+    SRC_FIELD_NUMBER: _ClassVar[int]
+    DST_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    sync: bool
+    src: bytes
+    dst: bytes
+    def __init__(self, uuid: _Optional[str] = ..., sync: bool = ..., src: _Optional[bytes] = ..., dst: _Optional[bytes] = ...) -> None: ...
