@@ -2,6 +2,10 @@
 
 __version__ = "0.1.0"
 
+from taskd_net.environment import prepare
+
+prepare()  # before anything imports grpc
+
 from taskd_net.codes import Code, ConfigError, MeshError, NetworkError, ReceiverError, SenderError, TaskdNetError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 from taskd_net import Position
-from taskd_net.cli.demo.node import CLOSE_S, LINE_BYTES, Reached, Sent, Started
+from taskd_net.cli.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 from taskd_net.cli.grpc_environment import grpc_environment
 
 START_S: Final = 60.0

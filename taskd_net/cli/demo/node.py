@@ -1,9 +1,4 @@
-"""One process of the demo: one Node, steered by JSON lines.
-
-A line on stdin is a request `{"id": 1, "do": "send", ...}`; its answer on stdout is `{"id": 1, "value": ...}`, or
-`{"id": 1, "error": "..."}`. The answer with the id 0 comes unasked, when the node has started. The process ends when
-its stdin does, so it cannot outlive the controller, however that ends.
-"""
+"""One process of the demo: one Node, steered over its stdin and stdout (`steering`)."""
 
 from __future__ import annotations
 
@@ -14,41 +9,15 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Final, TypedDict
+from typing import Final
 
 import uvloop
 
 from taskd_net import Code, ConfigError, Node, NodeConfig, Position
-
-LINE_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of one line, either way: far above a list of some thousand uuids."""
-
-CLOSE_S: Final = 5
-"""Seconds between the end of stdin and the end of the process, at the latest."""
+from taskd_net.cli.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 
 RETRY_PAUSE_S: Final = 0.01
 REACH_ATTEMPT_S: Final = 1.0
-
-
-class Started(TypedDict):
-    """The node has started: where it listens, and when it began to (`time.monotonic`, the same for all processes)."""
-
-    address: str | None
-    at: float
-
-
-class Sent(TypedDict):
-    """The answers to messages sent one after another, and the microseconds until each of them."""
-
-    codes: list[int]
-    us: list[float]
-
-
-class Reached(TypedDict):
-    """When a destination acknowledged (`time.monotonic`; None: never), and the codes that came before that."""
-
-    at: float | None
-    refused: list[int]
 
 
 class DemoNode:

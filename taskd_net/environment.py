@@ -1,0 +1,50 @@
+"""gRPC's environment: read once, when grpc is imported, so it has to be right before that.
+
+Two settings, measured with grpcio 1.85.1 (docs/performance.md):
+
+- `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`: from 1.80 on the event engine is the default and costs
+  75-100 µs per round trip.
+- `GRPC_ENABLE_FORK_SUPPORT=0`: otherwise children that a training script forks (data loaders) can crash.
+
+Importing this package sets both, if grpc has not been imported yet and the user has not set them. With
+`TASKD_NET_GRPC_ENV=off` it leaves the environment alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from importlib import metadata
+from typing import Final
+
+SWITCH: Final = "TASKD_NET_GRPC_ENV"
+EVENT_ENGINE_SINCE: Final = (1, 80)
+
+
+def wanted() -> dict[str, str]:
+    """The settings for the installed grpcio. Experiments that a version does not know make it print an error."""
+    settings = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
+    major, minor = metadata.version("grpcio").split(".")[:2]
+    if (int(major), int(minor)) >= EVENT_ENGINE_SINCE:
+        settings["GRPC_EXPERIMENTS"] = "-event_engine_client,-event_engine_listener"
+    return settings
+
+
+def prepare() -> None:
+    """Set what is wanted and not set, or warn that it is too late for that."""
+    if os.environ.get(SWITCH, "").lower() == "off":
+        return
+    missing = {key: value for key, value in wanted().items() if key not in os.environ}
+    if not missing:
+        return
+    if "grpc" in sys.modules:
+        settings = " ".join(f"{key}={value}" for key, value in missing.items())
+        warnings.warn(
+            f"grpc was imported before taskd_net, so its environment cannot be set any more: import taskd_net first, "
+            f"or set {settings} yourself; {SWITCH}=off silences this",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return
+    os.environ.update(missing)
