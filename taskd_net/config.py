@@ -117,6 +117,8 @@ class NodeConfig:
             value = getattr(self, field)
             if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
                 raise ConfigError(f"{field} is {value!r}; expected a number of seconds above 0")
+        if self.ack_timeout > limits.TIMEOUT_MAX_S:
+            raise ConfigError(f"ack_timeout is {self.ack_timeout!r}; expected at most {limits.TIMEOUT_MAX_S}")
         if self.links not in ("batched", "tasknet"):
             raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
         if self.backoff_max < self.backoff_initial:

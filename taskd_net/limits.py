@@ -36,6 +36,10 @@ parent gives up on the Proxy. Six levels still leave 0.8 s."""
 ACK_BUDGET_PER_HOP: Final = 0.95
 """Share of what is left of a sender's timeout that a hop on the way spends: the rest brings the answer back."""
 
+TIMEOUT_MAX_S: Final = 86_400.0
+"""Seconds that anybody can be made to wait for an answer. A day is for ever here, and fits what the wire and gRPC can
+say; infinity does not."""
+
 LINK_MESSAGES: Final = 1024
 """Messages that wait to be written on one link (contract, section 5)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections import deque
@@ -51,6 +52,7 @@ class Node:
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
         # One random prefix and a counter: shaped like a uuid, unique like one, at a tenth of the price.
         head = os.urandom(10).hex()
         self._uuid_prefix = f"{head[:8]}-{head[8:12]}-{head[12:16]}-{head[16:20]}-"
@@ -67,7 +69,7 @@ class Node:
             ConfigError: the listening address cannot be bound.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
-        if self._loop is not None:
+        if self._loop is not None or self._closed:
             raise RuntimeError("a node can be started once; make a new one")
         self._loop = asyncio.get_running_loop()
         config = self.config
@@ -91,23 +93,13 @@ class Node:
     async def close(self) -> None:
         """Leave the mesh: every send that waits gets its code, the parent sees it at once, nothing stays open.
 
-        Messages that are in the inbox have been acknowledged and can still be received. Closing twice is closing once.
+        Messages that are in the inbox have been acknowledged and can still be received. Closing twice is closing once:
+        whoever comes second waits for the same end, and whoever is cancelled meanwhile does not stop it.
         """
-        if self._closed:
-            return
-        self._closed = True
-        if self._loop is None:
-            return
-        self.perform(self.router.close())
-        if self._child is not None:
-            await self._child.close(limits.CLOSE_GRACE_S)
-        if self._parent is not None:
-            await self._parent.close(limits.CLOSE_GRACE_S)
-        self.perform(self.router.close())
-        if self._timer is not None:
-            self._timer.cancel()
-        self._arrived.set()
-        self.log.info("closed")
+        if self._closing is None:
+            self._closed = True
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -125,7 +117,11 @@ class Node:
 
         Raises:
             TimeoutError: not joined in time; the text says what the last attempt ran into.
+            NodeClosed: the node is closed, or was while it was waited for.
+            RuntimeError: the node was not started.
         """
+        if self._loop is None:
+            raise RuntimeError("the node was not started")
         if self._child is None:
             return
         try:
@@ -134,6 +130,8 @@ class Node:
         except TimeoutError:
             text = f"{self.position} has not joined {self.config.upstream} within {timeout} s: {self._child.trouble}"
             raise TimeoutError(text) from None
+        if self._closed:
+            raise NodeClosed(f"{self.position} is closed")
 
     # ---- messages
 
@@ -152,14 +150,14 @@ class Node:
             body: the text; may be empty. None is no message: 4000.
             to: a Position or `Role/serverRank[/processRank]`; ranks may be comma lists or `All`.
             mtype: the kind of message, a word between sender and receiver.
-            timeout: seconds until the answer at the latest; None for the configured `ack_timeout`.
+            timeout: seconds until the answer at the latest, a day at most; None for the configured `ack_timeout`.
             uuid: to send a message again that was answered with 5xxx or 6xxx; None for a new message.
 
         Returns:
             The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6).
 
         Raises:
-            ValueError: `to` is a text that is not a position.
+            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
             TypeError: `body` or `mtype` is not text.
         """
         return await self._send(body, to, mtype, timeout, uuid, sync=True)
@@ -249,6 +247,21 @@ class Node:
 
     # ---- inside
 
+    async def _close(self) -> None:
+        if self._loop is not None:
+            self.perform(self.router.close())
+            if self._child is not None:
+                await self._child.close(limits.CLOSE_GRACE_S)
+                # Nobody waits any more; `joined` sees that the node is closed.
+                self._child.joined.set()
+            if self._parent is not None:
+                await self._parent.close(limits.CLOSE_GRACE_S)
+            self.perform(self.router.close())
+            if self._timer is not None:
+                self._timer.cancel()
+            self.log.info("closed")
+        self._arrived.set()
+
     def _perform_rare(self, action: Announce | EndStream | Forgot | Lost) -> None:
         match action:
             case Announce(kind, positions):
@@ -270,6 +283,8 @@ class Node:
         self, body: object, to: Position | str, mtype: object, timeout: float | None, uuid: str | None, *, sync: bool
     ) -> Ack:
         dst = Position.parse(to) if isinstance(to, str) else to
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout is not a number of seconds")
         uuid = uuid or f"{self._uuid_prefix}{next(self._uuid_count):012x}"
         if self._loop is None or self._closed:
             text = "the node is closed" if self._closed else "the node was not started"
@@ -289,7 +304,7 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        patience = self.config.ack_timeout if timeout is None else timeout
+        patience = self.config.ack_timeout if timeout is None else min(timeout, limits.TIMEOUT_MAX_S)
         self.perform(self.router.send(self._loop.time(), frame, reply, patience))
         return await answer
 

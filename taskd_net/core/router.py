@@ -212,11 +212,11 @@ class Router:
         self._wake = min(self._wake, link.expires)
         return link
 
-    def link_up(self, now: float, link: Link, session: object) -> list[Action]:
-        """A child's stream stands; a stream that stood before for the same position ends."""
+    def link_up(self, now: float, link: Link, session: object, unwritten: Iterable[Frame] = ()) -> list[Action]:
+        """A child's stream stands; one that stood before for the same position ends, with these frames in its queue."""
         if link.up:
             self._actions.append(EndStream(link.session, Reason.POSITION_TAKEN))
-            self._drop_traffic(link, ())
+            self._drop_traffic(link, unwritten)
         self.children.opened(link, session)
         return self._take()
 

@@ -45,6 +45,7 @@ class BatchedLink(Session):
         # the others have only this to tell.
         left = [frame for frame in self._under_way if not frame.sync]
         left += self._frames
+        self._under_way = []
         self._frames.clear()
         return left
 

@@ -129,11 +129,12 @@ class ChildSide:
 
     async def _run(self) -> None:
         failures = 0
+        loop = asyncio.get_running_loop()
         while True:
             pause = 0.0
+            began = loop.time()
             try:
                 await self._attempt()
-                failures = 0
             except _Failed as failed:
                 failures += 1
                 if str(failed) != self.trouble:
@@ -141,14 +142,16 @@ class ChildSide:
                     self._host.log.warning("join_failed", upstream=str(self._upstream), reason=self.trouble)
                 pause = self._backoff.pause(failures)
             except _Lost as lost:
-                failures = 1
+                # A parent that takes a stream and ends it at once must not be asked for the next one at once, for ever.
+                failures = 1 if loop.time() - began > self._backoff.maximum else failures + 1
                 self.trouble = str(lost)
                 self._host.log.warning("upstream_lost", upstream=str(self._upstream), reason=self.trouble)
                 pause = lost.pause + self._backoff.pause(failures)
-            except grpc.aio.UsageError as error:
-                # gRPC says so when its channel is closed under a call: an attempt like any other that failed.
+            except Exception as error:
+                # A fault of ours or of gRPC's: an attempt like any other that failed, for a node never gives up.
                 failures += 1
-                self.trouble = str(error)
+                self.trouble = repr(error)
+                self._host.log.exception("upstream_failed", upstream=str(self._upstream))
                 pause = self._backoff.pause(failures)
             await asyncio.sleep(pause)
 
@@ -226,15 +229,13 @@ class ChildSide:
 
     async def _await_opening(self, stay: _Stay) -> None:
         """Wait until the stream is open, as far as this kind of parent lets one know."""
-        if not stay.peer.profile.confirms_stream:
-            await stay.stream.wait_for_connection()
-            return
+        confirms = stay.peer.profile.confirms_stream
         try:
             async with asyncio.timeout(self._ack_timeout):
-                await stay.stream.initial_metadata()
+                await (stay.stream.initial_metadata() if confirms else stay.stream.wait_for_connection())
         except TimeoutError as error:
             raise _Failed("opening the stream: the parent did not accept the stream in time") from error
-        if stay.stream.done():
+        if confirms and stay.stream.done():
             status, details = await stay.stream.code(), await stay.stream.details()
             raise _Failed(f"opening the stream: {status.name}: {details}")
 

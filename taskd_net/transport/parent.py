@@ -182,13 +182,19 @@ class ParentSide:
             refusal = (grpc.StatusCode.UNAVAILABLE, _CLOSING) if self._closing else (grpc.StatusCode.UNKNOWN, _UNKNOWN)
             await context.abort(*refusal)
         self._came_over(context.peer(), link.id)
-        # A child of ours announces itself when it sees this: it means that messages reach it from now on.
-        await context.send_initial_metadata(())
         session = kind(host, link.id, link.position, ServerPipe(context))
+        replaced = host.links.get(link.id)
+        unwritten = []
+        if replaced is not None:
+            replaced.close()
+            unwritten = replaced.unwritten()
         host.links[link.id] = session
-        host.perform(router.link_up(host.now(), link, session))
+        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
+        host.perform(router.link_up(host.now(), link, session, unwritten))
         host.log.info("child_joined", child=str(position), peer=self._peers[link.id].profile.name, link=kind.__name__)
         try:
+            # A child of ours announces itself when it sees this: it means that messages reach it from now on.
+            await context.send_initial_metadata(())
             await session.run()
         finally:
             if host.links.get(link.id) is session:

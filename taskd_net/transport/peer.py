@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from taskd_net import __version__
 from taskd_net.core.announcer import Kind
 from taskd_net.position import Position
+from taskd_net.version import __version__
 
 VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"

@@ -108,7 +108,7 @@ class Session(ABC):
 
     @abstractmethod
     def unwritten(self) -> list[Frame]:
-        """After the end: the messages that were never written."""
+        """After `close`: the messages that were never written, each once."""
 
     async def run(self) -> None:
         """Read and write until the stream has ended or `close` is called."""

@@ -37,6 +37,7 @@ class ToChild(Session):
         # the other kind has only this to tell.
         if self._broken is not None and not self._broken.sync:
             left.insert(0, self._broken)
+        self._broken = None
         self._queue.clear()
         return left
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections import deque
@@ -17,7 +16,6 @@ from typing import Final, Self, cast
 
 from taskd_net import Position
 from taskd_net.cli.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
-from taskd_net.cli.grpc_environment import grpc_environment
 
 START_S: Final = 60.0
 """Seconds until a process has started, among as many others as there may be."""
@@ -192,7 +190,6 @@ class Fleet:
 
     def __init__(self) -> None:
         self.processes: list[NodeProcess] = []
-        self._environment = grpc_environment(os.environ)
         self._task: asyncio.Task[object] | None = None
         self._reason: DemoFailed | None = None
 
@@ -225,7 +222,6 @@ class Fleet:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=self._environment,
             limit=LINE_BYTES,
             # A Ctrl-C is for the controller, which then ends the others.
             start_new_session=True,

@@ -1,8 +1,8 @@
 """What the controller and the processes of a demo say to each other: JSON, a line each.
 
-A line on a process's stdin is a request `{"id": 1, "do": "send", ...}`; its answer on stdout is `{"id": 1, "value": ...}`
-or `{"id": 1, "error": "..."}`. The answer with the id 0 comes unasked, when the Node has started. A process ends when its
-stdin does, so it cannot outlive the controller, however that ends.
+A line on a process's stdin is a request `{"id": 1, "do": "send", ...}`; its answer on stdout is
+`{"id": 1, "value": ...}` or `{"id": 1, "error": "..."}`. The answer with the id 0 comes unasked, when the Node has
+started. A process ends when its stdin does, so it cannot outlive the controller, however that ends.
 """
 
 from __future__ import annotations
