@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.limits import RANKS_PER_LIST
@@ -36,9 +36,10 @@ class Role(StrEnum):
 _ROLES: Final = frozenset(str(role) for role in Role)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A node's place in the job, as it stands on the wire.
+
+    A tuple, as positions are looked up in tables several times for each message and a tuple's hash is the cheapest.
 
     Args:
         role: `Mgr`, `Proxy`, `Agent` or `Worker`.
