@@ -100,7 +100,9 @@ class Report:
                 missing, twice = len(set(due) - set(came)), len(came) - len(set(came))
                 strange = len(set(came) - set(due))
                 how = f"{missing} missing, {twice} twice, {strange} not for it" if missing or twice or strange else ""
-                self.problems.append(f"{position} received {kind!r} messages wrongly: {how or 'not in order'}")
+                problem = f"{position} received {kind!r} messages wrongly: {how or 'not in order'}"
+                if problem not in self.problems:  # what was wrong once is found at each later check
+                    self.problems.append(problem)
 
     def as_json(self) -> dict[str, object]:
         """The report as `--json` prints it."""

@@ -21,7 +21,9 @@ FULL_INBOX_SENDS: Final = 20
 """Each of these waits for room before it is refused."""
 
 JOIN_S: Final = 10.0
-REACH_S: Final = 10.0
+
+REACH_S: Final = 20.0
+"""Seconds until what is below a killed Proxy is reached again; the start of a new process is in it."""
 
 ANY_PORT: Final = "127.0.0.1:0"
 
@@ -100,7 +102,7 @@ class Tour:
             await self._send("agent_to_mgr", "Agent → Mgr", Position.agent(0), mgr)
             await self._send("mgr_to_proxy", "Mgr → Proxy", mgr, Position.proxy(self._nodes - 1))
             await self._check_received()
-            step.done(f"{UNICAST_SENDS} messages each way: up, down and across the tree, all in order")
+            step.done(f"{UNICAST_SENDS} messages each way, all delivered once and in order")
 
     async def _groups(self) -> None:
         mgr, count = Position.mgr(), len(self._all_workers)
@@ -150,7 +152,7 @@ class Tour:
             # Refused is not lost: the sender still has them, and may send them again with the same uuids.
             await self._send("full_inbox_again", "the same again, once it reads", mgr, last, uuids=kept)
             await self._check_received()
-            step.done("Refused with a code, as it had to be: a rank nobody has, a bad role, a full inbox")
+            step.done("Refused with its code: a rank nobody has, a bad role, a full inbox")
 
     async def _recovery(self) -> None:
         report, mgr = self.report, self._started[Position.mgr()]
@@ -172,14 +174,14 @@ class Tour:
                 if outcome["at"] is None:
                     codes = ", ".join(map(str, outcome["refused"]))
                     report.problems.append(f"{target} was not reached within {REACH_S:.0f} s, only {codes}")
-                elif (copies := len((await self._started[target].received())["reach"])) != 1:
+                elif (copies := len((await self._started[target].received()).get("reach", ()))) != 1:
                     report.problems.append(f"{target} got the Mgr's message {copies} times")
             acknowledged = [at for worker in workers if (at := reached[worker]["at"]) is not None]
             if len(acknowledged) == len(workers):
                 report.recovered_s = max(acknowledged) - new.started_at
                 step.done(
-                    f"{position} killed and back: its {counted(len(workers), 'Worker')} reachable"
-                    f" after {report.recovered_s:.3f} s, none of them restarted"
+                    f"{position} killed and back: {counted(len(workers), 'Worker')}, not restarted,"
+                    f" reached in {report.recovered_s:.3f} s"
                 )
             report.replaced = position
 

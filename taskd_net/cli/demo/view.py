@@ -21,11 +21,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from taskd_net import Code, Position, Role
+from taskd_net import Position, Role
 from taskd_net.cli.demo.report import Report
 
 PIPED_COLUMNS: Final = 100
-"""Width of the output where no terminal has one."""
+"""Width of the output where no terminal has one. On a terminal, 80 are enough for all but very long lists."""
 
 LEAVES: Final = 8
 """Children of one node that are all drawn; of more, the first ones."""
@@ -91,8 +91,8 @@ class Progress:
 
 def heading(nodes: int, workers: int) -> Text:
     """What is going to be started."""
-    many = f"1 Mgr, {counted(nodes, 'Proxy', 'Proxies')}, {counted(nodes, 'Agent')} and {counted(workers, 'Worker')}"
-    return Text.assemble(("taskd-net demo", "bold"), ("  ", ""), f"{many} on the loopback interface")
+    many = f"1 Mgr, {counted(nodes, 'Proxy', 'Proxies')}, {counted(nodes, 'Agent')}, {counted(workers, 'Worker')}"
+    return Text.assemble(("taskd-net demo", "bold"), f"  {many}, on the loopback interface")
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
@@ -136,7 +136,7 @@ def table(report: Report) -> RenderableType:
     drawn.add_column("")
     drawn.add_column("send")
     drawn.add_column("times", justify="right")
-    drawn.add_column("answer")
+    drawn.add_column("code", justify="right")
     drawn.add_column("expected", justify="right")
     drawn.add_column("p50", justify="right")
     drawn.add_column("p99", justify="right")
@@ -145,19 +145,12 @@ def table(report: Report) -> RenderableType:
             Text("✓", "green") if sends.ok else Text("✗", "bold red"),
             Text(sends.title),
             str(sends.count),
-            Text(_answer(sends.code), "" if sends.ok else "bold red"),
+            Text(str(sends.code), "" if sends.ok else "bold red"),
             str(sends.expected_code),
             _duration(sends.p50_us),
             _duration(sends.p99_us),
         )
     return Padding(drawn, (0, 0, 0, 1), expand=False)
-
-
-def _answer(code: int) -> str:
-    try:
-        return f"{code} {Code(code).name}"
-    except ValueError:
-        return str(code)
 
 
 def _duration(us: float) -> str:
