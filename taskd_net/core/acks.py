@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from taskd_net.codes import Code
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.position import Position
 
 Reply: TypeAlias = Callable[[Ack], None]
@@ -27,6 +27,7 @@ class Pending:
         uuid: the message's.
         reply: where the answer goes.
         sender: who sent it.
+        sync: whether the answer says that it is delivered, not only that the first hop has it.
         receiver: who answers with 0, if that is known: the destination of a unicast.
         deadline: when the answer of an only part is given up.
         parts: the answers that have to come in.
@@ -42,6 +43,7 @@ class Pending:
         "reply",
         "sender",
         "src",
+        "sync",
         "took",
         "uuid",
         "wildcard",
@@ -52,6 +54,7 @@ class Pending:
         uuid: str,
         reply: Reply,
         sender: Position,
+        sync: bool,
         receiver: Position | None,
         deadline: float,
         parts: int = 1,
@@ -60,6 +63,7 @@ class Pending:
         self.uuid = uuid
         self.reply = reply
         self.sender = sender
+        self.sync = sync
         self.receiver = receiver
         self.deadline = deadline
         self.parts = parts
@@ -110,6 +114,11 @@ class Part:
         """Who sent the message."""
         return self._pending.sender
 
+    @property
+    def sync(self) -> bool:
+        """Whether the message is a sync one."""
+        return self._pending.sync
+
     def settle(self, code: int, src: Position, detail: str) -> Ack | None:
         """Record the answer of this part; see `Pending.settle`."""
         return self._pending.settle(code, src, detail)
@@ -138,20 +147,18 @@ class InFlight:
     def add(self, uuid: str, part: Awaited) -> bool:
         """Take a part in.
 
-        Returns False, and takes nothing, when the uuid is in flight for another sender: an Ack carries the uuid alone,
-        and must not be taken for another message's (contract, section 5).
+        Returns False, and takes nothing, when the uuid is in flight for another sender, or once sync and once not: an
+        Ack carries the uuid alone, and must not be taken for another message's (contract, section 5).
         """
         known = self._by_uuid.get(uuid)
         if known is None:
             self._by_uuid[uuid] = part
-        elif not isinstance(known, deque):
-            if known.sender != part.sender:
-                return False
-            self._by_uuid[uuid] = deque((known, part))
         else:
-            if known[0].sender != part.sender:
+            parts = known if isinstance(known, deque) else deque((known,))
+            if parts[0].sender != part.sender or parts[0].sync != part.sync:
                 return False
-            known.append(part)
+            parts.append(part)
+            self._by_uuid[uuid] = parts
         self.count += 1
         return True
 
@@ -166,6 +173,21 @@ class InFlight:
         part = known.popleft()
         self._by_uuid[uuid] = known if len(known) > 1 else known[0]
         return part
+
+    def take_copy(self, frame: Frame, *, newest: bool = False) -> Awaited | None:
+        """Take out the part that this copy of a message is for; None when nobody awaits its answer.
+
+        Args:
+            frame: the copy. One that was only passed on may have the uuid of another that is awaited.
+            newest: whether it is the latest of several that were sent with the same uuid, else the first.
+        """
+        known = self._by_uuid.get(frame.uuid)
+        latest = known[-1] if isinstance(known, deque) else known
+        if latest is None or latest.sync != frame.sync or latest.sender != frame.src:
+            return None
+        if newest and isinstance(known, deque):
+            known.rotate(1)
+        return self.take(frame.uuid)
 
     def take_all(self) -> list[Awaited]:
         """Take out everything."""

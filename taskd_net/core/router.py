@@ -173,7 +173,7 @@ class Router:
     ) -> list[Action]:
         """The far side of a link has, or has not, taken a `sync=false` message."""
         link = self._topology.link(link_id)
-        part = link.in_flight.take(frame.uuid) if link is not None else None
+        part = link.in_flight.take_copy(frame) if link is not None else None
         if part is not None:
             self._settle(part, code, src, detail)
         elif code != Code.OK and frame.src.identity != self.identity:
@@ -420,7 +420,7 @@ class Router:
     def _carry_one(self, now: float, frame: Frame, hop: Link | None, reply: Reply, deadline: float) -> None:
         """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
         receiver = frame.dst.position if frame.sync else None
-        pending = Pending(frame.uuid, reply, frame.src, receiver, deadline)
+        pending = Pending(frame.uuid, reply, frame.src, frame.sync, receiver, deadline)
         if hop is None:
             self._deliver(now, frame, pending)
             return
@@ -432,7 +432,7 @@ class Router:
         """The same for a broadcast or multicast: every branch will be settled."""
         parts = len(plan.links) + plan.here + (plan.missing is not None)
         wildcard = not frame.dst.is_list
-        pending = Pending(frame.uuid, reply, frame.src, None, down, parts or 1, wildcard)
+        pending = Pending(frame.uuid, reply, frame.src, frame.sync, None, down, parts or 1, wildcard)
         if not parts:
             # Everybody whom it is for lies behind the link it came from.
             self._settle(pending, Code.OK, self.position)
@@ -469,7 +469,7 @@ class Router:
             if link.in_flight.count >= link.in_flight_limit:
                 return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
             if not link.in_flight.add(frame.uuid, part):
-                return Refusal(Code.RECV_BUF_BUSY, "the same uuid of another sender is in flight")
+                return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
             deadline = part.deadline
             if deadline < self._wake:
                 self._wake = deadline
@@ -493,8 +493,8 @@ class Router:
             refusal = self._accept(now, frame)
             code = Code.OK if refusal is None else refusal.code
             self._settle(pending, code, self.position, refusal.detail if refusal else "")
-        elif door.queue(Waiting(frame, pending, now + self._config.inbox_wait)):
-            self._wake = min(self._wake, now + self._config.inbox_wait)
+        elif door.queue(Waiting(frame, pending, deadline := min(now + self._config.inbox_wait, pending.deadline))):
+            self._wake = min(self._wake, deadline)
         else:
             self._settle(pending, Code.RECV_BUF_BUSY, self.position, "the inbox is full")
 
@@ -547,8 +547,8 @@ class Router:
     def _drop_traffic(self, link: Link, unwritten: Iterable[Frame]) -> None:
         """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
         link.queued_messages = link.queued_bytes = 0
-        for frame in unwritten:
-            part = link.in_flight.take(frame.uuid)
+        for frame in reversed(list(unwritten)):
+            part = link.in_flight.take_copy(frame, newest=True)
             if part is not None:
                 self._settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self.identity:

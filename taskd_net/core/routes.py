@@ -2,6 +2,10 @@
 
 Beside the exact table it keeps, for each link, how many nodes it leads to by role and by (role, serverRank), and for
 each global rank the Workers that have it, so that the links of a broadcast are found without walking the nodes.
+
+Two links may claim one node: it moved, and where it was before nobody has noticed yet, or a stale announcement came
+late. The newest claim is the route; those it replaced are kept until they are taken back, so that the route is right
+again as soon as the last wrong claim is gone.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ _Key = TypeVar("_Key")
 class Routes:
     """Position → link, with the indexes that broadcasts need. Positions are identities (`Position.identity`)."""
 
-    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_epoch", "_next_hop")
+    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_epoch", "_next_hop", "_replaced")
 
     def __init__(self) -> None:
         self._next_hop: dict[Position, LinkId] = {}
         self._epoch: dict[Position, int] = {}
+        # Link and epoch of older claims, the oldest first; empty but for nodes that have moved.
+        self._replaced: dict[Position, dict[LinkId, int]] = {}
         self._by_link: dict[LinkId, set[Position]] = {}
         self._by_pattern: dict[_Pattern, dict[LinkId, int]] = {}
         self._by_process: dict[str, set[Position]] = {}
@@ -52,37 +58,41 @@ class Routes:
     def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
         """Set the next hop to a node; a route through another link is replaced (contract, section 3)."""
         old = self._next_hop.get(identity)
+        if old != link:
+            if old is not None:
+                claims = self._replaced.setdefault(identity, {})
+                claims.pop(link, None)
+                claims[old] = self._epoch[identity]
+                self._unindex(identity, old)
+            self._index(identity, link)
         self._epoch[identity] = epoch
-        if old == link:
-            return
-        if old is not None:
-            self._unindex(identity, old)
-        self._next_hop[identity] = link
-        self._by_link.setdefault(link, set()).add(identity)
-        for pattern in _patterns(identity):
-            links = self._by_pattern.setdefault(pattern, {})
-            links[link] = links.get(link, 0) + 1
-        if identity.role == Role.WORKER:
-            self._by_process.setdefault(identity.process_rank, set()).add(identity)
 
     def drop(self, identity: Position, link: LinkId) -> bool:
-        """Forget a node, if it is still this link that leads to it. Returns whether it was."""
+        """Take back a link's claim to lead to a node. Returns whether the node is unknown by that."""
+        claims = self._replaced.get(identity, {})
         if self._next_hop.get(identity) != link:
-            return False
-        self._unindex(identity, link)
-        del self._next_hop[identity], self._epoch[identity]
-        return True
-
-    def drop_link(self, link: LinkId) -> list[Position]:
-        """Forget every node behind a link, and say which."""
-        gone = list(self._by_link.get(link, ()))
-        for identity in gone:
-            self.drop(identity, link)
+            claims.pop(link, None)
+            gone = False
+        else:
+            self._unindex(identity, link)
+            gone = not claims
+            if gone:
+                del self._next_hop[identity], self._epoch[identity]
+            else:
+                newest, self._epoch[identity] = claims.popitem()
+                self._index(identity, newest)
+        if not claims:
+            self._replaced.pop(identity, None)
         return gone
 
-    def older_than(self, link: LinkId, epoch: int) -> list[Position]:
-        """The nodes behind a link that were last announced before `epoch` of that link."""
-        return [identity for identity in self._by_link.get(link, ()) if self._epoch[identity] < epoch]
+    def drop_link(self, link: LinkId) -> list[Position]:
+        """Take back every claim of a link, and say which nodes are unknown by that."""
+        return [identity for identity in self._claimed(link) if self.drop(identity, link)]
+
+    def drop_older(self, link: LinkId, epoch: int) -> list[Position]:
+        """The same for what was last announced before `epoch` of that link."""
+        claims = self._claimed(link).items()
+        return [identity for identity, since in claims if since < epoch and self.drop(identity, link)]
 
     def links_for(self, dst: Destination) -> set[LinkId]:
         """The links behind which at least one receiver of a broadcast or multicast lies."""
@@ -127,6 +137,8 @@ class Routes:
         assert sum(map(len, self._by_process.values())) == len(workers)
         assert all(identity in self._by_process[identity.process_rank] for identity in workers)
         assert sum(map(len, self._by_link.values())) == len(self._next_hop) == len(self._epoch)
+        for identity, claims in self._replaced.items():
+            assert claims and self._next_hop[identity] not in claims
 
     def _with_process(self, dst: Destination) -> Iterator[Position]:
         # Two lists name a product of ranks of which only a few exist (a rank lives on one node): walk the ranks, not
@@ -135,6 +147,20 @@ class Routes:
             for identity in self._by_process.get(process, ()):
                 if dst.servers is None or identity.server_rank in dst.servers:
                     yield identity
+
+    def _claimed(self, link: LinkId) -> dict[Position, int]:
+        """What a link claims to lead to, with the epoch of the claim, whether it is the route or not."""
+        claimed = {identity: self._epoch[identity] for identity in self._by_link.get(link, ())}
+        return claimed | {identity: claims[link] for identity, claims in self._replaced.items() if link in claims}
+
+    def _index(self, identity: Position, link: LinkId) -> None:
+        self._next_hop[identity] = link
+        self._by_link.setdefault(link, set()).add(identity)
+        for pattern in _patterns(identity):
+            links = self._by_pattern.setdefault(pattern, {})
+            links[link] = links.get(link, 0) + 1
+        if identity.role == Role.WORKER:
+            self._by_process.setdefault(identity.process_rank, set()).add(identity)
 
     def _unindex(self, identity: Position, link: LinkId) -> None:
         _remove(self._by_link, link, identity)

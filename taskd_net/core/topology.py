@@ -144,9 +144,7 @@ class Topology:
             return [identity for identity in identities if routes.drop(identity, link.id)], []
         for identity in identities:
             routes.learn(identity, link.id, link.epoch)
-        gone = routes.older_than(link.id, link.epoch) if kind is Kind.COMPLETE else []
-        for identity in gone:
-            routes.drop(identity, link.id)
+        gone = routes.drop_older(link.id, link.epoch) if kind is Kind.COMPLETE else []
         return gone, identities
 
     def expire(self, now: float) -> list[tuple[Link, list[Position]]]:

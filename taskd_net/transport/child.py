@@ -116,8 +116,11 @@ class ChildSide:
         if session is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(session.idle(), grace)
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        # Not kept: a cancelled task holds its frames, and older releases of gRPC close a channel's socket only when
+        # nobody holds the channel any more.
+        task, self._task = self._task, None
+        task.cancel()
+        await asyncio.wait([task])
 
     def announce(self, kind: Kind, positions: Sequence[Position]) -> None:
         """Announce positions; the parent's answer goes to the Router."""

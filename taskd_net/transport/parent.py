@@ -53,6 +53,7 @@ class ParentSide:
         self._peers: dict[LinkId, peers.Peer] = {}
         # Which children came over which connection: that tells where a message came from whose src is not known here.
         self._connections: dict[str, set[LinkId]] = {}
+        self._connection_of: dict[LinkId, str] = {}
         self._closing = False
         self.depth = 0
 
@@ -106,10 +107,7 @@ class ParentSide:
     def forgot(self, link_id: LinkId) -> None:
         """A child was forgotten by the Router."""
         self._peers.pop(link_id, None)
-        for connection, links in list(self._connections.items()):
-            links.discard(link_id)
-            if not links:
-                del self._connections[connection]
+        self._went_off(link_id)
 
     # ---- the calls
 
@@ -212,7 +210,17 @@ class ParentSide:
     # ---- small things
 
     def _came_over(self, connection: str, link_id: LinkId) -> None:
+        # Only the newest of each child: one that connects again and again must not cost memory each time.
+        self._went_off(link_id)
+        self._connection_of[link_id] = connection
         self._connections.setdefault(connection, set()).add(link_id)
+
+    def _went_off(self, link_id: LinkId) -> None:
+        connection = self._connection_of.pop(link_id, None)
+        if connection is not None:
+            self._connections[connection].discard(link_id)
+            if not self._connections[connection]:
+                del self._connections[connection]
 
     def _link_of(self, connection: str) -> LinkId:
         links: Sequence[LinkId] = tuple(self._connections.get(connection, ()))

@@ -1,0 +1,220 @@
+"""Nodes under test: started together, watched while they run, closed together.
+
+A `Mesh` fails its test when a Router's own invariants break, and when anything logs an error that the test did not
+announce: gRPC about a handler that raised, asyncio about a task whose exception nobody saw, a node about a request that
+it could not handle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from taskd_net import Message, Node, NodeConfig
+from taskd_net.core.actions import Action
+
+PATIENCE_S = 10.0
+"""How long anything may take that the contract promises to happen at once, on a machine that does other things too."""
+
+T = TypeVar("T")
+
+_FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
+
+
+async def soon(work: Awaitable[T], timeout: float = PATIENCE_S) -> T:
+    """Await something that has to happen."""
+    return await asyncio.wait_for(work, timeout)
+
+
+class WatchedNode(Node):
+    """A node that checks its Router after every event and says when something has changed."""
+
+    def __init__(self, config: NodeConfig, mesh: Mesh) -> None:
+        super().__init__(config)
+        self._mesh = mesh
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        super().perform(actions)
+        try:
+            self.router.check()
+        except AssertionError as error:
+            self._mesh.broken.append(f"{self.position}: {error!r}")
+        self._mesh.changed()
+
+    async def take(self) -> Message:
+        """Receive a message that has to arrive."""
+        return await soon(self.receive())
+
+    async def take_all(self, count: int) -> list[str]:
+        """The bodies of the next messages."""
+        return [(await self.take()).body for _ in range(count)]
+
+    def waiting(self) -> int:
+        """Messages in the inbox."""
+        return self.router.door.held
+
+
+class _Log(logging.Handler):
+    def __init__(self, mesh: Mesh) -> None:
+        super().__init__(logging.DEBUG)
+        self._mesh = mesh
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.name == "taskd_net":
+            fields = {key: value.strip('"') for key, value in _FIELD.findall(text)}
+            self._mesh.events.append(fields)
+            if record.levelno >= logging.ERROR and fields["event"] not in self._mesh.expected_errors:
+                self._mesh.broken.append(text)
+        elif record.levelno >= logging.ERROR and record.name.partition(".")[0] in ("asyncio", "grpc"):
+            detail = f" {record.exc_info[1]!r}" if record.exc_info else ""
+            self._mesh.broken.append(f"{record.name}: {text}{detail}")
+        self._mesh.changed()
+
+
+both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet"], indirect=True)
+"""Run a test twice: with the fast link between nodes of ours, and with nothing but the four calls."""
+
+
+class Mesh:
+    """Every node of one test.
+
+    Args:
+        links: the links that its nodes use where a test does not say.
+
+    Attributes:
+        events: what the nodes have logged, by field; `event` is the verb.
+        expected_errors: verbs of events of level ERROR that belong to the test.
+        broken: what went wrong on the side; has to be empty at the end.
+    """
+
+    def __init__(self, links: str = "batched") -> None:
+        self.settings = QUICK | {"links": links}
+        self.nodes: list[WatchedNode] = []
+        self.events: list[dict[str, str]] = []
+        self.expected_errors: set[str] = set()
+        self.broken: list[str] = []
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._log = _Log(self)
+        self._level = logging.NOTSET
+
+    async def __aenter__(self) -> Mesh:
+        logger = logging.getLogger("taskd_net")
+        self._level = logger.level
+        logger.setLevel(logging.DEBUG)
+        logging.getLogger().addHandler(self._log)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            for node in reversed(self.nodes):
+                await soon(node.close())
+                node.router.check()
+            gc.collect()
+            await asyncio.sleep(0)
+        finally:
+            logging.getLogger().removeHandler(self._log)
+            logging.getLogger("taskd_net").setLevel(self._level)
+        assert not self.broken
+
+    # ---- nodes
+
+    async def start(self, config: NodeConfig) -> WatchedNode:
+        """Start a node; it is closed with the mesh."""
+        node = WatchedNode(config, self)
+        await node.start()
+        self.nodes.append(node)
+        return node
+
+    async def mgr(self, listen: str = "127.0.0.1:0", **settings: Any) -> WatchedNode:
+        """Start a Mgr."""
+        return await self.start(NodeConfig.mgr(listen=listen, **(self.settings | settings)))
+
+    async def proxy(
+        self, rank: int, upstream: str | Node, listen: str = "127.0.0.1:0", *, join: bool = True, **settings: Any
+    ) -> WatchedNode:
+        """Start a Proxy and, unless told otherwise, wait until it has joined."""
+        config = NodeConfig.proxy(
+            server_rank=rank, upstream=address_of(upstream), listen=listen, **(self.settings | settings)
+        )
+        return await self._joined(await self.start(config), join)
+
+    async def agent(self, rank: int, upstream: str | Node, *, join: bool = True, **settings: Any) -> WatchedNode:
+        """Start an Agent and, unless told otherwise, wait until it has joined."""
+        config = NodeConfig.agent(server_rank=rank, upstream=address_of(upstream), **(self.settings | settings))
+        return await self._joined(await self.start(config), join)
+
+    async def worker(
+        self, server_rank: int, rank: int, upstream: str | Node, *, join: bool = True, **settings: Any
+    ) -> WatchedNode:
+        """Start a Worker and, unless told otherwise, wait until it has joined."""
+        config = NodeConfig.worker(
+            server_rank=server_rank, rank=rank, upstream=address_of(upstream), **(self.settings | settings)
+        )
+        return await self._joined(await self.start(config), join)
+
+    async def _joined(self, node: WatchedNode, join: bool) -> WatchedNode:
+        if join:
+            await node.joined(PATIENCE_S)
+        return node
+
+    # ---- waiting for something
+
+    def changed(self) -> None:
+        """Something has changed: whoever waits looks again."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.get_loop().call_soon_threadsafe(_wake, waiter)
+
+    async def until(self, true: Callable[[], object], timeout: float = PATIENCE_S) -> None:
+        """Wait until something is true that becomes so by what a node does or logs."""
+        give_up_at = time.monotonic() + timeout
+        while not true():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await asyncio.wait_for(waiter, give_up_at - time.monotonic())
+            finally:
+                self._waiters.discard(waiter)
+
+    def count(self, event: str, **fields: object) -> int:
+        """How often an event has been logged so far."""
+        wanted = {"event": event, **{key: str(value) for key, value in fields.items()}}
+        return sum(wanted.items() <= seen.items() for seen in self.events)
+
+    async def logged(self, event: str, *, times: int = 1, timeout: float = PATIENCE_S, **fields: object) -> None:
+        """Wait until an event with these fields has been logged."""
+        await self.until(lambda: self.count(event, **fields) >= times, timeout)
+
+
+QUICK: dict[str, Any] = {"backoff_initial": 0.01, "backoff_max": 0.2}
+"""Settings of every node below a Mgr: a test that restarts something should not wait for pauses."""
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def address_of(upstream: str | Node) -> str:
+    """Where a parent listens."""
+    if isinstance(upstream, str):
+        return upstream
+    assert upstream.address is not None
+    return upstream.address
+
+
+async def free_address(host: str = "127.0.0.1") -> str:
+    """An address where nobody listens at present."""
+    server = await asyncio.start_server(lambda *_: None, host, 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,241 @@
+"""A parent that knows the four calls of the contract and nothing else: a Mgr, or a Proxy below whatever it is given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import grpc.aio
+
+from tests.peers.child import PATIENCE_S, RawChild
+from tests.peers.stubs import matches, name, pb, position, rpc
+
+
+@dataclass(eq=False)
+class _Down:
+    """The stream to one child."""
+
+    child: str
+    queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    waiting: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
+
+
+class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, without types
+    """One foreign Mgr or Proxy. The switches may be turned at any time.
+
+    Args:
+        position: who it is.
+
+    Attributes:
+        refuse: by call name, a code or a gRPC status to answer with instead of doing anything.
+        hold: while set, an answer to this call (by name) waits for the event.
+        confirm: send initial metadata when a stream is accepted.
+        initial_metadata: what it says of itself there and in the answer to Register.
+        drop_acks: never answer a TransferMessage.
+        ignore_acks: do as if no Ack came up a stream.
+        requests: every request, by call name.
+        received: messages that are for this node.
+        delivered: uuids taken so far; a resend is acknowledged and not taken again.
+    """
+
+    def __init__(self, position: str = "Mgr/0") -> None:
+        self.position = position
+        self.refuse: dict[str, int | grpc.StatusCode] = {}
+        self.hold: dict[str, asyncio.Event] = {}
+        self.confirm = True
+        self.initial_metadata: tuple[tuple[str, str], ...] = ()
+        self.requests: dict[str, asyncio.Queue[Any]] = {
+            call: asyncio.Queue()
+            for call in ("Register", "PathDiscovery", "TransferMessage", "InitServerDownStream", "Ack")
+        }
+        self.received: asyncio.Queue[Any] = asyncio.Queue()
+        self.delivered: set[str] = set()
+        self.routes: dict[str, str] = {}
+        self.streams: dict[str, _Down] = {}
+        self.address = ""
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, listen: str = "127.0.0.1:0") -> None:
+        """Listen; `address` tells where."""
+        limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *limits])
+        rpc.add_TaskNetServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port(listen)
+        self.address = f"{listen.rpartition(':')[0]}:{port}"
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End everything at once, as a process does that is killed."""
+        if self._server is not None:
+            await self._server.stop(0)
+            await self._server.wait_for_termination()
+            self._server = None
+
+    async def __aenter__(self) -> RawParent:
+        if self._server is None:
+            await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # ---- the four calls
+
+    async def Register(self, request: Any, context: Any) -> Any:
+        if (refused := await self._gate("Register", request, context)) is not None:
+            return refused
+        await context.send_initial_metadata(self.initial_metadata)
+        return self._ack(request.uuid)
+
+    async def PathDiscovery(self, request: Any, context: Any) -> Any:
+        if (refused := await self._gate("PathDiscovery", request, context)) is not None:
+            return refused
+        for node in request.path:
+            self.routes[name(node)] = name(request.proxyPos)
+        return await self.announced(request)
+
+    async def TransferMessage(self, request: Any, context: Any) -> Any:
+        if (refused := await self._gate("TransferMessage", request, context)) is not None:
+            return refused
+        return await self.pass_on(request, self.routes.get(name(request.header.src), ""))
+
+    async def InitServerDownStream(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        metadata = dict(context.invocation_metadata())
+        child = name(
+            pb.Position(
+                role=metadata["role"], serverRank=metadata["serverrank"], processRank=metadata["processrank"]
+            )
+        )
+        await self._gate("InitServerDownStream", child, context)
+        if self.confirm:
+            await context.send_initial_metadata(self.initial_metadata)
+        down = self.streams[child] = _Down(child)
+        reader = asyncio.create_task(self._read_acks(down, requests))
+        try:
+            while (message := await down.queue.get()) is not None:
+                yield message
+        finally:
+            reader.cancel()
+            if self.streams.get(child) is down:
+                del self.streams[child]
+
+    async def _read_acks(self, down: _Down, requests: Any) -> None:
+        async for ack in requests:
+            self.requests["Ack"].put_nowait(ack)
+            answer = down.waiting.pop(ack.uuid, None)
+            if answer is not None and not answer.done():
+                answer.set_result(ack)
+
+    async def _gate(self, call: str, request: Any, context: Any) -> Any:
+        self.requests[call].put_nowait(request)
+        if call in self.hold:
+            await self.hold[call].wait()
+        refusal = self.refuse.get(call)
+        if refusal is None:
+            return None
+        if isinstance(refusal, grpc.StatusCode):
+            await context.abort(refusal, "refused by a switch")
+            raise AssertionError("abort does not return")
+        return self._ack(request.header.uuid if call == "TransferMessage" else request.uuid, refusal)
+
+    # ---- messages
+
+    async def pass_on(self, message: Any, came_from: str) -> Any:
+        """Bring a message to everybody it is for; the Ack of the last branch that failed, or 0."""
+        header, dst = message.header, message.header.dst
+        sender = name(header.src)
+        answers: list[Any] = []
+        if matches(dst, self.position) and sender != self.position:
+            if header.uuid not in self.delivered:
+                self.delivered.add(header.uuid)
+                self.received.put_nowait(message)
+            answers.append(self._ack(header.uuid))
+        hops = {hop for node, hop in self.routes.items() if matches(dst, node) and node != sender}
+        answers += await asyncio.gather(*(self.write(hop, message) for hop in sorted(hops - {came_from})))
+        several = any("All" in rank or "," in rank for rank in (dst.serverRank, dst.processRank))
+        if came_from != "up" and (several or not answers):
+            answers += await self.above(message)
+        failed = [answer for answer in answers if answer.code]
+        if not answers:
+            return self._ack(header.uuid, 0 if hops else 5002)
+        return (failed or answers)[0]
+
+    async def send(self, to: str, body: str = "", *, sync: bool = True, uuid: str = "") -> Any:
+        """Send a message of this node's own."""
+        header = pb.MessageHeader(
+            uuid=uuid or str(uuid4()), mtype="raw", sync=sync, src=position(self.position), dst=position(to)
+        )
+        return await self.pass_on(pb.Message(header=header, body=body), "")
+
+    async def write(self, hop: str, message: Any) -> Any:
+        """Send a message down to a child and wait for its Ack if it is a sync one."""
+        uuid = message.header.uuid
+        down = self.streams.get(hop)
+        if down is None:
+            return self._ack(uuid, 6002)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if message.header.sync:
+            down.waiting[uuid] = answer
+        else:
+            answer.set_result(self._ack(uuid))
+        down.queue.put_nowait(message)
+        try:
+            return await asyncio.wait_for(answer, PATIENCE_S)
+        except TimeoutError:
+            return pb.Ack(uuid=uuid, code=6001, src=position(hop))
+
+    def end_stream(self, child: str) -> None:
+        """End the stream to a child with status OK."""
+        self.streams[child].queue.put_nowait(None)
+
+    async def take(self) -> Any:
+        """The next message for this node."""
+        return await asyncio.wait_for(self.received.get(), PATIENCE_S)
+
+    async def requested(self, call: str) -> Any:
+        """The next request of one of the calls (`Ack`: an Ack on a stream)."""
+        return await asyncio.wait_for(self.requests[call].get(), PATIENCE_S)
+
+    # ---- what a Proxy does in another way
+
+    async def announced(self, request: Any) -> Any:
+        """Answer an announcement."""
+        return self._ack(request.uuid)
+
+    async def above(self, message: Any) -> list[Any]:
+        """The answers to a message of everybody who is not below."""
+        return []
+
+    def _ack(self, uuid: str, code: int = 0) -> Any:
+        return pb.Ack(uuid=uuid, code=code, src=position(self.position))
+
+
+class RawProxy(RawParent):
+    """A foreign Proxy: a parent whose upstream is a foreign child of somebody."""
+
+    def __init__(self, position: str) -> None:
+        super().__init__(position)
+        self.upstream = RawChild(position)
+        self.upstream.relay = lambda message: self.pass_on(message, "up")
+
+    async def join(self, address: str) -> None:
+        """Listen, and join the parent at this address."""
+        await self.start()
+        await self.upstream.join(address)
+
+    async def stop(self) -> None:
+        """End everything at once."""
+        await self.upstream.cut()
+        await super().stop()
+
+    async def announced(self, request: Any) -> Any:
+        """Answer what the parent answers."""
+        path = [name(node) for node in request.path]
+        return await self.upstream.announce(*path, self.position)
+
+    async def above(self, message: Any) -> list[Any]:
+        """Everybody who is not below is above."""
+        return [await self.upstream.transfer(message)]

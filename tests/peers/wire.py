@@ -1,0 +1,123 @@
+"""The cable between a child and its parent, and things that answer on a port without being a parent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Wire:
+    """A TCP relay on loopback that can be cut, frozen and plugged in again.
+
+    Args:
+        target: `127.0.0.1:port` of the parent.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.address = ""
+        self.plugged = True
+        self.connections = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Wire:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        """Break every connection now; new ones are accepted as long as the cable is plugged in."""
+        for writer in self._writers:
+            writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+
+    def freeze(self) -> None:
+        """Let nothing through any more, and keep every connection: a machine that is suspended."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        """Let everything through again, also what has been waiting."""
+        self._flowing.set()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        try:
+            if not self.plugged:
+                return
+            self.connections += 1
+            host, _, port = self.target.rpartition(":")
+            up_reader, up_writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            self._writers.add(up_writer)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._carry(reader, up_writer))
+                    group.create_task(self._carry(up_reader, writer))
+            finally:
+                self._writers.discard(up_writer)
+                up_writer.transport.abort()
+        except (OSError, asyncio.CancelledError, ExceptionGroup):
+            pass  # cut, or one of the two has gone: both connections end
+        finally:
+            self._writers.discard(writer)
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            await self._flowing.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.transport.abort()
+
+
+class NotAParent:
+    """A TCP server that is no gRPC server.
+
+    Args:
+        answer: what it sends to whoever connects; empty for silence.
+        hang_up: close each connection after that.
+    """
+
+    def __init__(self, answer: bytes = b"", *, hang_up: bool = False) -> None:
+        self._answer = answer
+        self._hang_up = hang_up
+        self.address = ""
+        self.connections: asyncio.Queue[None] = asyncio.Queue()
+        self._server: asyncio.Server | None = None
+        self._closes: list[Callable[[], None]] = []
+
+    async def __aenter__(self) -> NotAParent:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for close in self._closes:
+            close()
+        await self._server.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.put_nowait(None)
+        self._closes.append(writer.transport.abort)
+        writer.write(self._answer)
+        if self._hang_up:
+            writer.close()

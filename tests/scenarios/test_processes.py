@@ -1,0 +1,211 @@
+"""Every node a process of its own: what a killed and a stopped process costs the others, which is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskd_net import Code
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 20.0
+
+
+class NodeProcess:
+    """A node in a process of its own (`run_node.py`)."""
+
+    def __init__(self, kind: str, settings: dict[str, Any]) -> None:
+        self.kind = kind
+        self.settings = settings
+        self.address = ""
+        self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.joined = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+        self._sent: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._ids = count()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it and wait until it listens."""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(Path(__file__).with_name("run_node.py")),
+            self.kind,
+            json.dumps(self.settings),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        )
+        self._reader = asyncio.create_task(self._read())
+        await asyncio.wait_for(self._ready.wait(), PATIENCE_S)
+
+    async def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            told = json.loads(line)
+            match told["what"]:
+                case "ready":
+                    self.address = told["address"] or ""
+                    self._ready.set()
+                case "joined":
+                    self.joined.set()
+                case "got":
+                    self.got.put_nowait(told)
+                case "sent":
+                    self._sent.pop(told["uuid"]).set_result(told)
+
+    async def send(self, to: str, body: str = "x", timeout: float = 10.0) -> tuple[int, str]:
+        """Have it send a message; the code and the src of the answer, which has to come within the timeout."""
+        assert self._process is not None and self._process.stdin is not None
+        order = next(self._ids)
+        answer = self._sent[order] = asyncio.get_running_loop().create_future()
+        text = json.dumps({"id": order, "to": to, "body": body, "timeout": timeout})
+        self._process.stdin.write(text.encode() + b"\n")
+        started = time.monotonic()
+        told = await asyncio.wait_for(answer, PATIENCE_S)
+        assert time.monotonic() - started < timeout + 1.0
+        return told["code"], told["src"]
+
+    def signal(self, number: int) -> None:
+        """Send this one process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def stop(self) -> None:
+        """End it, however it stands."""
+        if self._process is None or self._reader is None:
+            return
+        if self._process.returncode is None:
+            self._process.kill()
+        await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        await asyncio.wait_for(self._reader, PATIENCE_S)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+
+    async def leave(self) -> int:
+        """Close its input, which ends it in good order; its exit code."""
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.close()
+        return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+
+
+class Job:
+    """A Mgr, two Proxies and four Workers, each a process."""
+
+    def __init__(self) -> None:
+        self.mgr = NodeProcess("mgr", {"listen": "127.0.0.1:0"})
+        self.proxies: list[NodeProcess] = []
+        self.workers: list[NodeProcess] = []
+
+    async def start(self) -> None:
+        """Start them all and wait until they have joined."""
+        await self.mgr.start()
+        for rank in range(2):
+            self.proxies.append(
+                NodeProcess("proxy", {"server_rank": rank, "listen": "127.0.0.1:0", "upstream": self.mgr.address})
+            )
+        await asyncio.gather(*(proxy.start() for proxy in self.proxies))
+        for rank in range(4):
+            upstream = self.proxies[rank // 2].address
+            self.workers.append(NodeProcess("worker", {"server_rank": rank // 2, "rank": rank, "upstream": upstream}))
+        await asyncio.gather(*(worker.start() for worker in self.workers))
+        for node in self.nodes:
+            await asyncio.wait_for(node.joined.wait(), PATIENCE_S)
+
+    @property
+    def nodes(self) -> list[NodeProcess]:
+        """All of them."""
+        return [self.mgr, *self.proxies, *self.workers]
+
+    async def stop(self) -> None:
+        """End all of them."""
+        for node in self.nodes:
+            await node.stop()
+
+
+@pytest.fixture
+async def job() -> AsyncIterator[Job]:
+    """A job that has joined."""
+    job = Job()
+    try:
+        await job.start()
+        yield job
+    finally:
+        await job.stop()
+
+
+async def test_killed_and_stopped_processes_cost_nobody_else_anything(job: Job) -> None:
+    stopped, brother, _, far = job.workers
+    for node in (brother, far):
+        assert await node.send("Mgr/0") == (0, "Mgr/0")
+        assert (await job.mgr.send("Worker/All/All"))[0] == 0
+        assert await node.send("Worker/0/0") == (0, "Worker/0/0")
+
+    # A Worker that is stopped: written, not answered, by whomever it is asked, within each one's timeout.
+    stopped.signal(signal.SIGSTOP)
+    asked = [node.send("Worker/0/0", timeout=1.0) for node in (job.mgr, job.proxies[0], brother, far)]
+    undisturbed = [asyncio.create_task(brother.send("Worker/1/3", timeout=5.0)) for _ in range(20)]
+    for code, src in await asyncio.gather(*asked):
+        assert (code, src) == (Code.NETWORK_ACK_LOST, "Worker/0/0")
+    assert await asyncio.gather(*undisturbed) == [(0, "Worker/1/3")] * 20
+    code, src = await job.mgr.send("Worker/All/All", timeout=2.0)
+    assert (code, src) == (Code.NETWORK_ACK_LOST, "Worker/0/0")
+    stopped.signal(signal.SIGCONT)
+
+    # A Proxy that is killed: its place is known, its stream is gone; the other node does not notice.
+    job.proxies[0].signal(signal.SIGKILL)
+    waits = asyncio.create_task(brother.send("Mgr/0", timeout=2.0))
+    deadline = time.monotonic() + PATIENCE_S
+    while (answer := await job.mgr.send("Worker/0/1", timeout=1.0)) != (Code.NET_STREAM_NOT_INITED, "Mgr/0"):
+        assert answer[0] in (Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST)
+        assert time.monotonic() < deadline
+    assert (await far.send("Worker/0/1", timeout=1.0)) == (Code.NET_STREAM_NOT_INITED, "Mgr/0")
+    assert await far.send("Worker/1/2") == (0, "Worker/1/2")
+    assert await far.send("Mgr/0") == (0, "Mgr/0")
+    assert (await waits)[0] in (Code.NET_STREAM_NOT_INITED, Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST)
+
+    # A new one on its port: everybody below is back without having been touched.
+    again = NodeProcess("proxy", job.proxies[0].settings | {"listen": job.proxies[0].address})
+    await job.proxies[0].stop()
+    job.proxies[0] = again
+    await again.start()
+    for worker in ("Worker/0/0", "Worker/0/1"):
+        deadline = time.monotonic() + PATIENCE_S
+        while (await job.mgr.send(worker, timeout=2.0))[0]:
+            assert time.monotonic() < deadline
+    assert await brother.send("Mgr/0") == (0, "Mgr/0")
+
+
+async def test_stopped_parent_and_a_worker_that_leaves(job: Job) -> None:
+    """No send waits longer than its timeout, not even upwards into a process that is stopped."""
+    job.proxies[0].signal(signal.SIGSTOP)
+    worker, brother, far, _ = job.workers
+    code, src = await worker.send("Mgr/0", timeout=0.5)
+    assert (code, src) == (Code.NETWORK_ACK_LOST, "Proxy/0")
+    assert await job.mgr.send("Proxy/0", timeout=0.5) == (Code.NETWORK_ACK_LOST, "Proxy/0")
+    assert await job.mgr.send("Worker/0/0", timeout=0.5) == (Code.NETWORK_ACK_LOST, "Proxy/0")
+    assert await far.send("Mgr/0", timeout=0.5) == (0, "Mgr/0")
+    job.proxies[0].signal(signal.SIGCONT)
+    deadline = time.monotonic() + PATIENCE_S
+    while (await brother.send("Mgr/0", timeout=2.0))[0]:
+        assert time.monotonic() < deadline
+
+    # A process that ends in good order is gone at once.
+    assert await worker.leave() == 0
+    assert await job.mgr.send("Worker/0/0", timeout=5.0) == (Code.NET_STREAM_NOT_INITED, "Proxy/0")
+    assert await brother.send("Mgr/0") == (0, "Mgr/0")

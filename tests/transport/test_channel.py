@@ -1,0 +1,56 @@
+"""What statuses mean, and which options of gRPC do what the contract needs."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from taskd_net import Code, limits
+from taskd_net.transport.channel import channel_options, code_of_status, server_options
+from tests.peers.child import RawChild
+from tests.peers.mesh import Mesh
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Code.CLIENT_ERR),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, Code.NETWORK_ACK_LOST),
+        (grpc.StatusCode.UNAVAILABLE, Code.NETWORK_ACK_LOST),
+        (grpc.StatusCode.CANCELLED, Code.NETWORK_ACK_LOST),
+    ],
+)
+def test_statuses_that_mean_something(status: grpc.StatusCode, code: Code) -> None:
+    assert code_of_status(status) is code
+
+
+def test_every_other_status_is_an_error_of_the_network() -> None:
+    known = {"RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELLED"}
+    others = [status for status in grpc.StatusCode if status.name not in known]
+    assert {code_of_status(status) for status in others} == {Code.NET_ERR}
+
+
+def test_options_are_those_that_work() -> None:
+    """An unknown key never raises, so the names are held here."""
+    server = dict(server_options())
+    assert server["grpc.http2.min_ping_interval_without_data_ms"] == 1000
+    assert server["grpc.http2.ping_timeout_ms"] == server["grpc.keepalive_timeout_ms"] == 2000
+    assert server["grpc.so_reuseport"] == 0
+    assert "grpc.keepalive_time_ms" not in dict(channel_options(pings=False))
+    child = dict(channel_options(pings=True))
+    assert child["grpc.http2.ping_timeout_ms"] == 2000
+    assert child["grpc.keepalive_permit_without_calls"] == server["grpc.keepalive_permit_without_calls"] == 1
+
+
+@pytest.mark.timeout(40)
+async def test_idle_links_outlive_their_pings(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent that found its children's pings too many would end the connection after the third."""
+    monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 1.1)
+    mgr = await mesh.mgr()
+    workers = [await mesh.worker(0, 2, mgr), await mesh.worker(0, 3, mgr, links="tasknet")]
+    async with RawChild("Worker/0/1") as child:
+        await child.join(mgr.address or "")
+        await asyncio.sleep(5.0)  # not to wait for something, but for nothing to happen
+        assert mesh.count("child_lost") == mesh.count("upstream_lost") == 0
+        for position in (*(worker.position for worker in workers), child.position):
+            assert (await mgr.send("x", to=position)).ok

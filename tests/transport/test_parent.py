@@ -1,0 +1,120 @@
+"""The four calls as a parent serves them, where the order of events is the point."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from taskd_net import Code, Position
+from tests.peers.child import RawChild
+from tests.peers.mesh import Mesh, soon
+from tests.peers.stubs import pb
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.mark.compat
+@pytest.mark.both_loops
+async def test_stream_is_confirmed_when_messages_reach_the_child(mesh: Mesh) -> None:
+    """Its initial metadata comes before the first message and not before the child can be reached."""
+    mgr = await mesh.mgr()
+    for rank in range(10):
+        async with RawChild(f"Worker/0/{rank}") as child:
+            child.connect(mgr.address or "")
+            assert (await child.register()).code == 0
+            await child.open_stream()
+            assert (await mgr.send("x", to=child.position)).ok
+
+
+async def test_registration_that_runs_out_while_the_stream_opens(mesh: Mesh) -> None:
+    """Either the stream is refused or its child is a member: never a stream that nobody knows."""
+    mgr = await mesh.mgr(registration_hold=0.01)
+    outcomes = set()
+    for rank in range(40):
+        async with RawChild(f"Worker/0/{rank}") as child:
+            child.connect(mgr.address or "")
+            assert (await child.register()).code == 0
+            position = Position.parse(child.position)
+            link = mgr.router.children.find(position)
+            if link is not None:
+                await asyncio.sleep(max(0.0, link.expires - mgr.now() - 0.0005 * (rank % 6)))  # just before, just after
+            await child.open_stream()
+            if child._stream.done() or mgr.router.children.find(position) is None:
+                assert await child.ended() is grpc.StatusCode.UNKNOWN
+                outcomes.add("refused")
+            else:
+                assert (await mgr.send("x", to=child.position)).ok
+                outcomes.add("member")
+    assert outcomes
+
+
+async def test_child_that_hangs_up_at_any_moment(mesh: Mesh) -> None:
+    """One turn of the loop after the other between opening the stream and hanging up: nothing is left behind."""
+    mgr = await mesh.mgr(grace=0.05)
+    for turns in range(25):
+        async with RawChild("Worker/0/0") as child:
+            child.connect(mgr.address or "")
+            assert (await child.register()).code == 0
+            opening = asyncio.create_task(child.open_stream())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.wait([opening])
+    await mesh.until(lambda: len(mgr.router.children) == 0)
+    assert not mgr.links
+
+
+@pytest.mark.both_loops
+async def test_streams_of_one_child_that_chase_each_other(mesh: Mesh) -> None:
+    """The newest has it, every other is told; what is sent meanwhile gets a code, and what is acknowledged arrived."""
+    mgr = await mesh.mgr()
+    children = [RawChild("Worker/0/0") for _ in range(8)]
+    try:
+        for child in children:
+            child.connect(mgr.address or "")
+            assert (await child.register()).code == 0
+        sends = [asyncio.create_task(mgr.send(str(i), to="Worker/0/0")) for i in range(20)]
+        await soon(asyncio.gather(*(child.open_stream() for child in children)))
+        sends += [asyncio.create_task(mgr.send(str(i), to="Worker/0/0")) for i in range(20, 40)]
+        acks = await soon(asyncio.gather(*sends))
+        assert {ack.code for ack in acks} <= {0, 6000, 6001, 6002}
+        open_ones = [child for child in children if not child._stream.done()]
+        await mesh.until(lambda: mesh.count("child_lost") == len(children) - 1)
+        open_ones = [child for child in open_ones if not child._stream.done()]
+        last = await mgr.send("last", to="Worker/0/0")
+        assert last.ok
+        received = [child.received.get_nowait().body for child in children for _ in range(child.received.qsize())]
+        assert {str(i) for i, ack in enumerate(acks) if ack.ok} | {"last"} <= set(received)
+        assert len(mgr.links) == len(mgr.router.children) == 1
+    finally:
+        for child in children:
+            await child.cut()
+
+
+async def test_caller_that_goes_away_while_it_waits(mesh: Mesh) -> None:
+    """The answer that nobody waits for any more is dropped, for a message as for an announcement."""
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    async with RawChild("Worker/0/1") as mute, RawChild("Worker/0/0") as child:
+        mute.drop_acks = True
+        await mute.join(proxy.address or "")
+        await child.join(proxy.address or "")
+        for _ in range(5):
+            call = child._stub.TransferMessage(child.message("Worker/0/1"))
+            await mute.take()
+            call.cancel()
+        assert (await child.send("Mgr/0")).code == 0
+        assert (await mgr.send("x", to="Worker/0/0")).ok
+
+
+@pytest.mark.compat
+async def test_ack_without_a_position_is_from_whoever_gave_it(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/0") as child:
+        child.drop_acks = True
+        await child.join(mgr.address or "")
+        send = asyncio.create_task(mgr.send("x", to="Worker/0/0"))
+        message = await child.take()
+        child.write_on_stream(pb.Ack(uuid=message.header.uuid, code=Code.RECV_BUF_BUSY))
+        ack = await soon(send)
+        assert (ack.code, str(ack.src)) == (Code.RECV_BUF_BUSY, "Worker/0/0")

@@ -1,0 +1,45 @@
+"""What kind of node is at the other end, by what it says of itself."""
+
+import pytest
+
+from taskd_net import Position, __version__
+from taskd_net.core.announcer import Kind
+from taskd_net.transport import peer as peers
+
+
+def test_nodes_of_ours_recognise_each_other() -> None:
+    child = peers.of_child(dict(peers.own_metadata()))
+    assert child == peers.Peer(peers.OURS, __version__)
+    for batched in (True, False):
+        parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
+        assert parent == peers.Peer(peers.OURS, __version__, 3, batched)
+
+
+def test_whoever_says_nothing_keeps_the_contract() -> None:
+    assert peers.of_child({"user-agent": "grpc-go/1.60"}) == peers.Peer(peers.CONTRACT)
+    assert peers.of_parent({}) == peers.Peer(peers.CONTRACT)
+
+
+@pytest.mark.parametrize("depth", ["", "-1", "x", "1e3", "9999999999999999999", "\u0661"])
+def test_depth_that_is_none_counts_as_the_top(depth: str) -> None:
+    assert peers.of_parent({peers.VERSION_KEY: "9.9", peers.DEPTH_KEY: depth}).depth == 0
+
+
+def test_binary_metadata_is_left_out() -> None:
+    assert peers.read_metadata((("a", "1"), ("b-bin", b"\xff"))) == {"a": "1"}
+    assert peers.read_metadata(None) == {}
+
+
+def test_position_of_a_stream() -> None:
+    position = Position.worker(3, 7)
+    assert peers.stream_position(dict(peers.stream_metadata(position))) == position
+    assert peers.stream_position({"role": "Proxy"}) == Position("Proxy", "", "")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_kind_of_an_announcement(kind: Kind) -> None:
+    assert peers.routes_kind(dict(peers.routes_metadata(kind))) is kind
+
+
+def test_kind_that_nobody_knows_is_an_addition() -> None:
+    assert peers.routes_kind({peers.ROUTES_KEY: "shuffle"}) is Kind.ADD

@@ -1,0 +1,58 @@
+"""One stream from either end: one writer, one reader, and how they end."""
+
+import asyncio
+
+import pytest
+
+from taskd_net import Code
+from tests.peers.mesh import Mesh, both_links, soon
+from tests.peers.wire import Wire
+
+pytestmark = pytest.mark.timeout(40)
+
+
+@pytest.mark.both_loops
+@both_links
+async def test_stream_that_is_cut_under_traffic_in_both_directions(mesh: Mesh) -> None:
+    """Every send gets one answer, what was acknowledged has arrived once, and the link comes back, time and again."""
+    mgr = await mesh.mgr(inbox=100_000)
+    async with Wire(mgr.address or "") as wire:
+        worker = await mesh.worker(0, 0, wire.address, inbox=100_000)
+        acknowledged: dict[str, set[str]] = {"up": set(), "down": set()}
+        for attempt in range(5):
+            sends = {
+                f"{attempt}-{way}-{i}": asyncio.create_task(sender.send(f"{attempt}-{way}-{i}", to=to))
+                for i in range(150)
+                for way, sender, to in (("up", worker, "Mgr"), ("down", mgr, "Worker/0/0"))
+            }
+            arrived = mgr.waiting() + worker.waiting()
+            await mesh.until(lambda arrived=arrived: mgr.waiting() + worker.waiting() > arrived + 20)  # type: ignore[misc]
+            wire.cut()
+            acks = dict(zip(sends, await soon(asyncio.gather(*sends.values())), strict=True))
+            assert {ack.code for ack in acks.values()} <= {
+                Code.OK, Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST, Code.NET_STREAM_NOT_INITED
+            }  # fmt: skip
+            for body, ack in acks.items():
+                if ack.ok:
+                    acknowledged[body.split("-")[1]].add(body)
+            await mesh.logged("joined", node=worker.position, times=attempt + 2)
+        for way, node in (("up", mgr), ("down", worker)):
+            received = await node.take_all(node.waiting())
+            assert len(set(received)) == len(received)
+            assert acknowledged[way] <= set(received)
+        assert (await mgr.send("x", to=worker.position)).ok
+
+
+@both_links
+async def test_wire_that_is_frozen_for_a_moment_loses_nothing(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with Wire(mgr.address or "") as wire:
+        worker = await mesh.worker(0, 0, wire.address, inbox=1024)
+        wire.freeze()
+        sends = [asyncio.create_task(mgr.send(str(i), to=worker.position, timeout=10)) for i in range(100)]
+        sends += [asyncio.create_task(worker.send(str(i), to="Mgr", timeout=10)) for i in range(100)]
+        await mesh.until(lambda: mgr.statistics.forwarded + worker.statistics.forwarded == 200)
+        wire.thaw()
+        assert {ack.code for ack in await soon(asyncio.gather(*sends))} == {0}
+        assert sorted(await worker.take_all(100)) == sorted(await mgr.take_all(100))
+        assert mesh.count("upstream_lost") == 0

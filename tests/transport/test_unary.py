@@ -1,0 +1,80 @@
+"""Upwards by unary calls: many at a time, in order where it was promised, and an account of each when it ends."""
+
+import asyncio
+
+import pytest
+
+from taskd_net import Code
+from tests.peers.mesh import Mesh, soon
+from tests.peers.parent import RawParent
+
+pytestmark = pytest.mark.timeout(30)
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.compat
+async def test_async_messages_of_one_flow_go_one_after_the_other(mesh: Mesh) -> None:
+    """Also when each answer takes its time; another destination does not wait for it."""
+    async with RawParent() as mgr:
+        proxy = await mesh.proxy(0, mgr.address)
+        worker = await mesh.worker(0, 0, proxy)
+        mgr.hold["TransferMessage"] = asyncio.Event()
+        for i in range(5):
+            assert (await worker.post(str(i), to="Mgr")).ok
+        assert (await worker.post("other", to="Worker/5/5")).ok
+        started = [await mgr.requested("TransferMessage") for _ in range(2)]
+        assert {message.body for message in started} == {"0", "other"}
+        assert mgr.requests["TransferMessage"].empty()
+        mgr.hold.pop("TransferMessage").set()
+        assert [(await mgr.take()).body for _ in range(5)] == [str(i) for i in range(5)]
+
+
+async def test_sync_message_waits_behind_an_async_one_of_its_flow(mesh: Mesh) -> None:
+    async with RawParent() as mgr:
+        worker = await mesh.worker(0, 0, mgr.address)
+        mgr.hold["TransferMessage"] = asyncio.Event()
+        post = asyncio.create_task(worker.post("first", to="Mgr"))
+        await mgr.requested("TransferMessage")
+        send = asyncio.create_task(worker.send("second", to="Mgr"))
+        await asyncio.sleep(0)
+        mgr.hold.pop("TransferMessage").set()
+        assert (await soon(post)).ok
+        assert (await soon(send)).ok
+        assert [(await mgr.take()).body for _ in range(2)] == ["first", "second"]
+
+
+async def test_what_waits_in_line_when_the_parent_goes_was_never_sent(mesh: Mesh) -> None:
+    """6001 for what was under way, 6000 for what stood behind it; an own one is answered, one passed on is counted."""
+    async with RawParent() as mgr:
+        proxy = await mesh.proxy(0, mgr.address)
+        worker = await mesh.worker(0, 0, proxy)
+        mgr.hold["TransferMessage"] = asyncio.Event()
+        posts = [asyncio.create_task(proxy.post(str(i), to="Mgr", timeout=20)) for i in range(3)]
+        await mgr.requested("TransferMessage")
+        for i in range(3):
+            assert (await worker.post(str(i), to="Mgr")).ok
+        await mgr.requested("TransferMessage")
+        mgr.end_stream("Proxy/0")
+        codes = [ack.code for ack in await soon(asyncio.gather(*posts))]
+        assert codes == [Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST, Code.NETWORK_SEND_LOST]
+        await mesh.until(lambda: proxy.statistics.lost == 3)
+        await mesh.logged("messages_lost", node=proxy.position)
+
+
+async def test_bytes_under_way_are_bounded(mesh: Mesh) -> None:
+    """What exceeds the calls' bytes waits, what exceeds the line's is refused at once, and what waited arrives."""
+    async with RawParent() as mgr:
+        worker = await mesh.worker(0, 0, mgr.address)
+        mgr.hold["TransferMessage"] = asyncio.Event()
+        sends = []
+        for _ in range(24):
+            sends.append(asyncio.create_task(worker.send("x" * 4 * MIB, to="Mgr", timeout=25)))
+            for _ in range(3):
+                await asyncio.sleep(0)  # until its call has begun, or has not
+        busy = [send.result() for send in sends if send.done()]
+        assert {ack.code for ack in busy} == {Code.RECV_BUF_BUSY}
+        mgr.hold.pop("TransferMessage").set()
+        acks = await soon(asyncio.gather(*sends), 20)
+        assert sum(ack.ok for ack in acks) >= 16
+        assert {ack.code for ack in acks} == {Code.OK, Code.RECV_BUF_BUSY}
