@@ -15,7 +15,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint proto proto-check compat clean
+.PHONY: help demo test lint bench profile proto proto-check compat clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,13 @@ lint: .venv/stamp-lint  ## ruff, mypy --strict and the import contracts
 	@.venv/bin/ruff check $(CHECKED)
 	@.venv/bin/mypy $(CHECKED)
 	@.venv/bin/lint-imports --no-logo
+
+bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 10 minutes (ARGS="--quick --json")
+	@.venv/bin/python -m pytest -q -m bench tests/benchmarks
+	@.venv/bin/taskd-net bench $(or $(ARGS),--plots docs/benchmarks)
+
+profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
+	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
 
 proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 	@.venv-proto/bin/python proto/generate.py
@@ -59,9 +66,14 @@ clean:  ## remove the environments and everything that the tools left
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test]'
 	@touch $@ .venv/stamp-demo
 
-.venv/stamp-lint: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,lint]'
+.venv/stamp-bench: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+# With the extra `bench`, as benchmarks/ is checked too.
+.venv/stamp-lint: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,lint]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
 	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)

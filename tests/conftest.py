@@ -25,6 +25,11 @@ hypothesis.settings.register_profile("taskd_net", deadline=None, print_blob=True
 hypothesis.settings.load_profile("taskd_net")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the golden transcripts anew."""
+    parser.addoption("--rewrite-golden", action="store_true", help="write tests/core/golden/ anew, to be read in the diff")
+
+
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose the loops of a test: asyncio's, and with the mark `both_loops` also uvloop's."""
     if item.get_closest_marker("both_loops"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from taskd_net import __version__
+from taskd_net.cli.bench import bench
 from taskd_net.cli.demo.command import demo
 
 
@@ -14,4 +15,5 @@ def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 
 
+group.add_command(bench)
 group.add_command(demo)

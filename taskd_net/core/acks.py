@@ -84,7 +84,7 @@ class Pending:
             self.took = True
             if self.src is None:
                 self.src = src
-        elif self.code in (Code.OK, Code.NO_ROUTE):
+        elif self.code == Code.OK or (self.code == Code.NO_ROUTE and code != Code.NO_ROUTE):
             self.code, self.src, self.detail = code, src, detail
         if self.parts:
             return None

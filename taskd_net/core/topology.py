@@ -96,7 +96,7 @@ class Topology:
                 raise Refusal(Code.NO_ROUTE, f"nobody matches {dst}")
         elif came_from != UP and not self._all_below(dst):
             links.append(self.up)
-        elif not links and not here:
+        elif came_from == UP and not links and not here:
             raise Refusal(Code.NO_ROUTE, f"nobody below {self.position} matches {dst}")
         return Plan(links, here, missing)
 

@@ -79,15 +79,16 @@ class _Log(logging.Handler):
         self._mesh.changed()
 
 
-both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet"], indirect=True)
-"""Run a test twice: with the fast link between nodes of ours, and with nothing but the four calls."""
+both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed"], indirect=True)
+"""Run a test over the fast link between nodes of ours, over nothing but the four calls, and over a mixture: every
+second node does without the fast link."""
 
 
 class Mesh:
     """Every node of one test.
 
     Args:
-        links: the links that its nodes use where a test does not say.
+        links: the links that its nodes use where a test does not say; `mixed`: every second node another kind.
 
     Attributes:
         events: what the nodes have logged, by field; `event` is the verb.
@@ -96,7 +97,7 @@ class Mesh:
     """
 
     def __init__(self, links: str = "batched") -> None:
-        self.settings = QUICK | {"links": links}
+        self._links = links
         self.nodes: list[WatchedNode] = []
         self.events: list[dict[str, str]] = []
         self.expected_errors: set[str] = set()
@@ -125,6 +126,12 @@ class Mesh:
         assert not self.broken
 
     # ---- nodes
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the next node is made with, where a test does not say."""
+        mixed = "tasknet" if len(self.nodes) % 2 else "batched"
+        return QUICK | {"links": mixed if self._links == "mixed" else self._links}
 
     async def start(self, config: NodeConfig) -> WatchedNode:
         """Start a node; it is closed with the mesh."""

@@ -52,5 +52,5 @@ async def test_idle_links_outlive_their_pings(mesh: Mesh, monkeypatch: pytest.Mo
         await child.join(mgr.address or "")
         await asyncio.sleep(5.0)  # not to wait for something, but for nothing to happen
         assert mesh.count("child_lost") == mesh.count("upstream_lost") == 0
-        for position in (*(worker.position for worker in workers), child.position):
+        for position in (*(str(worker.position) for worker in workers), child.position):
             assert (await mgr.send("x", to=position)).ok
