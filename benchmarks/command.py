@@ -1,0 +1,134 @@
+"""`taskd-net bench`: which measures are taken, with what effort, and what becomes of the results."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from benchmarks import documents, report
+from benchmarks.machine import Machine, caption, describe
+from benchmarks.measures import Bench, Effort
+from benchmarks.processes import ROOT, BenchFailed
+from benchmarks.systems import OURS
+from benchmarks.targets import Target, targets
+
+MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
+    "latency": Bench.latency,
+    "rate": Bench.rate,
+    "bodies": Bench.bodies,
+    "open-loop": Bench.open_loop,
+    "four-hops": Bench.four_hops,
+    "broadcast": Bench.broadcast,
+    "join": Bench.join,
+    "idle": Bench.idle,
+    "blocking": Bench.blocking,
+    "busy": Bench.busy,
+    "router": Bench.router,
+}
+
+TURNS, QUICK_TURNS = 5, 3
+
+
+def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, plots: Path | None) -> int:
+    """Take these measures (none: all of them) and print them.
+
+    Args:
+        names: of `MEASURES`.
+        quick: only what the targets need, with fewer turns.
+        as_json: print data instead of tables.
+        turns: how often each system's turn comes; None for the default.
+        plots: a folder for the plots, the results as data, and the tables as Markdown.
+
+    Returns:
+        The exit code: 0 if every turn of every system succeeded, whether the targets are met or not.
+    """
+    messages = report.console(stderr=True)
+    began = time.monotonic()
+
+    def progress(text: str) -> None:
+        messages.print(f"{time.monotonic() - began:6.1f} s  {text}", style="bright_black", soft_wrap=True)
+
+    effort = Effort(turns or QUICK_TURNS, latency_seconds=0.6) if quick else Effort(turns or TURNS)
+    bench = Bench(effort, progress)
+    # Ctrl-C raises already; the other ways of being ended must leave no process behind either.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    try:
+        with bench.running():
+            if quick:
+                for_targets(bench)
+            else:
+                for name in names or MEASURES:
+                    MEASURES[name](bench)
+    except BenchFailed as failed:
+        messages.print(f"{failed}", style="bold red", soft_wrap=True)
+        return 1
+    results, machine = bench.results, describe()
+    complete = quick or not names
+    reached = list(targets(results)) if complete else []
+
+    if as_json and quick:
+        print(json.dumps([target.verdict() for target in reached], indent=2))
+    elif as_json:
+        print(json.dumps(_data(bench, machine, reached), indent=2))
+    else:
+        output = report.console()
+        for table in report.tables(results):
+            output.print(table)
+        if reached:
+            output.print(report.verdicts(reached))
+        output.print(caption(machine), style="bright_black")
+    if plots is not None:
+        _write(bench, machine, reached, plots)
+    for failure in results.failures:
+        messages.print(f"failed: {failure}", style="bold red", soft_wrap=True)
+    return 1 if results.failures else 0
+
+
+def for_targets(bench: Bench) -> None:
+    """Only what the targets need."""
+    compared = (OURS, "unary", "nats")
+    bench.latency((64,), compared)
+    bench.rates([(64, 64, (*compared, "tasknet")), (64, 256, (OURS,)), (65_536, 64, (OURS, "nats"))])
+    bench.four_hops((OURS,))
+    bench.broadcast((512,), (OURS,))
+    bench.join((2000,))
+    bench.router()
+
+
+def _data(bench: Bench, machine: Machine, reached: Sequence[Target]) -> dict[str, object]:
+    return {
+        "machine": machine,
+        "turns": bench.effort.turns,
+        "results": report.figures(bench.results),
+        "targets": [target.verdict() for target in reached],
+        "failures": bench.results.failures,
+    }
+
+
+def _write(bench: Bench, machine: Machine, reached: Sequence[Target], folder: Path) -> None:
+    from benchmarks import plots
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plots.draw(bench.results, machine, folder)
+    (folder / "results.json").write_text(json.dumps(_data(bench, machine, reached), indent=1) + "\n")
+    where = f"Medians of {bench.effort.turns} turns. {caption(machine)}."
+    heading = "# Results\n\nWritten by `make bench`; what is measured, and how, is in"
+    head = f"{heading} [benchmarks/](../../benchmarks/README.md).\n{where}"
+    tables = f"{head}\n\n{report.markdown(bench.results)}\n"
+    if reached:
+        verdicts = report.markdown_targets(reached)
+        tables = f"{head}\n\n## Targets\n\n{verdicts}\n\n## All figures\n\n{report.markdown(bench.results)}\n"
+        if folder.resolve() == ROOT / "docs" / "benchmarks":
+            documents.fill(ROOT / "docs" / "performance.md", "targets", f"{verdicts}\n\n{where}")
+    (folder / "results.md").write_text(tables)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

@@ -1,0 +1,177 @@
+"""The processes of a benchmark, seen from outside: started, asked, measured, and ended, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+import psutil
+
+from benchmarks.member import Loaded, Started
+from benchmarks.systems.member import Spec
+from taskd_net.cli.demo.steering import CLOSE_S
+from taskd_net.environment import wanted
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+ANSWER_S: Final = 120.0
+"""Seconds for an answer, at the latest: above everything that is asked for here."""
+
+
+class BenchFailed(Exception):
+    """A process has died or does not answer: there is nothing to go on with."""
+
+
+class TurnFailed(Exception):
+    """What was asked for did not succeed, in one turn of one system; the others count."""
+
+
+class Process:
+    """One process with one member of a system in it (`member`)."""
+
+    def __init__(self, system: str, positions: Sequence[str], upstream: str = "") -> None:
+        self.name = f"{system} {positions[0]}"
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by `end`
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                *("-m", "benchmarks.member"),
+                json.dumps(Spec(system=system, positions=positions, upstream=upstream)),
+            ],
+            cwd=ROOT,
+            env={**wanted(), **os.environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            # A Ctrl-C is for the controller, which then ends the others.
+            start_new_session=True,
+        )
+        self._buffer = b""
+        self._started: Started | None = None
+
+    # ---- requests
+
+    def wait_started(self) -> None:
+        """Wait until the member has started."""
+        self._start()
+
+    @property
+    def address(self) -> str:
+        """Where the member listens."""
+        return self._start()["address"]
+
+    @property
+    def pid(self) -> int:
+        """The process whose CPU time is the member's."""
+        return self._start()["pids"][0]
+
+    def ask(self, do: str, **arguments: object) -> object:
+        """Ask for something and wait for the answer."""
+        self.begin(do, **arguments)
+        return self.answer()
+
+    def begin(self, do: str, **arguments: object) -> None:
+        """Ask for something whose answer `answer` gets: several processes work at once."""
+        self._start()
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise BenchFailed(self._obituary()) from None
+
+    def answer(self) -> object:
+        """The answer to the oldest request that was not answered yet.
+
+        Raises:
+            TurnFailed: it did not succeed.
+            BenchFailed: the process has died or does not answer.
+        """
+        answer = json.loads(self._line())
+        if "error" in answer:
+            raise TurnFailed(f"{self.name}: {answer['error']}")
+        return cast(object, answer["value"])
+
+    def load(self, to: str, *, body: int, in_flight: int, seconds: float, latencies: bool = False) -> Loaded:
+        """Keep messages in flight for some seconds."""
+        answer = self.ask("load", to=to, body=body, in_flight=in_flight, seconds=seconds, latencies=latencies)
+        return cast(Loaded, answer)
+
+    # ---- measurements
+
+    def cpu(self) -> float:
+        """Seconds of CPU time that the member has used, to the nanosecond."""
+        # The clock of another process, as clock_getcpuclockid(3) numbers it.
+        return time.clock_gettime((~self.pid << 3) | 2)
+
+    def resident(self) -> int:
+        """Bytes of memory that are in use."""
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+    # ---- the end
+
+    def begin_end(self) -> None:
+        """Have the process end; `end` waits for it."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def end(self) -> None:
+        """End the process in order, or else by force."""
+        self.begin_end()
+        assert self._process.stdout is not None
+        try:
+            self._process.wait(CLOSE_S + 1)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._stderr.close()
+
+    # ---- inside
+
+    def _start(self) -> Started:
+        if self._started is None:
+            self._started = cast(Started, self.answer())
+        return self._started
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        give_up_at = time.monotonic() + ANSWER_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                if not selector.select(give_up_at - time.monotonic()):
+                    raise BenchFailed(f"{self.name} did not answer within {ANSWER_S:.0f} s")
+                data = os.read(self._process.stdout.fileno(), 1 << 20)
+                if not data:
+                    raise BenchFailed(self._obituary())
+                self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _obituary(self) -> str:
+        code = self._process.wait()
+        self._stderr.seek(0)
+        words = "".join(f"\n    {line}" for line in self._stderr.read().decode(errors="replace").splitlines()[-12:])
+        return f"{self.name} ended with exit code {code}; the end of its stderr:{words or ' nothing'}"
+
+
+@contextlib.contextmanager
+def closing(processes: list[Process]) -> Iterator[None]:
+    """End these processes, also those that are put into the list meanwhile, at the end of the block."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.begin_end()
+        for process in processes:
+            process.end()

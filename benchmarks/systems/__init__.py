@@ -1,0 +1,39 @@
+"""The systems under test: one module for each, all with the same face (`member.Member`)."""
+
+from __future__ import annotations
+
+from benchmarks.systems.member import Member, Spec
+
+OURS = "taskd_net"
+PEERS = ("tasknet", "unary", "stream", "nats", "zmq")
+ALL = (OURS, *PEERS)
+
+
+def make(spec: Spec) -> Member:
+    """Make the member of a system that a specification describes; a system's libraries are imported only here."""
+    match spec["system"]:
+        case "taskd_net" | "tasknet":
+            from benchmarks.systems.taskd import Nodes
+
+            return Nodes(spec)
+        case "blocking":
+            from benchmarks.systems.taskd import Blocking
+
+            return Blocking(spec)
+        case "unary" | "stream":
+            from benchmarks.systems.relay import RelayNode
+
+            return RelayNode(spec)
+        case "nats":
+            from benchmarks.systems.nats import NatsClient, NatsServer
+
+            return NatsServer() if spec["positions"][0].startswith("Proxy") else NatsClient(spec)
+        case "zmq":
+            from benchmarks.systems.zmq import ZmqClient, ZmqRelay
+
+            return ZmqRelay() if spec["positions"][0].startswith("Proxy") else ZmqClient(spec)
+        case "router":
+            from benchmarks.systems.router import RouterAlone
+
+            return RouterAlone()
+    raise ValueError(f"no such system: {spec['system']}")

@@ -1,0 +1,93 @@
+"""The Router alone, in memory: what a decision costs, by the size of the mesh. No gRPC, no event loop."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from typing import Final
+
+from benchmarks.systems.member import Member
+from taskd_net import Message, Position
+from taskd_net.core.actions import Forward
+from taskd_net.core.announcer import Kind
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.links import UP
+from taskd_net.core.router import Router
+from taskd_net.wire.codec import write_message
+
+LINKS: Final = 100
+"""Children that the routes of a unicast are spread over."""
+
+DESTINATIONS: Final = 1000
+ROUNDS: Final = 15
+
+
+class RouterAlone(Member):
+    """Measures on request."""
+
+    async def start(self) -> str:
+        """Nothing to start."""
+        return ""
+
+    async def answer(self, request: dict[str, object]) -> object:
+        """Nanoseconds per message."""
+        match request:
+            case {"do": "unicast", "routes": int(routes)}:
+                return unicast(routes)
+            case {"do": "broadcast", "links": int(links)}:
+                return broadcast(links)
+        return await super().answer(request)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def unicast(routes: int) -> float:
+    """Nanoseconds for one message that comes down to a Proxy with this many routes, and for its answer."""
+    proxy = _proxy(min(LINKS, routes), routes)
+    chosen = random.Random(routes)
+    frames = [_frame(Position.worker(1, chosen.randrange(routes)), number) for number in range(DESTINATIONS)]
+    return _best_of(proxy, frames)
+
+
+def broadcast(links: int) -> float:
+    """Nanoseconds for one message that a Proxy with this many children passes on to all, and for their answers."""
+    proxy = _proxy(links, links)
+    return _best_of(proxy, [_frame(Position("Worker", "All", "All"), number) for number in range(4)])
+
+
+def _proxy(links: int, routes: int) -> Router:
+    proxy = Router(Position.proxy(0), upstream=True)
+    proxy.upstream_up(0.0, object(), Position.mgr())
+    for child in range(links):
+        link = proxy.register(0.0, Position.proxy(child + 1))
+        proxy.link_up(0.0, link, link.id)
+        below = [Position.worker(1, rank) for rank in range(child, routes, links)]
+        proxy.announced(0.0, link, Kind.ADD, below, _ignore, "")
+    assert len(proxy.routes) == links + routes
+    return proxy
+
+
+def _frame(to: Position, number: int) -> Frame:
+    return write_message(Message(f"uuid-{number}", "bench", True, Position.mgr(), to, 0, "x" * 64))
+
+
+def _best_of(proxy: Router, frames: list[Frame]) -> float:
+    """The quickest of some rounds: what lies above it is the machine, not the code."""
+    gc.collect()
+    times = []
+    for _ in range(ROUNDS + 1):
+        began = time.perf_counter_ns()
+        for frame in frames:
+            uuid = (frame.uuid,)
+            for action in proxy.frame_arrived(0.0, UP, frame, _ignore, 1.0):
+                assert isinstance(action, Forward)
+                proxy.written(action.link, action.link, 1, len(frame.data))
+                proxy.accepted(0.0, action.link, uuid)
+        times.append((time.perf_counter_ns() - began) / len(frames))
+    return min(times[1:])
+
+
+def _ignore(_: Ack) -> None:
+    pass

@@ -1,0 +1,97 @@
+"""What the mesh is meant to reach, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypedDict
+
+from benchmarks.mesh import DOWN, UP
+from benchmarks.results import Conditions, Results
+from benchmarks.systems import OURS
+
+
+class Verdict(TypedDict):
+    """One target as `--json` prints it. `value` is None where its turns failed."""
+
+    name: str
+    value: float | None
+    unit: str
+    target: str
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A figure and its bound: at least or at most that."""
+
+    name: str
+    value: float | None
+    unit: str
+    bound: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether it was reached."""
+        if self.value is None:
+            return False
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def verdict(self) -> Verdict:
+        """As plain data."""
+        value = None if self.value is None else float(f"{self.value:.3g}")
+        sign = ">=" if self.at_least else "<="
+        return Verdict(name=self.name, value=value, unit=self.unit, target=f"{sign} {self.bound:g}", met=self.met)
+
+
+def targets(results: Results) -> Iterator[Target]:
+    """Every target, with what was measured."""
+    for direction in (UP, DOWN):
+        rate: Conditions = {"direction": direction, "body": 64, "in_flight": 64}
+        large: Conditions = {"direction": direction, "body": 65_536, "in_flight": 64}
+        one: Conditions = {"direction": direction, "body": 64}
+        name = f"two hops {direction}"
+        for peer, bound in (("nats", 1.2), ("unary", 15.0)):
+            ratio = results.ratio("rate", "messages/s", OURS, peer, **rate)
+            yield Target(f"messages/s, {name}, 64 in flight, against {peer}", ratio, f"x {peer}", bound, at_least=True)
+        more = results.value("rate", "messages/s", OURS, **{**rate, "in_flight": 256})
+        less = results.value("rate", "messages/s", OURS, **rate)
+        growth = more / less if more and less else None
+        yield Target(f"messages/s, {name}, 256 in flight against 64", growth, "x 64 in flight", 1.5, at_least=True)
+        ratio = results.ratio("rate", "messages/s", OURS, "nats", **large)
+        yield Target(f"messages/s, {name}, 64 KiB bodies, against nats", ratio, "x nats", 1.0, at_least=True)
+        for peer, bound in (("unary", 0.45), ("nats", 1.6)):
+            ratio = results.ratio("latency", "p50", OURS, peer, **one)
+            yield Target(f"p50, {name}, against {peer}", ratio, f"x {peer}", bound)
+        p50, p99 = (results.value("latency", metric, OURS, **one) for metric in ("p50", "p99"))
+        yield Target(f"p99 / p50, {name}", p99 / p50 if p50 and p99 else None, "x p50", 2.0)
+        bound = 1.0 if direction == UP else 3.0
+        ratio = results.ratio("rate", "messages/s", "tasknet", "unary", **rate)
+        own = f"messages/s, {name}, 64 in flight, links = tasknet, against unary"
+        yield Target(own, ratio, "x unary", bound, at_least=True)
+
+    four, two = (results.value("four-hops", "p50", OURS, hops=hops) for hops in (4, 2))
+    yield Target("p50, four hops, Worker to Worker", four / two if four and two else None, "x two hops", 2.1)
+
+    workers, children = {"workers": 512}, {"children": 2000}
+    last = results.value("broadcast", "p50", OURS, **workers)
+    yield Target("broadcast to 512 Workers, last ack", last / 1000 if last else None, "ms", 80.0)
+    copies = results.value("broadcast", "copies per link", OURS, **workers)
+    yield Target("broadcast to 512 Workers, copies per link", copies, "", 1.0)
+    yield Target("join of 2,000 children", results.value("join", "time to the last", OURS, **children), "s", 2.0)
+    memory = results.value("join", "memory of the parent, each child", OURS, **children)
+    yield Target("memory of the parent for each of 2,000 idle children", memory, "KiB", 80.0)
+
+    for metric, along, name, unit in (
+        ("unicast", "routes", "Router: a unicast with {} routes", "x {} routes"),
+        ("broadcast, each link", "links", "Router: a broadcast to {} links, per link", "x {} links"),
+    ):
+        curve = results.curve("router", metric, OURS, along)
+        (least, first), (most, last_value) = (curve[0], curve[-1]) if len(curve) > 1 else ((0, 0.0), (0, 0.0))
+        growth = last_value / first if first else None
+        yield Target(name.format(f"{most:,}"), growth, unit.format(f"{least:,}"), GROWTH)
+
+
+GROWTH = 1.5
+"""What still counts as independent of the size: a processor's caches hold a hundred routes, not a hundred thousand."""

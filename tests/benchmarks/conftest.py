@@ -1,0 +1,46 @@
+"""Measures taken in fractions of a second: that they run and give sane figures, not how good the figures are."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from benchmarks.measures import Bench, Effort
+from benchmarks.results import Results
+
+SHORT = Effort(turns=1, seconds=0.05, latency_seconds=0.05, settle=0.05)
+OWN = ("taskd_net", "tasknet", "unary", "stream")
+
+Measure: TypeAlias = Callable[[Bench], None]
+Take: TypeAlias = Callable[[Measure], Results]
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Bench]:
+    """The systems that need nothing but this package, started once: most of the time goes into starting processes."""
+    bench = Bench(SHORT, lambda _: None, OWN)
+    with bench.running():
+        for name in OWN:
+            bench.chain(name)
+        yield bench
+
+
+@pytest.fixture
+def take(own: Bench) -> Take:
+    """Take a measure of our systems."""
+
+    def take(measure: Measure) -> Results:
+        own.results = Results()
+        measure(own)
+        require_sane(own.results)
+        return own.results
+
+    return take
+
+
+def require_sane(results: Results) -> None:
+    """Every turn has succeeded, and every figure is one."""
+    assert not results.failures
+    for key, figures in results.medians():
+        assert figures, key
+        assert all(value >= 0.0 for value in figures.values()), (key, figures)

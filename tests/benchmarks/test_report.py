@@ -1,0 +1,71 @@
+"""What becomes of figures: medians, ratios, targets, tables."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import documents, report
+from benchmarks.histogram import Latencies
+from benchmarks.results import Results
+from benchmarks.targets import targets
+
+
+def _results() -> Results:
+    results = Results()
+    for turn in (1, 2, 3):
+        for system, rate in (("taskd_net", 30_000.0), ("nats", 20_000.0), ("unary", 1000.0)):
+            results.add("rate", "messages/s", "1/s", system, rate + turn, direction="up", body=64, in_flight=64)
+    return results
+
+
+def test_a_value_is_the_median_of_its_turns() -> None:
+    assert _results().value("rate", "messages/s", "nats", body=64, direction="up", in_flight=64) == 20_002.0
+    assert _results().value("rate", "messages/s", "nats", body=65, direction="up", in_flight=64) is None
+
+
+def test_percentiles_are_of_all_turns_together() -> None:
+    turns = [Latencies.of([1_000_000] * 99).encode(), Latencies.of([9_000_000]).encode()]
+
+    latencies = Latencies.merged(turns)
+
+    assert latencies.count == 100
+    assert latencies.percentile(50.0) == pytest.approx(1000.0, rel=0.01)
+    assert latencies.percentile(99.9) == pytest.approx(9000.0, rel=0.01)
+    assert latencies.distribution()[-1][1] == 1.0
+
+
+def test_a_target_is_met_missed_or_was_not_measured() -> None:
+    verdicts = {target.name: target.verdict() for target in targets(_results())}
+
+    against_nats = verdicts["messages/s, two hops up, 64 in flight, against nats"]
+    assert against_nats == {
+        "name": "messages/s, two hops up, 64 in flight, against nats",
+        "value": 1.5,
+        "unit": "x nats",
+        "target": ">= 1.2",
+        "met": True,
+    }
+    down = verdicts["messages/s, two hops down, 64 in flight, against nats"]
+    assert down["value"] is None and not down["met"]
+
+
+def test_every_target_has_a_name_of_its_own() -> None:
+    names = [target.name for target in targets(Results())]
+
+    assert len(names) == len(set(names)) > 20
+
+
+def test_tables_have_the_ratio_to_each_peer() -> None:
+    table = report.markdown(_results())
+
+    assert "| up, 64 B, 64 in flight | 30,002 | 1,002 (29.9×) | 20,002 (1.50×) |" in table
+
+
+def test_only_what_stands_between_the_markers_is_written(tmp_path: Path) -> None:
+    document = tmp_path / "document.md"
+    document.write_text("before\n<!-- table: generated -->\nold\n<!-- end of table -->\nafter\n")
+
+    assert documents.fill(document, "table", "new")
+    assert not documents.fill(document, "another", "new")
+    assert not documents.fill(tmp_path / "missing.md", "table", "new")
+    assert document.read_text() == "before\n<!-- table: generated -->\n\nnew\n\n<!-- end of table -->\nafter\n"
