@@ -7,6 +7,7 @@ threads may call at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
@@ -64,8 +65,10 @@ class BlockingNode:
 
     def close(self) -> None:
         """Leave the mesh and end the thread. Messages left in the inbox are gone; closing twice is closing once."""
-        if self._node is not None and self._loop is not None:
-            self._call(self._node.close())
+        if self._node is not None:
+            # Another thread may be closing it too, and be ahead: then there is only its end to wait for.
+            with contextlib.suppress(NodeClosed):
+                self._call(self._node.close())
             self._end()
 
     def __enter__(self) -> Self:
@@ -118,7 +121,7 @@ class BlockingNode:
             TimeoutError: nothing came in time.
             NodeClosed: the node is closed.
         """
-        return self._call(asyncio.wait_for(self._running.receive(), timeout))
+        return self._call(_received(self._running, timeout))
 
     def messages(self) -> Iterator[Message]:
         """Take messages out of the inbox, one by one, until the node is closed."""
@@ -173,8 +176,9 @@ class BlockingNode:
     def _end(self) -> None:
         with self._handing_over:
             loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None:
+        if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None:
             self._thread.join()
 
 
@@ -194,6 +198,10 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 async def _started(config: NodeConfig) -> Node:
     return await Node(config).start()
+
+
+async def _received(node: Node, timeout: float | None) -> Message:
+    return await asyncio.wait_for(node.receive(), timeout)
 
 
 async def _routes(node: Node) -> Mapping[Position, Position]:

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Self, assert_never
@@ -44,7 +44,7 @@ class Node:
         self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
         self.links: MutableMapping[LinkId, Session] = {}
         self._inbox: deque[Frame] = deque()
-        self._arrived = asyncio.Event()
+        self._receivers: list[asyncio.Future[None]] = []
         self._child: ChildSide | None = None
         self._parent: ParentSide | None = None
         self._address: Address | None = None
@@ -160,7 +160,7 @@ class Node:
             ValueError: `to` is a text that is not a position, or `timeout` is not a number.
             TypeError: `body` or `mtype` is not text.
         """
-        return await self._send(body, to, mtype, timeout, uuid, sync=True)
+        return await self._begin(body, to, mtype, timeout, uuid, sync=True)
 
     async def post(
         self,
@@ -175,7 +175,7 @@ class Node:
 
         Arguments and errors are those of `send`.
         """
-        return await self._send(body, to, mtype, timeout, uuid, sync=False)
+        return await self._begin(body, to, mtype, timeout, uuid, sync=False)
 
     async def receive(self) -> Message:
         """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
@@ -186,10 +186,17 @@ class Node:
         while not self._inbox:
             if self._closed:
                 raise NodeClosed(f"{self.position} is closed")
-            self._arrived.clear()
-            await self._arrived.wait()
+            receiver = asyncio.get_running_loop().create_future()
+            self._receivers.append(receiver)
+            try:
+                await receiver
+            finally:
+                if receiver in self._receivers:  # cancelled
+                    self._receivers.remove(receiver)
         frame = self._inbox.popleft()
-        self.perform(self.router.inbox_taken(self.now()))
+        actions = self.router.inbox_taken(self.now())
+        if actions:
+            self.perform(actions)
         return read_message(frame)
 
     async def messages(self) -> AsyncIterator[Message]:
@@ -240,7 +247,8 @@ class Node:
                 action.reply(action.ack)
             elif isinstance(action, Deliver):
                 self._inbox.append(action.frame)
-                self._arrived.set()
+                if self._receivers:
+                    self._wake_receivers()
             else:
                 self._perform_rare(action)
         self._arm()
@@ -260,7 +268,14 @@ class Node:
             if self._timer is not None:
                 self._timer.cancel()
             self.log.info("closed")
-        self._arrived.set()
+        self._wake_receivers()
+
+    def _wake_receivers(self) -> None:
+        # All of them: one that was cancelled meanwhile must not take the news with it.
+        receivers, self._receivers = self._receivers, []
+        for receiver in receivers:
+            if not receiver.done():
+                receiver.set_result(None)
 
     def _perform_rare(self, action: Announce | EndStream | Forgot | Lost) -> None:
         match action:
@@ -279,34 +294,36 @@ class Node:
             case _:
                 assert_never(action)
 
-    async def _send(
+    def _begin(
         self, body: object, to: Position | str, mtype: object, timeout: float | None, uuid: str | None, *, sync: bool
-    ) -> Ack:
+    ) -> Awaitable[Ack]:
+        """Send a message; its Ack is to be awaited."""
         dst = Position.parse(to) if isinstance(to, str) else to
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout is not a number of seconds")
         uuid = uuid or f"{self._uuid_prefix}{next(self._uuid_count):012x}"
-        if self._loop is None or self._closed:
+        loop = self._loop
+        if loop is None or self._closed:
             text = "the node is closed" if self._closed else "the node was not started"
-            return Ack(uuid, Code.CLIENT_ERR, self.position, text)
+            return _known(Ack(uuid, Code.CLIENT_ERR, self.position, text))
         if body is None:
-            return Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None")
+            return _known(Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None"))
         if not isinstance(body, str) or not isinstance(mtype, str):
             raise TypeError(f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}")
-        message = Message(uuid, mtype, sync, self.position, dst, time.time_ns() // 1_000_000, body)
+        message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
         try:
             frame = write_message(message)
         except Refusal as refusal:
-            return Ack(uuid, refusal.code, self.position, refusal.detail)
-        answer: asyncio.Future[Ack] = self._loop.create_future()
+            return _known(Ack(uuid, refusal.code, self.position, refusal.detail))
+        answer: asyncio.Future[Ack] = loop.create_future()
 
         def reply(ack: Ack) -> None:
             if not answer.done():
                 answer.set_result(ack)
 
         patience = self.config.ack_timeout if timeout is None else min(timeout, limits.TIMEOUT_MAX_S)
-        self.perform(self.router.send(self._loop.time(), frame, reply, patience))
-        return await answer
+        self.perform(self.router.send(loop.time(), frame, reply, patience))
+        return answer
 
     def _arm(self) -> None:
         """Have `tick` called when the Router wants it."""
@@ -341,6 +358,10 @@ class Node:
                 detail=lost.detail,
             )
             self._last_lost_log, self._lost_unlogged = self.now(), 0
+
+
+async def _known(ack: Ack) -> Ack:
+    return ack
 
 
 class NodeClosed(RuntimeError):

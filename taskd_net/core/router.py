@@ -191,6 +191,8 @@ class Router:
         """The application took messages out of the inbox."""
         door = self.door
         door.held -= count
+        if not door.line:
+            return []
         for waiting in door.admit():
             self._enter(waiting.frame, waiting.pending)
         return self._take()

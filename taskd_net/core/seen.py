@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from taskd_net.position import Position
 
 
@@ -12,21 +14,23 @@ class Seen:
     then two senders' uuids meet.
     """
 
-    __slots__ = ("_known", "_window")
+    # A queue beside a set, not one dict: finding a dict's oldest key means to walk over all that was deleted before.
+    __slots__ = ("_known", "_order", "_window")
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._known: dict[tuple[str, Position], None] = {}
+        self._known: set[tuple[str, Position]] = set()
+        self._order: deque[tuple[str, Position]] = deque()
 
     def __contains__(self, message: tuple[str, Position]) -> bool:
         return message in self._known
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._order)
 
     def add(self, message: tuple[str, Position]) -> None:
-        """Remember one message, and forget the oldest beyond the window."""
-        known = self._known
-        known[message] = None
-        if len(known) > self._window:
-            del known[next(iter(known))]
+        """Remember a message that is not known yet, and forget the oldest beyond the window."""
+        self._known.add(message)
+        self._order.append(message)
+        if len(self._order) > self._window:
+            self._known.discard(self._order.popleft())

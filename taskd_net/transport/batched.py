@@ -37,7 +37,7 @@ class BatchedLink(Session):
         self._frames.append(frame)
         # At least 1 ms where an answer is awaited: 0 says that none is.
         self._patience.append(int(patience * 1000.0) + 1 if patience > 0.0 else 0)
-        self._wake.set()
+        self._notify()
 
     def unwritten(self) -> list[Frame]:
         """What was in no batch that was written."""
@@ -56,7 +56,7 @@ class BatchedLink(Session):
             self._accepted.append(ack.uuid)
         else:
             self._answers.append(codec.write_ack(ack))
-        self._wake.set()
+        self._notify()
 
     def _has_output(self) -> bool:
         return bool(self._frames or self._accepted or self._answers)

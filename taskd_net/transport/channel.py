@@ -43,6 +43,9 @@ def server_options() -> Options:
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
         ("grpc.max_send_message_length", -1),
+        # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.
+        ("grpc.server.max_pending_requests", 4 * limits.MAX_CHILDREN),
+        ("grpc.server.max_pending_requests_hard_limit", 6 * limits.MAX_CHILDREN),
         ("grpc.keepalive_time_ms", int(limits.KEEPALIVE_TIME_S * 1000)),
         ("grpc.keepalive_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
         ("grpc.http2.ping_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),

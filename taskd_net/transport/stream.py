@@ -98,8 +98,11 @@ class Session(ABC):
         self._host = host
         self._router = host.router
         self._pipe = pipe
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
+        # What the writer, and who waits for it to be idle, sleep on. Not events: a link goes to sleep and wakes for
+        # every message that is alone on it, and an event costs more than the rest of that.
+        self._loop = asyncio.get_running_loop()
+        self._sleep: asyncio.Future[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
         self._closed = False
 
     @abstractmethod
@@ -119,9 +122,9 @@ class Session(ABC):
                     if not await self._write_next():
                         return
                 else:
-                    self._idle.set()
-                    self._wake.clear()
-                    await self._wake.wait()
+                    _wake(self._idle)
+                    self._sleep = self._loop.create_future()
+                    await self._sleep
         finally:
             self.close()
             reader.cancel()
@@ -129,16 +132,24 @@ class Session(ABC):
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
         self._closed = True
-        self._idle.set()
-        self._wake.set()
+        _wake(self._sleep)
+        _wake(self._idle)
 
     async def idle(self) -> None:
-        """Wait until everything queued so far has been written, or the stream has ended."""
-        if self._has_output():
-            self._idle.clear()
-        await self._idle.wait()
+        """Wait until everything queued so far has been written, or the stream has ended. For one caller."""
+        if not self._closed and self._has_output():
+            self._idle = self._loop.create_future()
+            await self._idle
 
     # ---- for the subclass
+
+    def _notify(self) -> None:
+        """Something was queued: the writer has work."""
+        sleep = self._sleep
+        if sleep is not None:
+            self._sleep = None
+            if not sleep.done():
+                sleep.set_result(None)
 
     @abstractmethod
     def _has_output(self) -> bool:
@@ -161,3 +172,8 @@ class Session(ABC):
             self._host.log.exception("link_failed", peer=str(self.peer))
         finally:
             self.close()
+
+
+def _wake(sleeper: asyncio.Future[None] | None) -> None:
+    if sleeper is not None and not sleeper.done():
+        sleeper.set_result(None)

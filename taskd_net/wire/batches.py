@@ -1,33 +1,108 @@
-"""Batches of the batched link ↔ what is in them."""
+"""Batches of the batched link ↔ what is in them.
+
+Batches of many small messages are written and read by the generated class. A message that is alone, and large ones,
+are put together and taken apart by hand: the class costs a lone message as much as a dozen, and copies bodies twice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.wire import link_pb2
+from taskd_net.wire.fields import cached_varint, read_varint
+
+BY_HAND: Final = 3
+"""Items in a batch up to which doing it by hand is cheaper."""
+
+LARGE: Final = 4096
+"""Bytes of a message from which on a second copy costs more than doing it by hand."""
+
+
+class Batch(NamedTuple):
+    """What is in a batch; the fields are those of `proto/link.proto`."""
+
+    messages: Sequence[bytes]
+    patience: Sequence[int]
+    accepted: Sequence[str]
+    answers: Sequence[bytes]
 
 
 def write_batch(
     messages: Sequence[bytes], patience: Sequence[int], accepted: Sequence[str], answers: Sequence[bytes]
 ) -> bytes:
-    """Serialize a batch; the fields are those of `proto/link.proto`."""
-    batch = link_pb2.Batch(messages=messages, patience=patience, accepted=accepted, answers=answers)
-    return batch.SerializeToString()
+    """Serialize a batch; the fields are those of `Batch`."""
+    if len(messages) + len(accepted) + len(answers) > BY_HAND and not (messages and len(messages[0]) >= LARGE):
+        whole = link_pb2.Batch(messages=messages, patience=patience, accepted=accepted, answers=answers)
+        return whole.SerializeToString()
+    parts: list[bytes] = []
+    for message in messages:
+        parts += (b"\x0a", cached_varint(len(message)), message)
+    if messages:
+        times = b"".join([cached_varint(wait) for wait in patience])
+        parts += (b"\x12", cached_varint(len(times)), times)
+    for uuid in accepted:
+        text = uuid.encode()
+        parts += (b"\x1a", cached_varint(len(text)), text)
+    for answer in answers:
+        parts += (b"\x22", cached_varint(len(answer)), answer)
+    return b"".join(parts)
 
 
-def read_batch(data: bytes) -> tuple[Sequence[bytes], Sequence[int], Sequence[str], Sequence[bytes]]:
-    """Read a batch: messages, patience, accepted, answers.
+def read_batch(data: bytes) -> Batch:
+    """Read a batch.
 
     Raises:
         Refusal: 6999, the bytes are not a batch, or it has not one `patience` for each message.
     """
     try:
-        batch = link_pb2.Batch.FromString(data)
-    except DecodeError as error:
+        batch = _read_by_hand(data) if _few_or_large(data) else _read(data)
+    except (DecodeError, IndexError, ValueError) as error:
         raise Refusal(Code.NET_ERR, "the bytes are not a batch") from error
     if len(batch.messages) != len(batch.patience):
         raise Refusal(Code.NET_ERR, f"{len(batch.messages)} messages with {len(batch.patience)} times of patience")
-    return batch.messages, batch.patience, batch.accepted, batch.answers
+    return batch
+
+
+def _few_or_large(data: bytes) -> bool:
+    """Whether the first item is large, or makes up a good part of the whole."""
+    if not data:
+        return True
+    size = read_varint(data, 1)[0]
+    return size >= LARGE or size * BY_HAND >= len(data)
+
+
+def _read(data: bytes) -> Batch:
+    whole = link_pb2.Batch.FromString(data)
+    return Batch(whole.messages, whole.patience, whole.accepted, whole.answers)
+
+
+def _read_by_hand(data: bytes) -> Batch:
+    messages: list[bytes] = []
+    patience: list[int] = []
+    accepted: list[str] = []
+    answers: list[bytes] = []
+    at, end = 0, len(data)
+    while at < end:
+        tag = data[at]
+        size, start = read_varint(data, at + 1)
+        at = start + size
+        if at > end:
+            raise ValueError("a field is longer than the batch")
+        if tag == 0x0A:
+            messages.append(data[start:at])
+        elif tag == 0x12:
+            while start < at:
+                wait, start = read_varint(data, start)
+                patience.append(wait)
+        elif tag == 0x1A:
+            accepted.append(data[start:at].decode())
+        elif tag == 0x22:
+            answers.append(data[start:at])
+        else:
+            # A field of a later version, or one of these in another form.
+            return _read(data)
+    return Batch(messages, patience, accepted, answers)

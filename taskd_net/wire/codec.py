@@ -23,6 +23,7 @@ from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.position import Destination, Position, require_node
 from taskd_net.wire import link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.wire.fields import cached_varint, read_varint, text_field, varint
 
 
 class Message(NamedTuple):
@@ -85,21 +86,18 @@ def write_message(message: Message) -> Frame:
     uuid, mtype, sync, src, dst_written, create_time, text = message
     dst = Destination.of(dst_written)
     try:
-        header = b"".join(
-            (
-                _text_field(b"\x0a", uuid),
-                _mtype_field(mtype),
-                b"\x18\x01" if sync else b"",
-                _position_field(b"\x22", src),
-                _position_field(b"\x2a", dst.position),
-                _time_field(create_time),
-            )
-        )
-        body = _text_field(b"\x12", text)
+        uuid_field = text_field(b"\x0a", uuid)
+        common = _common_fields(mtype, sync, src, dst.position)
+        created = _time_field(create_time)
+        body = text.encode()
     except UnicodeEncodeError as error:
         # A lone surrogate: a str that is not text. The error's own words quote the whole body.
         raise Refusal(Code.CLIENT_ERR, "body or mtype cannot be written as UTF-8") from error
-    data = b"".join((b"\x0a", _varint(len(header)), header, body))
+    header = cached_varint(len(uuid_field) + len(common) + len(created))
+    if body:
+        data = b"".join((b"\x0a", header, uuid_field, common, created, b"\x12", cached_varint(len(body)), body))
+    else:
+        data = b"".join((b"\x0a", header, uuid_field, common, created))
     if len(data) > MESSAGE_BYTES:
         raise too_large(len(data))
     return Frame(uuid, sync, src, dst, data)
@@ -137,6 +135,9 @@ def read_frame(data: bytes) -> Frame:
     if dst.position != dst_written:
         header.dst.CopyFrom(_write_position(dst.position))
         data = message.SerializeToString()
+    elif data[0] != 0x0A or message.ByteSize() != len(data):
+        # Written in another order, or a field twice: from here on everybody shall read the same in it.
+        data = message.SerializeToString()
     return Frame(uuid, header.sync, src, dst, data)
 
 
@@ -147,11 +148,19 @@ def read_known_frame(data: bytes) -> Frame:
         Refusal: what `read_frame` would raise if the header is not in order after all; never for the body.
     """
     try:
-        header = link_pb2.MessageView.FromString(data).header
+        header = _header(data)
         frame = Frame(header.uuid, header.sync, _source(header.src), _destination(header.dst), data)
-    except (DecodeError, Refusal):
+    except (DecodeError, IndexError, ValueError, Refusal):
         return read_frame(data)
     return frame if frame.uuid and len(data) <= MESSAGE_BYTES else read_frame(data)
+
+
+def _header(data: bytes) -> link_pb2.HeaderView:
+    """The header of a message that begins with it, as all do that `read_frame` has seen; the body is not touched."""
+    if data[0] != 0x0A:
+        raise ValueError("the message does not begin with its header")
+    size, start = read_varint(data, 1)
+    return link_pb2.HeaderView.FromString(data[start : start + size])
 
 
 @lru_cache(maxsize=65_536)
@@ -195,15 +204,15 @@ def read_message(frame: Frame) -> Message:
 def read_uuid(data: bytes) -> str:
     """The uuid of a serialized Message; empty where there is none to be read."""
     try:
-        return link_pb2.MessageView.FromString(data).header.uuid
-    except DecodeError:
+        return _header(data).uuid
+    except (DecodeError, IndexError, ValueError):
         return ""
 
 
 def write_ack(ack: Ack) -> bytes:
     """Serialize an answer. `detail` stays here: the wire has no place for it."""
-    code = b"\x10" + _varint(ack.code) if ack.code else b""
-    return _text_field(b"\x0a", ack.uuid) + code + _position_field(b"\x1a", ack.src)
+    code = b"\x10" + cached_varint(ack.code) if ack.code else b""
+    return text_field(b"\x0a", ack.uuid) + code + _position_field(b"\x1a", ack.src)
 
 
 def read_ack(data: bytes, default_src: Position) -> Ack:
@@ -260,42 +269,22 @@ def read_announcement(data: bytes) -> Announcement:
     return Announcement(request.uuid, _read_position(request.proxyPos), [_read_position(p) for p in request.path])
 
 
-# ---- serialized fields; `tag` is the field's number and wire type
+# ---- serialized fields that come again and again
 
 
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _BYTES[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-_BYTES = [bytes((value,)) for value in range(0x80)]
-
-
-def _text_field(tag: bytes, text: str) -> bytes:
-    if not text:
-        return b""  # proto3 does not write what is empty
-    data = text.encode()
-    return tag + _varint(len(data)) + data
-
-
-@lru_cache(maxsize=1024)
-def _mtype_field(mtype: str) -> bytes:
-    return _text_field(b"\x12", mtype)
+@lru_cache(maxsize=4096)
+def _common_fields(mtype: str, sync: bool, src: Position, dst: Position) -> bytes:
+    """What the headers of a sender's messages to one destination have in common."""
+    flag = b"\x18\x01" if sync else b""
+    return text_field(b"\x12", mtype) + flag + _position_field(b"\x22", src) + _position_field(b"\x2a", dst)
 
 
 @lru_cache(maxsize=16)
 def _time_field(create_time: int) -> bytes:
-    # Negative numbers are written as the 64-bit pattern they stand for.
-    return b"\x30" + _varint(create_time & 0xFFFF_FFFF_FFFF_FFFF) if create_time else b""
+    return b"\x30" + varint(create_time) if create_time else b""
 
 
 @lru_cache(maxsize=65_536)
 def _position_field(tag: bytes, position: Position) -> bytes:
     data = _write_position(position).SerializeToString()
-    return tag + _varint(len(data)) + data
+    return tag + varint(len(data)) + data

@@ -1,7 +1,7 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Optional as _Optional
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -16,12 +16,6 @@ class Batch(_message.Message):
     accepted: _containers.RepeatedScalarFieldContainer[str]
     answers: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ...) -> None: ...
-
-class MessageView(_message.Message):
-    __slots__ = ("header",)
-    HEADER_FIELD_NUMBER: _ClassVar[int]
-    header: HeaderView
-    def __init__(self, header: _Optional[_Union[HeaderView, _Mapping]] = ...) -> None: ...
 
 class HeaderView(_message.Message):
     __slots__ = ("uuid", "sync", "src", "dst")
