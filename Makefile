@@ -10,12 +10,15 @@ OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 
 
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
+# What decides, and the unit tests that have to reach every branch of it without the help of any other.
+CORE = taskd_net.core taskd_net.position taskd_net.codes
+CORE_TESTS = tests/core tests/test_position.py tests/test_codes.py
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench profile proto proto-check compat clean
+.PHONY: help demo test coverage lint bench profile proto proto-check compat clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +28,9 @@ demo: .venv/stamp-demo  ## show a mesh of processes at work (ARGS="--json" for o
 
 test: .venv/stamp-test  ## run the tests with the newest dependencies (ARGS="-k router")
 	@.venv/bin/python -m pytest $(ARGS)
+
+coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
+	@.venv/bin/python -m pytest -q $(CORE_TESTS) $(CORE:%=--cov=%) --cov-branch --cov-fail-under=100 $(ARGS)
 
 lint: .venv/stamp-lint  ## ruff, mypy --strict and the import contracts
 	@.venv/bin/ruff check $(CHECKED)

@@ -183,21 +183,20 @@ class Node:
         Raises:
             NodeClosed: the node is closed and the inbox is empty.
         """
-        while not self._inbox:
-            if self._closed:
-                raise NodeClosed(f"{self.position} is closed")
-            receiver = asyncio.get_running_loop().create_future()
-            self._receivers.append(receiver)
+        while True:
+            while not self._inbox:
+                if self._closed:
+                    raise NodeClosed(f"{self.position} is closed")
+                await self._arrival()
+            frame = self._inbox.popleft()
+            actions = self.router.inbox_taken(self.now())
+            if actions:
+                self.perform(actions)
             try:
-                await receiver
-            finally:
-                if receiver in self._receivers:  # cancelled
-                    self._receivers.remove(receiver)
-        frame = self._inbox.popleft()
-        actions = self.router.inbox_taken(self.now())
-        if actions:
-            self.perform(actions)
-        return read_message(frame)
+                return read_message(frame)
+            except Refusal as refusal:
+                # Only the header was looked at on the way here: the first hop, which looks at the rest, did not do so.
+                self.log.error("message_unreadable", uuid=frame.uuid, src=str(frame.src), detail=refusal.detail)
 
     async def messages(self) -> AsyncIterator[Message]:
         """Take messages out of the inbox, one by one, until the node is closed and the inbox is empty."""
@@ -269,6 +268,15 @@ class Node:
                 self._timer.cancel()
             self.log.info("closed")
         self._wake_receivers()
+
+    async def _arrival(self) -> None:
+        receiver = asyncio.get_running_loop().create_future()
+        self._receivers.append(receiver)
+        try:
+            await receiver
+        finally:
+            if receiver in self._receivers:  # cancelled
+                self._receivers.remove(receiver)
 
     def _wake_receivers(self) -> None:
         # All of them: one that was cancelled meanwhile must not take the news with it.

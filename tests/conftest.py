@@ -27,7 +27,7 @@ hypothesis.settings.load_profile("taskd_net")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that writes the golden transcripts anew."""
-    parser.addoption("--rewrite-golden", action="store_true", help="write tests/core/golden/ anew, to be read in the diff")
+    parser.addoption("--rewrite-golden", action="store_true", help="write tests/core/golden/ anew")
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -8,7 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Code, MeshError, NetworkError, Node, NodeClosed, NodeConfig, Position
+from taskd_net import Ack, Code, MeshError, Message, NetworkError, Node, NodeClosed, NodeConfig, Position
+from taskd_net.core.frame import Frame
+from taskd_net.wire.codec import write_message
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, free_address, soon
 from tests.peers.parent import RawParent
@@ -357,3 +359,18 @@ async def test_statistics_count(mesh: Mesh) -> None:
     assert (worker.statistics.sent, worker.statistics.forwarded) == (3, 3)
     assert (proxy.statistics.sent, proxy.statistics.forwarded, proxy.statistics.delivered) == (0, 3, 0)
     assert (mgr.statistics.delivered, mgr.statistics.duplicates) == (1, 2)
+
+
+async def test_message_that_nobody_on_the_way_looked_into_harms_nobody(mesh: Mesh) -> None:
+    """The receiver is the first to read a body on the batched link; it drops what it cannot read, and goes on."""
+    mesh.expected_errors.add("message_unreadable")
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    good = write_message(Message("u-1", "", True, worker.position, Position.mgr(), 0, "x"))
+    answers: list[Ack] = []
+    bad = Frame("u-1", True, worker.position, good.dst, good.data[:-1] + b"\xff")
+    worker.perform(worker.router.send(worker.now(), bad, answers.append, 1.0))
+    assert (await worker.send("readable", to="Mgr")).ok
+    assert (await mgr.take()).body == "readable"
+    assert [ack.uuid for ack in answers] == ["u-1"]
+    assert mesh.count("message_unreadable", uuid="u-1") == 1

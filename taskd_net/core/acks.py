@@ -81,15 +81,14 @@ class Pending:
         """
         self.parts -= 1
         if code == Code.OK:
-            self.took = True
-            if self.src is None:
-                self.src = src
+            if not self.took:
+                self.took, self.receiver = True, src
         elif self.code == Code.OK or (self.code == Code.NO_ROUTE and code != Code.NO_ROUTE):
             self.code, self.src, self.detail = code, src, detail
         if self.parts:
             return None
-        if self.wildcard and self.took and self.code == Code.NO_ROUTE:
-            self.code, self.detail = Code.OK, ""
+        if self.code == Code.OK or (self.wildcard and self.took and self.code == Code.NO_ROUTE):
+            return Ack(self.uuid, Code.OK, self.receiver or src)
         return Ack(self.uuid, self.code, self.src or src, self.detail)
 
 

@@ -22,6 +22,9 @@ LARGE: Final = 4096
 """Bytes of a message from which on a second copy costs more than doing it by hand."""
 
 
+_FIELDS: Final = b"\x0a\x12\x1a\x22"
+
+
 class Batch(NamedTuple):
     """What is in a batch; the fields are those of `proto/link.proto`."""
 
@@ -88,6 +91,9 @@ def _read_by_hand(data: bytes) -> Batch:
     at, end = 0, len(data)
     while at < end:
         tag = data[at]
+        if tag not in _FIELDS:
+            # A field of a later version, or one of these in another form: what follows it need not be a size.
+            return _read(data)
         size, start = read_varint(data, at + 1)
         at = start + size
         if at > end:
@@ -98,11 +104,10 @@ def _read_by_hand(data: bytes) -> Batch:
             while start < at:
                 wait, start = read_varint(data, start)
                 patience.append(wait)
+            if start != at:
+                raise ValueError("a number is longer than its field")
         elif tag == 0x1A:
             accepted.append(data[start:at].decode())
-        elif tag == 0x22:
-            answers.append(data[start:at])
         else:
-            # A field of a later version, or one of these in another form.
-            return _read(data)
+            answers.append(data[start:at])
     return Batch(messages, patience, accepted, answers)

@@ -187,8 +187,15 @@ def _require_sender(src: Position) -> None:
 
 
 def read_message(frame: Frame) -> Message:
-    """The message that a frame carries."""
-    message = pb.Message.FromString(frame.data)
+    """The message that a frame carries.
+
+    Raises:
+        Refusal: 4000, the bytes are not a Message after all; never for a frame that came through `read_frame`.
+    """
+    try:
+        message = pb.Message.FromString(frame.data)
+    except DecodeError as error:
+        raise Refusal(Code.NIL_MESSAGE, "the bytes are not a Message (or its text is not UTF-8)") from error
     header = message.header
     return Message(
         uuid=header.uuid,

@@ -232,6 +232,8 @@ class Mesh:
     """Whether the link from this child to its parent is a batched one."""
     now: float = 0.0
     nodes: dict[Position, Node] = field(default_factory=dict)
+    sending: Callable[[Sent], None] = lambda sent: None
+    """Called with each message before its sender's Router gets it."""
     delivered: Callable[[Node, Frame], None] = lambda node, frame: None
     """Called when a message goes into an inbox."""
     trace: Callable[[Node, str, Sequence[Action]], None] | None = None
@@ -289,6 +291,7 @@ class Mesh:
             assert sent.ack is None, f"{sent.uuid} was answered twice: {sent.ack}, {ack}"
             sent.ack, sent.answered_at, sent.answer_order = ack, self.now, self._next()
 
+        self.sending(sent)
         frame = Frame(uuid, sync, sender.position, to, f"{uuid}#{order}".encode().ljust(size, b"."))
         self._perform(sender, sender.router.send(self.now, frame, reply, timeout), "send", frame)
         return sent

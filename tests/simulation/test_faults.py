@@ -40,14 +40,15 @@ class Faults(RuleBasedStateMachine):
         batched = data.draw(st.sets(st.sampled_from(list(tree))), label="children with a batched link")
         self.mesh = Mesh(tree, config=lambda _: config, batched=lambda position: position in batched)
         self.mesh.crossings = Counter()
+        self.mesh.sending = self.note
         self.mesh.delivered = self.note_delivery
         self.sent = []
         self.attempts: dict[str, list[Sent]] = defaultdict(list)
         # Who has got which uuid, ever; and in this life, in order.
         self.got: set[tuple[str, Position]] = set()
         self.open: list[Sent] = []
-        # Of a message to many: the receivers that have been in the mesh all the time since it was sent.
-        self.owed: dict[int, set[Node]] = {}
+        # The receivers of a message that have been in the mesh all the time since it was first sent.
+        self.owed: dict[str, set[Node]] = {}
         self.moved_at = 0
         if joined:
             self.mesh.settle(1.0)
@@ -74,27 +75,38 @@ class Faults(RuleBasedStateMachine):
     def send(self, data: DataObject, sync: bool, timeout: float, size: int) -> None:
         sender = self.pick(data, is_running)
         dst = data.draw(destinations(self.mesh.tree), label="destination")
-        self.note(self.mesh.send(sender, dst, sync=sync, timeout=timeout, size=size))
+        self.mesh.send(sender, dst, sync=sync, timeout=timeout, size=size)
 
-    @rule(chance=st.randoms(use_true_random=True), messages=st.integers(2, 12))
-    def chatter(self, chance: Random, messages: int) -> None:
-        running = [node for node in self.mesh.nodes.values() if node.running]
-        assume(running)
-        wide = [Position(role, "All", "All") for role in Role]
-        for _ in range(messages):
-            dst = chance.choice([*self.mesh.tree, *wide])
-            timeout = chance.choice([1.0, 3.0, 40.0])
-            self.note(self.mesh.send(chance.choice(running), dst, sync=chance.random() < 0.7, timeout=timeout))
-            if (lanes := self.mesh.lanes()) and chance.random() < 0.5:
-                self.mesh.step(chance.choice(lanes))
-                self.forgive()
+    @rule(chance=st.randoms(use_true_random=True), events=st.integers(2, 30))
+    def traffic(self, chance: Random, events: int) -> None:
+        """Let a lot happen at once: what a fault meets is mostly somewhere between two nodes."""
+        everybody = [Position(role, "All", "All") for role in Role]
+        for _ in range(events):
+            running = [node for node in self.mesh.nodes.values() if node.running]
+            again = [sent for sent in self.sent[-8:] if sent.sender.incarnation == sent.incarnation]
+            lanes = self.mesh.lanes()
+            match chance.choices(("send", "step", "again", "take", "wait"), (6, 12, 2, 2, 1))[0]:
+                case "send" if running:
+                    dst = chance.choice([*self.mesh.tree, *everybody])
+                    timeout, sync = chance.choice([0.005, 1.0, 3.0, 40.0]), chance.random() < 0.6
+                    self.mesh.send(chance.choice(running), dst, sync=sync, timeout=timeout)
+                case "step" if lanes:
+                    self.mesh.step(chance.choice(lanes))
+                    self.forgive()
+                case "again" if again:
+                    old = chance.choice(again)
+                    self.mesh.send(old.sender, old.dst.position, sync=old.sync, uuid=old.uuid)
+                case "take" if running:
+                    self.mesh.take(chance.choice(running), chance.choice([1, None]))
+                case "wait":
+                    self.mesh.advance(chance.choice([0.004, 0.011]))
 
-    @rule(data=st.data(), sync=st.booleans())
-    def send_again(self, data: DataObject, sync: bool) -> None:
+    @rule(data=st.data())
+    def send_again(self, data: DataObject) -> None:
         alive = [sent for sent in self.sent if sent.sender.running and sent.sender.incarnation == sent.incarnation]
         assume(alive)
         old = data.draw(st.sampled_from(alive), label="again")
-        self.note(self.mesh.send(old.sender, old.dst.position, sync=sync, uuid=old.uuid))
+        self.mesh.send(old.sender, old.dst.position, sync=old.sync, uuid=old.uuid)
 
     @rule(data=st.data(), messages=st.sampled_from([1, None]))
     def take(self, data: DataObject, messages: int | None) -> None:
@@ -178,7 +190,6 @@ class Faults(RuleBasedStateMachine):
                 continue
             assert sent.answered_at <= sent.deadline + EPSILON
             self.check_answer(sent)
-            self.owed.pop(sent.order, None)
         self.open = still
 
     def check_answer(self, sent: Sent) -> None:
@@ -188,7 +199,7 @@ class Faults(RuleBasedStateMachine):
         if sent.sync and code == Code.OK:
             if sent.dst.unicast:
                 assert sent.dst.position in got, f"{sent.uuid} to {sent.dst} is said to have arrived"
-            left_out = {node for node in self.owed[sent.order] if node.position not in got}
+            left_out = {node for node in self.owed[sent.uuid] if node.position not in got}
             assert not left_out, f"{sent.uuid} to {sent.dst} is said to have arrived; {left_out} have not got it"
         if sent.dst.unicast and code not in (Code.OK, Code.NETWORK_ACK_LOST) and len(self.attempts[sent.uuid]) == 1:
             assert not got, f"{sent.uuid} was answered with {code} and arrived"
@@ -228,7 +239,6 @@ class Faults(RuleBasedStateMachine):
         for node in mesh.nodes.values():
             for to in mesh.nodes.values():
                 sent = mesh.send(node, to.position)
-                self.note(sent)
                 mesh.run()
                 assert sent.ack is not None and sent.ack.code == Code.OK, (node, to, sent.ack)
                 mesh.take(to)
@@ -240,7 +250,7 @@ class Faults(RuleBasedStateMachine):
         self.open.append(sent)
         self.attempts[sent.uuid].append(sent)
         to = receivers(self.mesh.tree, sent.sender.position, sent.dst)
-        self.owed[sent.order] = {self.mesh.nodes[position] for position in to if self.mesh.nodes[position].in_mesh}
+        self.owed.setdefault(sent.uuid, {node for node in map(self.mesh.nodes.__getitem__, to) if node.in_mesh})
 
     def forgive(self) -> None:
         for nodes in self.owed.values():

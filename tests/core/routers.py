@@ -1,0 +1,94 @@
+"""What the tests of the core build Routers and messages with, and read decisions with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskd_net.core.actions import Action, Answer, Forward
+from taskd_net.core.announcer import Kind
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.links import Link
+from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.routes import LinkId
+from taskd_net.position import Destination, Position
+
+
+def at(text: str) -> Position:
+    """A position, from its text."""
+    return Position.parse(text)
+
+
+def everybody(*texts: str) -> list[Position]:
+    """Several positions, from their texts."""
+    return [at(text) for text in texts]
+
+
+def frame(to: str, src: str = "Mgr", *, uuid: str = "u", sync: bool = True, size: int = 10) -> Frame:
+    """A message; of its bytes only the number matters to a Router."""
+    return Frame(uuid, sync, at(src), Destination.of(at(to)), bytes(size))
+
+
+class Caller:
+    """Somebody who awaits an answer. The Router says who is to be answered; it never does so itself."""
+
+    def __init__(self, name: str = "caller") -> None:
+        self.name = name
+
+    def __call__(self, ack: Ack) -> None:
+        raise AssertionError("the core only decides")
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class CheckedRouter(Router):
+    """A Router that asserts its invariants after every event."""
+
+    def _take(self) -> list[Action]:
+        actions = super()._take()
+        self.check()
+        return actions
+
+
+def router(position: str, **settings: float) -> CheckedRouter:
+    """A node that has not joined yet; settings are those of `RouterConfig`."""
+    config = RouterConfig(**settings)  # type: ignore[arg-type]
+    return CheckedRouter(at(position), upstream=at(position).role != "Mgr", config=config)
+
+
+def add_child(parent: Router, position: str, *behind: str, now: float = 0.0) -> Link:
+    """Let a child join, with these nodes behind it. Its session is its position's text."""
+    link = parent.register(now, at(position))
+    assert parent.link_up(now, link, position) == []
+    if behind:
+        parent.announced(now, link, Kind.ADD, everybody(*behind), Caller(), "announces")
+        parent.announce_answered("up", 0, at("Mgr"))
+    return link
+
+
+def join(
+    node: Router, parent: str = "Mgr", *, now: float = 0.0, depth: int = 1, withdraws: bool = True
+) -> list[Action]:
+    """Let a node join its parent. The session is called `up`."""
+    return node.upstream_up(now, "up", at(parent), depth, withdraws)
+
+
+def joined(position: str, parent: str = "Mgr", *, depth: int = 1, **settings: float) -> CheckedRouter:
+    """A node below the Mgr that has joined."""
+    node = router(position, **settings)
+    assert join(node, parent, depth=depth) == []
+    return node
+
+
+def answers(actions: Sequence[Action]) -> list[tuple[int, str]]:
+    """Code and src of every answer among the actions; all of them have to be answers."""
+    acks = [action.ack for action in actions if isinstance(action, Answer)]
+    assert len(acks) == len(actions), actions
+    return [(int(ack.code), str(ack.src)) for ack in acks]
+
+
+def hops(actions: Sequence[Action]) -> list[LinkId]:
+    """The links that a message goes out on; nothing else may happen."""
+    links = [action.link for action in actions if isinstance(action, Forward)]
+    assert len(links) == len(actions), actions
+    return links

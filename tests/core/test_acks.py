@@ -1,0 +1,156 @@
+"""Who waits for which answer, and how the answers of several branches become one."""
+
+from __future__ import annotations
+
+from taskd_net.core.acks import InFlight, Part, Pending
+from taskd_net.core.frame import Ack
+from tests.core.routers import Caller, at, frame
+
+INF = float("inf")
+
+
+def pending(
+    uuid: str = "u",
+    src: str = "Mgr",
+    *,
+    sync: bool = True,
+    deadline: float = 1.0,
+    parts: int = 1,
+    wildcard: bool = False,
+) -> Pending:
+    """Somebody who waits."""
+    return Pending(uuid, Caller(), at(src), sync, None, deadline, parts, wildcard)
+
+
+# ---- one answer out of several
+
+
+def test_the_only_part_is_the_answer() -> None:
+    assert pending().settle(0, at("Worker/0/0"), "") == Ack("u", 0, at("Worker/0/0"))
+    assert pending().settle(5001, at("Worker/0/0"), "full") == Ack("u", 5001, at("Worker/0/0"), "full")
+
+
+def test_nothing_is_answered_before_the_last_part() -> None:
+    waiting = pending(parts=3)
+    assert waiting.settle(0, at("Worker/0/0"), "") is None
+    assert waiting.settle(6001, at("Worker/0/1"), "silent") is None
+    assert waiting.settle(5001, at("Worker/0/2"), "full") == Ack("u", 6001, at("Worker/0/1"), "silent")
+
+
+def test_first_of_several_failures_is_told() -> None:
+    for codes in ((5001, 6001), (6001, 5001), (5002, 5002)):
+        waiting = pending(parts=2)
+        waiting.settle(codes[0], at("Worker/0/0"), "first")
+        assert waiting.settle(codes[1], at("Worker/0/1"), "second") == Ack("u", codes[0], at("Worker/0/0"), "first")
+
+
+def test_any_other_failure_says_more_than_5002() -> None:
+    for codes in ((5002, 6001), (6001, 5002)):
+        waiting = pending(parts=2)
+        waiting.settle(codes[0], at(f"Worker/0/{codes[0]}"), "")
+        assert waiting.settle(codes[1], at(f"Worker/0/{codes[1]}"), "") == Ack("u", 6001, at("Worker/0/6001"))
+
+
+def test_5002_of_a_branch_is_no_failure_of_all_as_long_as_another_has_somebody() -> None:
+    for codes, wildcard, code in (
+        ((0, 5002), True, 0),
+        ((5002, 0), True, 0),
+        ((5002, 5002), True, 5002),
+        ((0, 5002), False, 5002),
+        ((5002, 0), False, 5002),
+    ):
+        waiting = pending(parts=2, wildcard=wildcard)
+        waiting.settle(codes[0], at("Proxy/0"), "nobody")
+        ack = waiting.settle(codes[1], at("Proxy/1"), "nobody")
+        assert ack is not None
+        assert (ack.code, ack.detail) == (code, "nobody" if code else "")
+
+
+def test_part_speaks_for_its_message() -> None:
+    waiting = pending(src="Worker/0/0", sync=False, parts=2)
+    parts = [Part(waiting, 1.0), Part(waiting, 2.0)]
+    assert [part.deadline for part in parts] == [1.0, 2.0]
+    assert all((part.reply, part.sender, part.sync) == (waiting.reply, waiting.sender, False) for part in parts)
+    assert parts[0].settle(0, at("Mgr"), "") is None
+    assert parts[1].settle(0, at("Mgr"), "") == Ack("u", 0, at("Mgr"))
+
+
+# ---- what is in flight on a link
+
+
+def test_answer_finds_the_message_with_its_uuid() -> None:
+    flight, one, two = InFlight(), pending("1"), pending("2")
+    assert flight.add("1", one)
+    assert flight.add("2", two)
+    assert (len(flight), set(flight)) == (2, {one, two})
+    assert flight.take("3") is None
+    assert flight.take("2") is two
+    assert flight.take("2") is None
+    assert (len(flight), set(flight)) == (1, {one})
+
+
+def test_several_copies_are_answered_oldest_first() -> None:
+    flight, copies = InFlight(), [pending(deadline=float(i)) for i in range(4)]
+    for copy in copies:
+        assert flight.add("u", copy)
+    assert (len(flight), list(flight)) == (4, copies)
+    assert [flight.take("u") for _ in range(5)] == [*copies, None]
+    assert len(flight) == 0
+
+
+def test_uuid_in_flight_for_another_message_is_not_taken_in() -> None:
+    flight, first = InFlight(), pending(src="Worker/0/0")
+    flight.add("u", first)
+    assert not flight.add("u", pending(src="Worker/0/1"))
+    assert not flight.add("u", pending(src="Worker/0/0", sync=False))
+    assert (len(flight), list(flight)) == (1, [first])
+    # also when several of the first are
+    assert flight.add("u", pending(src="Worker/0/0"))
+    assert not flight.add("u", pending(src="Worker/0/1"))
+    assert len(flight) == 2
+
+
+def test_copy_of_a_message_finds_who_waits_for_it() -> None:
+    flight, copies = InFlight(), [pending(sync=False) for _ in range(3)]
+    for copy in copies:
+        flight.add("u", copy)
+    message = frame("Worker/0/0", sync=False)
+    assert flight.take_copy(message, newest=True) is copies[2]
+    assert flight.take_copy(message) is copies[0]
+    assert flight.take_copy(message, newest=True) is copies[1]
+    assert flight.take_copy(message) is None
+
+
+def test_copy_that_nobody_waits_for_is_not_taken_for_an_awaited_one() -> None:
+    flight, waiting = InFlight(), pending()
+    flight.add("u", waiting)
+    for other in (
+        frame("Worker/0/0", uuid="v"),
+        frame("Worker/0/0", sync=False),
+        frame("Worker/0/0", "Worker/0/1"),
+    ):
+        assert flight.take_copy(other) is None
+        assert flight.take_copy(other, newest=True) is None
+    assert flight.take_copy(frame("Worker/0/0")) is waiting
+
+
+def test_everything_is_taken_out() -> None:
+    flight, parts = InFlight(), [pending(deadline=float(i)) for i in range(3)]
+    for uuid, part in zip(("a", "a", "b"), parts, strict=True):
+        flight.add(uuid, part)
+    assert flight.take_all() == parts
+    assert (len(flight), list(flight), flight.deadline()) == (0, [], INF)
+
+
+def test_what_is_due_is_taken_out_and_the_rest_stays() -> None:
+    flight = InFlight()
+    deadlines = {"a": (1.0,), "b": (2.0, 9.0), "c": (9.0, 2.0, 9.0), "d": (2.0, 2.0), "e": (9.0,)}
+    for uuid, times in deadlines.items():
+        for time in times:
+            flight.add(uuid, pending(uuid, deadline=time))
+    assert flight.deadline() == 1.0
+    assert flight.take_due(0.999) == []
+    assert [part.deadline for part in flight.take_due(2.0)] == [1.0, 2.0, 2.0, 2.0, 2.0]
+    assert len(flight) == len(list(flight)) == 4
+    assert flight.deadline() == 9.0
+    assert [(flight.take(uuid) is not None) for uuid in "abccde"] == [False, True, True, True, False, True]

@@ -1,0 +1,98 @@
+"""The door of an inbox: room, the line before it and its bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net.core.acks import Pending
+from taskd_net.core.inbox import InboxDoor, Waiting
+from tests.core.routers import Caller, at, frame
+
+INF = float("inf")
+
+
+def door(room: int = 1, line_messages: int = 3, line_bytes: int = 1000) -> InboxDoor:
+    """A door of a small inbox."""
+    return InboxDoor(room, 8, line_messages, line_bytes)
+
+
+def waiting(uuid: str, deadline: float = INF, size: int = 10) -> Waiting:
+    """A message in line; a sync one has a deadline."""
+    sync = deadline != INF
+    message = frame("Worker/0/0", uuid=uuid, sync=sync, size=size)
+    pending = Pending(uuid, Caller(), at("Mgr"), True, None, deadline) if sync else None
+    return Waiting(message, pending, deadline)
+
+
+def test_without_room_there_is_no_inbox() -> None:
+    assert not door(0).open
+    assert door(1).open
+
+
+def test_message_that_went_in_takes_room_and_is_known() -> None:
+    entrance, message = door(1), frame("Worker/0/0")
+    assert entrance.has_room()
+    assert not entrance.knows(message)
+    entrance.enter(message)
+    assert not entrance.has_room()
+    assert entrance.knows(message)
+    assert not entrance.knows(frame("Worker/0/0", "Worker/0/1"))
+
+
+def test_nobody_passes_those_who_stand_in_line() -> None:
+    entrance = door(2)
+    entrance.queue(waiting("a"))
+    assert entrance.held < entrance.room
+    assert not entrance.has_room()
+
+
+def test_line_moves_in_order_while_there_is_room() -> None:
+    entrance = door(2)
+    for uuid in "abc":
+        assert entrance.queue(waiting(uuid))
+    admitted = []
+    for one in entrance.admit():
+        entrance.enter(one.frame)
+        admitted.append(one.frame.uuid)
+    assert admitted == ["a", "b"]
+    assert list(entrance.admit()) == []
+    entrance.held -= 1
+    assert [one.frame.uuid for one in entrance.admit()] == ["c"]
+
+
+@pytest.mark.parametrize(("messages", "size"), [(2, 1000), (9, 20)])
+def test_line_is_bounded(messages: int, size: int) -> None:
+    entrance = door(1, messages, size)
+    assert entrance.queue(waiting("a"))
+    assert entrance.queue(waiting("b"))
+    assert not entrance.queue(waiting("c"))
+    next(entrance.admit())
+    assert entrance.queue(waiting("c"))
+    entrance.take_line()
+    assert entrance.queue(waiting("d"))
+    assert entrance.queue(waiting("e"))
+    assert not entrance.queue(waiting("f"))
+
+
+def test_only_sync_messages_lose_patience() -> None:
+    entrance = door(1, 4, 30)
+    assert entrance.next_deadline() == INF
+    for one in (waiting("a"), waiting("b", 2.0), waiting("c", 1.0)):
+        assert entrance.queue(one)
+    assert entrance.next_deadline() == 1.0
+    assert entrance.take_due(0.999) == []
+    assert [one.frame.uuid for one in entrance.take_due(1.0)] == ["c"]
+    assert entrance.queue(waiting("d"))  # its bytes are free again
+    assert [one.frame.uuid for one in entrance.take_due(2.0)] == ["b"]
+    assert entrance.take_due(1e12) == []
+    assert [one.frame.uuid for one in entrance.line] == ["a", "d"]
+    assert entrance.next_deadline() == INF
+
+
+def test_line_is_emptied_at_once() -> None:
+    entrance, line = door(1), [waiting("a"), waiting("b", 1.0)]
+    for one in line:
+        entrance.queue(one)
+    assert entrance.take_line() == line
+    assert entrance.take_line() == []
+    assert entrance.next_deadline() == INF

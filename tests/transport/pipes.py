@@ -1,0 +1,116 @@
+"""A link without a network: a stream that the test holds both ends of, and a node that only carries out decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping, Sequence
+
+from structlog.stdlib import BoundLogger
+
+from taskd_net.core.actions import Action, Answer, Deliver, Forward, Lost
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.router import Router
+from taskd_net.core.routes import LinkId
+from taskd_net.log import get_logger
+from taskd_net.position import Position
+from taskd_net.transport.stream import Session
+from taskd_net.wire import codec
+
+
+def frame(body: str = "", *, uuid: str = "u", sync: bool = True, src: str = "Mgr", to: str = "Worker/0/0") -> Frame:
+    """A message with its bytes."""
+    message = codec.Message(uuid, "default", sync, Position.parse(src), Position.parse(to), 0, body)
+    return codec.write_message(message)
+
+
+class FakePipe:
+    """A stream. Writes wait at the gate while it is shut, and fail once the stream is cut.
+
+    Attributes:
+        written: what has left.
+        begun: counts the writes that have begun.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.begun: asyncio.Queue[bytes] = asyncio.Queue()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_cut = False
+
+    async def read(self) -> bytes | None:
+        """The next message; None when the stream has ended."""
+        return await self._incoming.get()
+
+    async def write(self, data: bytes) -> bool:
+        """Write a message. Returns False when the stream has ended."""
+        self.begun.put_nowait(data)
+        await self.gate.wait()
+        if self._is_cut:
+            return False
+        self.written.append(data)
+        return True
+
+    def comes_in(self, data: bytes) -> None:
+        """The other end has written something."""
+        self._incoming.put_nowait(data)
+
+    def cut(self) -> None:
+        """End the stream, also under a write that waits."""
+        self._is_cut = True
+        self._incoming.put_nowait(None)
+        self.gate.set()
+
+
+class FakeNode:
+    """What a session needs of a node.
+
+    Attributes:
+        delivered: the uuids that went into the inbox.
+        lost: the uuids that were given up.
+        answered: set when somebody has been answered.
+    """
+
+    log: BoundLogger
+
+    def __init__(self, position: str) -> None:
+        at = Position.parse(position)
+        self.router = Router(at, upstream=position != "Mgr")
+        self.log = get_logger(node=position)
+        self.links: MutableMapping[LinkId, Session] = {}
+        self.delivered: list[str] = []
+        self.lost: list[str] = []
+        self.answered = asyncio.Event()
+
+    def now(self) -> float:
+        """The time stands still."""
+        return 0.0
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Carry out what the Router decided."""
+        for action in actions:
+            match action:
+                case Forward(link, message, patience):
+                    self.links[link].forward(message, patience)
+                case Answer(reply, ack):
+                    reply(ack)
+                    self.answered.set()
+                case Deliver(message):
+                    self.delivered.append(message.uuid)
+                case Lost(message):
+                    self.lost.append(message.uuid)
+                case _:
+                    raise AssertionError(f"{action} does not happen here")
+        self.router.check()
+
+    def send(self, message: Frame) -> list[Ack]:
+        """The application sends a message; the answer will be in the list."""
+        answers: list[Ack] = []
+        self.perform(self.router.send(0.0, message, answers.append, 3.0))
+        return answers
+
+
+def bodies(count: int, size: int = 0, *, sync: bool = True) -> list[Frame]:
+    """So many messages, with uuids that count."""
+    return [frame("x" * size, uuid=str(i), sync=sync) for i in range(count)]

@@ -1,0 +1,227 @@
+"""The batched link over a stream that the test holds: what leaves together, what comes in, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskd_net import Ack, Code, Position, limits
+from taskd_net.transport.batched import BatchedLink
+from taskd_net.wire import codec, link_pb2
+from taskd_net.wire import tasknet_pb2 as pb
+from tests.peers.mesh import soon
+from tests.transport.pipes import FakeNode, FakePipe, bodies, frame
+
+pytestmark = pytest.mark.timeout(30)
+
+WORKER = Position.worker(0, 0)
+
+
+class Cable:
+    """A Mgr, its link to a Worker, and the stream."""
+
+    def __init__(self) -> None:
+        self.node = FakeNode("Mgr")
+        self.pipe = FakePipe()
+        self.child = self.node.router.register(0.0, WORKER)
+        self.link = BatchedLink(self.node, self.child.id, WORKER, self.pipe)
+        self.node.router.link_up(0.0, self.child, self.link)
+        self.node.links[self.child.id] = self.link
+        self.running = asyncio.create_task(self.link.run())
+
+    async def take(self) -> tuple[list[str], list[int], list[str], list[Ack]]:
+        """The next batch that is written: uuids of its messages, patience, accepted, answers."""
+        batch = link_pb2.Batch.FromString(await soon(self.pipe.begun.get()))
+        uuids = [codec.read_uuid(message) for message in batch.messages]
+        answers = [codec.read_ack(answer, WORKER) for answer in batch.answers]
+        return uuids, list(batch.patience), list(batch.accepted), answers
+
+    def comes_in(
+        self, *frames: tuple[bytes, int], accepted: tuple[str, ...] = (), answers: tuple[Ack, ...] = ()
+    ) -> None:
+        """The Worker writes a batch."""
+        batch = link_pb2.Batch(accepted=accepted, answers=[codec.write_ack(ack) for ack in answers])
+        for data, patience in frames:
+            batch.messages.append(data)
+            batch.patience.append(patience)
+        self.pipe.comes_in(batch.SerializeToString())
+
+
+@pytest.fixture
+async def cable() -> AsyncIterator[Cable]:
+    """A link that stands."""
+    cable = Cable()
+    yield cable
+    cable.pipe.cut()
+    await soon(cable.running)
+
+
+# ---- what leaves
+
+
+async def test_single_message_leaves_at_once(cable: Cable) -> None:
+    cable.node.send(frame(uuid="a"))
+    assert await cable.take() == (["a"], [3001], [], [])
+
+
+async def test_what_queues_up_under_a_write_leaves_together(cable: Cable) -> None:
+    cable.pipe.gate.clear()
+    cable.node.send(frame(uuid="a"))
+    assert (await cable.take())[0] == ["a"]
+    for uuid in "bcd":
+        cable.node.send(frame(uuid=uuid))
+    assert cable.pipe.begun.empty()
+    cable.pipe.gate.set()
+    assert (await cable.take())[0] == ["b", "c", "d"]
+
+
+async def test_batch_has_at_most_256_messages(cable: Cable) -> None:
+    for message in bodies(600):
+        cable.node.send(message)
+    batches = [(await cable.take())[0] for _ in range(3)]
+    assert [len(batch) for batch in batches] == [256, 256, 88]
+    assert [uuid for batch in batches for uuid in batch] == [str(i) for i in range(600)]
+
+
+async def test_batch_is_bounded_in_bytes_and_a_large_message_goes_alone(cable: Cable) -> None:
+    for message in bodies(4, limits.BATCH_BYTES // 3 - 100):
+        cable.node.send(message)
+    cable.node.send(frame("x" * 2 * limits.BATCH_BYTES, uuid="large"))
+    cable.node.send(frame(uuid="small"))
+    assert [(await cable.take())[0] for _ in range(4)] == [["0", "1", "2"], ["3"], ["large"], ["small"]]
+    assert all(len(data) <= limits.BATCH_BYTES + 1000 for data in cable.pipe.written[:2])
+
+
+async def test_patience_is_milliseconds_and_0_only_where_nobody_waits(cable: Cable) -> None:
+    for patience in (0.0, 0.0001, 0.0015, 1.5):
+        cable.link.forward(frame(), patience)
+    assert (await cable.take())[1] == [0, 1, 2, 1501]
+
+
+async def test_queue_that_the_router_counts_is_counted_down_when_it_is_written(cable: Cable) -> None:
+    cable.pipe.gate.clear()
+    messages = bodies(3)
+    for message in messages:
+        cable.node.send(message)
+    await cable.take()
+    assert (cable.child.queued_messages, cable.child.queued_bytes) == (3, sum(len(one.data) for one in messages))
+    cable.pipe.gate.set()
+    await soon(cable.link.idle())
+    assert (cable.child.queued_messages, cable.child.queued_bytes) == (0, 0)
+
+
+# ---- answers
+
+
+async def test_good_answers_go_as_uuids_and_others_as_acks(cable: Cable) -> None:
+    cable.comes_in(
+        (frame(uuid="good", src="Worker/0/0", to="Mgr").data, 1000),
+        (frame(uuid="bad", src="Worker/0/0", to="Worker/9/9").data, 1000),
+        (frame(uuid="nobody waits", src="Worker/0/0", to="Mgr").data, 0),
+    )
+    uuids, _, accepted, answers = await cable.take()
+    assert (uuids, accepted) == ([], ["good"])
+    assert answers == [Ack("bad", Code.NO_ROUTE, Position.mgr())]
+    assert cable.node.delivered == ["good", "nobody waits"]
+
+
+async def test_answers_that_come_in_reach_whoever_waits(cable: Cable) -> None:
+    good, bad = cable.node.send(frame(uuid="good")), cable.node.send(frame(uuid="bad"))
+    await cable.take()
+    busy = Ack("bad", Code.RECV_BUF_BUSY, WORKER)
+    cable.comes_in((frame(uuid="then", src="Worker/0/0", to="Mgr").data, 1), accepted=("good", "late"), answers=(busy,))
+    assert (await cable.take())[2] == ["then"]
+    assert (good, bad) == ([Ack("good", Code.OK, WORKER)], [busy])
+    assert cable.node.router.statistics.late_acks == 1
+
+
+async def test_message_that_cannot_be_read_is_answered_and_costs_the_others_nothing(
+    cable: Cable, caplog: pytest.LogCaptureFixture
+) -> None:
+    too_far = pb.Message.FromString(frame(uuid="too far").data)
+    too_far.header.dst.serverRank = "x"
+    cable.comes_in(
+        (b"\xff", 1000),
+        (too_far.SerializeToString(), 1000),
+        (too_far.SerializeToString(), 0),
+        (frame(uuid="good", src="Worker/0/0", to="Mgr").data, 1000),
+    )
+    _, _, accepted, answers = await cable.take()
+    assert accepted == ["good"]
+    assert answers == [Ack("too far", Code.DST_SRV_RANK_ILLEGAL, Position.mgr())]
+    assert caplog.text.count("message_refused") == 3
+
+
+async def test_node_that_fails_under_a_batch_answers_5999_and_keeps_the_link(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    up = frame(uuid="up", src="Worker/0/0", to="Mgr").data
+    with monkeypatch.context() as broken:
+        broken.setattr("taskd_net.core.router.Router.frames_arrived", lambda *_: 1 // 0)
+        cable.comes_in((up, 1000), (up, 0))
+        assert (await cable.take())[3] == [Ack("up", Code.SERVER_ERR, Position.mgr())]
+    assert "request_failed" in caplog.text
+    assert not cable.running.done()
+    cable.comes_in((up, 1000))
+    assert (await cable.take())[2] == ["up"]
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x0a\x00", b"\x22\x01\xff"])
+async def test_what_is_no_batch_ends_the_link(data: bytes, cable: Cable, caplog: pytest.LogCaptureFixture) -> None:
+    """Only a node of ours is at the other end, so it is a fault: the child begins again."""
+    cable.pipe.comes_in(data)
+    await soon(asyncio.shield(cable.running))
+    assert [record.levelno for record in caplog.records if "batch_unreadable" in record.message] == [logging.ERROR]
+
+
+async def test_link_that_was_replaced_takes_in_nothing_more(cable: Cable) -> None:
+    waiting = cable.node.send(frame(uuid="a"))
+    await cable.take()
+    cable.node.links[cable.child.id] = BatchedLink(cable.node, cable.child.id, WORKER, FakePipe())
+    cable.comes_in((frame(uuid="up", src="Worker/0/0", to="Mgr").data, 1000), accepted=("a",))
+    cable.pipe.comes_in(b"\xff")  # read after it, and ends the link
+    await soon(asyncio.shield(cable.running))
+    assert (waiting, cable.node.delivered) == ([], [])
+
+
+# ---- the end
+
+
+async def test_every_message_that_was_not_written_is_told_once(cable: Cable) -> None:
+    """Nobody knows of the batch under way: its sync messages may have arrived; the others have only this to tell."""
+    cable.pipe.gate.clear()
+    cable.node.send(frame(uuid="sync under way"))
+    cable.node.send(frame(uuid="async under way", sync=False))
+    await cable.take()
+    cable.node.send(frame(uuid="sync queued"))
+    cable.node.send(frame(uuid="async queued", sync=False))
+    cable.pipe.cut()
+    await soon(asyncio.shield(cable.running))
+    assert [one.uuid for one in cable.link.unwritten()] == ["async under way", "sync queued", "async queued"]
+    assert cable.link.unwritten() == []
+
+
+async def test_written_messages_are_not_told(cable: Cable) -> None:
+    cable.node.send(frame(uuid="a", sync=False))
+    await cable.take()
+    await soon(cable.link.idle())
+    cable.pipe.cut()
+    await soon(asyncio.shield(cable.running))
+    assert cable.link.unwritten() == []
+
+
+async def test_answer_after_the_end_is_dropped(cable: Cable) -> None:
+    """The stream ended while the message waited before the inbox."""
+    mgr = cable.node.router
+    mgr.door.room = 1
+    for uuid in ("in", "waits"):
+        cable.comes_in((frame(uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
+    assert (await cable.take())[2] == ["in"]
+    cable.pipe.cut()
+    await soon(asyncio.shield(cable.running))
+    cable.node.perform(mgr.inbox_taken(0.0))
+    assert cable.node.delivered == ["in", "waits"]
+    assert not cable.link._has_output()

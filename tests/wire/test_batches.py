@@ -1,0 +1,95 @@
+"""Batches of the batched link: by hand or by the generated class, the bytes and what is read are the same."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.wire import link_pb2
+from taskd_net.wire.batches import Batch, read_batch, write_batch
+
+pytestmark = pytest.mark.compat
+
+BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([100, 127, 128, 4095, 4096, 40_000]).map(bytes))
+PATIENCE = st.one_of(st.integers(0, 5000), st.integers(0, 2**32 - 1))
+BATCHES = st.builds(
+    lambda messages, accepted, answers: Batch(
+        [data for data, _ in messages], [wait for _, wait in messages], accepted, answers
+    ),
+    st.lists(st.tuples(BYTES, PATIENCE), max_size=6),
+    st.lists(st.text(max_size=9), max_size=6),
+    st.lists(BYTES, max_size=6),
+)
+
+
+def generated(batch: Batch) -> bytes:
+    """A batch as the generated class writes it."""
+    data: bytes = link_pb2.Batch(**batch._asdict()).SerializeToString(deterministic=True)
+    return data
+
+
+def plain(batch: Batch) -> tuple[list[object], ...]:
+    """A batch in a form that can be compared."""
+    return tuple(list(part) for part in batch)
+
+
+@given(BATCHES)
+def test_batch_is_written_as_the_generated_class_writes_it(batch: Batch) -> None:
+    assert write_batch(*batch) == generated(batch)
+
+
+@given(BATCHES)
+def test_batch_comes_back_in_order(batch: Batch) -> None:
+    assert plain(read_batch(generated(batch))) == plain(batch)
+
+
+def test_fields_of_a_later_version_are_passed_over() -> None:
+    for batch in (Batch([b"message"], [1000], ["u"], [b"ack"]), Batch([b"one that is alone"], [1], [], [])):
+        for unknown in (b"\x7a\x03new", b"\x78\x01", b"\x78\x7f"):
+            for data in (unknown + generated(batch), generated(batch) + unknown):
+                assert plain(read_batch(data)) == plain(batch)
+
+
+def test_patience_one_by_one_is_patience_all_the_same() -> None:
+    """A peer may write a repeated number unpacked."""
+    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [])
+    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff",
+        b"\x0a",
+        b"\x1a\x01\xff",
+        b"\x0a\x09x",
+        generated(Batch([b"x"], [], [], [])),
+        b"\x12\x01\x01",
+        b"\x0a\x01x\x12\x01\x80\x12\x01\x01",
+    ],
+    ids=[
+        "garbage",
+        "nothing behind a tag",
+        "uuid is not UTF-8",
+        "cut off",
+        "no patience for a message",
+        "for none",
+        "patience cut off",
+    ],
+)
+def test_what_is_no_batch_is_6999(data: bytes) -> None:
+    with pytest.raises(Refusal) as refused:
+        read_batch(data)
+    assert refused.value.code == Code.NET_ERR
+
+
+@given(
+    st.one_of(st.binary(max_size=40), st.builds(lambda batch, cut: generated(batch)[:cut], BATCHES, st.integers(0, 99)))
+)
+def test_garbage_is_refused_and_never_more(data: bytes) -> None:
+    with contextlib.suppress(Refusal):
+        read_batch(data)
