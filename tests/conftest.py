@@ -22,6 +22,8 @@ SETTLE_S = 3.0
 
 # A deadline per example measures the machine, not the code; each test has its own timeout.
 hypothesis.settings.register_profile("taskd_net", deadline=None, print_blob=True)
+# --hypothesis-profile=thorough: for an hour to spare, and after a change to the core.
+hypothesis.settings.register_profile("thorough", hypothesis.settings.get_profile("taskd_net"), max_examples=10_000)
 hypothesis.settings.load_profile("taskd_net")
 
 
@@ -57,6 +59,9 @@ def grpc_running() -> None:
     for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(touch_grpc())
+    # Tests collect garbage to see what nobody awaited; what is there already need not be looked through each time.
+    gc.collect()
+    gc.freeze()
 
 
 def _open_files() -> dict[str, str]:
