@@ -1,9 +1,9 @@
 """gRPC's environment: read once, when grpc is imported, so it has to be right before that.
 
-Two settings, measured with grpcio 1.85.1 (docs/performance.md):
+Two settings:
 
-- `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`: from 1.80 on the event engine is the default and costs
-  75-100 µs per round trip.
+- `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`: from 1.80 on the event engine is the default, and a
+  message over two hops takes a quarter to a half longer with it (docs/performance.md).
 - `GRPC_ENABLE_FORK_SUPPORT=0`: otherwise children that a training script forks (data loaders) can crash.
 
 Importing this package sets both, if grpc has not been imported yet and the user has not set them. With

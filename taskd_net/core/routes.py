@@ -120,7 +120,8 @@ class Routes:
             if (role, server) not in self._by_pattern and all(server != node.server_rank for node in known):
                 return f"{role} with serverRank {server}"
         for process in sorted(dst.processes or ()):
-            if process not in self._by_process and all(process != node.process_rank for node in known):
+            holders = [*self._by_process.get(process, ()), *(node for node in known if node.process_rank == process)]
+            if not any(dst.servers is None or node.server_rank in dst.servers for node in holders):
                 return f"{role} with processRank {process}"
         return None
 

@@ -150,3 +150,14 @@ def test_check_sees_a_broken_table() -> None:
     routes._by_link.clear()
     with pytest.raises((AssertionError, KeyError)):
         routes.check()
+
+
+def test_rank_is_missing_when_it_lives_on_a_server_that_is_not_listed() -> None:
+    routes = Routes()
+    routes.learn(Position.worker(0, 0), 1, 1)
+    routes.learn(Position.worker(1, 5), 2, 1)
+    nobody = Position.mgr()
+    both = Destination.of(Position("Worker", "0", "0,5"))
+    assert routes.missing(both, (nobody, nobody)) == "Worker with processRank 5"
+    assert routes.missing(both, (nobody, Position.worker(0, 5))) is None
+    assert routes.missing(Destination.of(Position("Worker", "All", "0,5")), (nobody, nobody)) is None

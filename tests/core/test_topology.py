@@ -99,7 +99,7 @@ def plan_of(node: str, sender: str, to: str, came_from: LinkId) -> tuple[list[Li
         ("Mgr", "Worker/All/0,7", LOCAL, ([1], False, "Worker with processRank 7")),
         ("Mgr", "Worker/8,9/All", LOCAL, ([], False, "Worker with serverRank 8")),
         ("Worker/9/9", "Worker/All/0,9", STRANGER, ([1], False, None)),
-        ("Mgr", "Worker/0/1,2", LOCAL, 5002),
+        ("Mgr", "Worker/0/1,2", LOCAL, ([], False, "Worker with processRank 1")),
     ],
 )
 def test_plan_of_the_root(

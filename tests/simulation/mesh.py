@@ -187,6 +187,7 @@ class Session:
         "mesh",
         "parent",
         "parent_router",
+        "parent_up",
         "taken",
     )
 
@@ -197,6 +198,7 @@ class Session:
         self.child, self.child_router = child, child.router
         self.link: Link | None = None
         self.child_up = False
+        self.parent_up = False
         self.broken = False
         self.taken = False
         self.calls: dict[int, Call] = {}
@@ -240,7 +242,7 @@ class Mesh:
     """Called with every event at a Router and what follows from it."""
     crossings: Counter[tuple[bytes, Position, Position]] | None = None
     """Where set: how often each message has crossed each link, either way."""
-    _lanes: dict[Lane, deque[Any]] = field(default_factory=dict)
+    _lanes: dict[Lane, list[Any]] = field(default_factory=dict)
     _turns: deque[Lane] = field(default_factory=deque)
     _timers: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: Iterable[int] = field(default_factory=count)
@@ -352,7 +354,7 @@ class Mesh:
     def step(self, lane: Lane) -> None:
         """Let the first item of a lane go on."""
         items = self._lanes[lane]
-        item = items.popleft()
+        item = items.pop(0)
         if not items:
             del self._lanes[lane]
         session, stage, _ = lane
@@ -392,7 +394,8 @@ class Mesh:
         lane = (session, stage, number)
         items = self._lanes.get(lane)
         if items is None:
-            self._lanes[lane] = items = deque()
+            # A list, though it is a queue: an empty deque is ten times as large, and here are lanes without number.
+            self._lanes[lane] = items = []
             self._turns.append(lane)
         items.append(item)
 
@@ -428,6 +431,7 @@ class Mesh:
             children = router.children.by_id
             assert {to: children[link].position.identity for to, link in router.routes.items()} == expected, node
             assert set(router.children._by_identity) == set(below), f"{node} still keeps places"
+            assert not router.routes._replaced, f"{node} still keeps claims"
             for link in (*children.values(), *((router._up,) if router._up else ())):
                 assert (link.queued_messages, link.queued_bytes, link.in_flight.count) == (0, 0, 0), (
                     node,
@@ -463,6 +467,7 @@ class Mesh:
             replaced = parent.streams.get(link.id)
             unwritten = [] if replaced is None else self._unwritten(replaced)
             parent.streams[link.id] = session
+            session.parent_up = True
             self._perform(parent, parent.router.link_up(self.now, link, session, unwritten), "link_up", child)
         else:
             session.child_up = True
@@ -520,12 +525,10 @@ class Mesh:
     def _write_batch(
         self, session: Session, router: Router, link: LinkId, first: _Queued, queue: Stage, wire: Stage
     ) -> None:
-        waiting = self._lanes.get((session, queue, 0), deque())
-        batch = [first]
-        while waiting and len(batch) < BATCH:
-            batch.append(waiting.popleft())
-        if not waiting:
-            self._lanes.pop((session, queue, 0), None)
+        waiting = self._lanes.pop((session, queue, 0), [])
+        batch = [first, *waiting[: BATCH - 1]]
+        for item in waiting[BATCH - 1 :]:
+            self.put(session, queue, item)
         self.put(session, wire, batch)
         router.written(link, session, len(batch), sum(len(frame.data) for frame, _ in batch))
 
@@ -623,7 +626,7 @@ class Mesh:
         self._perform(child, actions, "post_answered", frame, ack)
         behind = session.flows.pop((frame.src, frame.dst.position), None)
         if behind:
-            queue = self._lanes.pop((session, Stage.UP_QUEUE, 0), deque())
+            queue = self._lanes.pop((session, Stage.UP_QUEUE, 0), ())
             for item in (*behind, *queue):
                 self.put(session, Stage.UP_QUEUE, item)
 
@@ -646,7 +649,7 @@ class Mesh:
             self._lanes.pop((session, Stage.UP_CALL, number), None)
             self._lanes.pop((session, Stage.UP_REPLY, number), None)
         self.put(session, Stage.CHILD_SEES_END, None)
-        if session.link is not None:
+        if session.parent_up:
             self.put(session, Stage.PARENT_SEES_END, None)
 
     def _parent_sees_end(self, session: Session, _: None) -> None:
@@ -657,8 +660,6 @@ class Mesh:
             return
         if parent.streams.get(link.id) is session:
             del parent.streams[link.id]
-        elif link.session is not session and not unwritten:
-            return  # it had registered, and not opened its stream yet
         actions = parent.router.link_down(self.now, link, session, unwritten)
         self._perform(parent, actions, "link_down", session.child, unwritten)
 

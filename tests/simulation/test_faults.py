@@ -86,7 +86,8 @@ class Faults(RuleBasedStateMachine):
             running = [node for node in self.mesh.nodes.values() if node.running]
             again = [sent for sent in self.sent[-8:] if sent.sender.incarnation == sent.incarnation]
             lanes = self.mesh.lanes()
-            match chance.choices(("send", "step", "again", "take", "wait"), (6, 12, 2, 2, 1))[0]:
+            weights = {"send": 6, "step": 14, "again": 2, "take": 2, "wait": 1, "restart": 0.5, "blip": 0.5}
+            match chance.choices(list(weights), list(weights.values()))[0]:
                 case "send" if running:
                     dst = chance.choice([*self.mesh.tree, *everybody])
                     timeout, sync = chance.choice([0.005, 1.0, 3.0, 40.0]), chance.random() < 0.6
@@ -99,6 +100,16 @@ class Faults(RuleBasedStateMachine):
                     self.mesh.send(old.sender, old.dst.position, sync=old.sync, uuid=old.uuid)
                 case "take" if running:
                     self.mesh.take(chance.choice(running), chance.choice([1, None]))
+                case "restart" if running:
+                    node = chance.choice(running)
+                    self.mesh.crash(node)
+                    self.mesh.start(node)
+                    self.forgive()
+                case "blip" if children := [node for node in running if is_child(node) and not node.cut]:
+                    node = chance.choice(children)
+                    self.mesh.cut(node)
+                    self.mesh.heal(node)
+                    self.forgive()
                 case "wait":
                     self.mesh.advance(chance.choice([0.004, 0.011]))
 

@@ -59,10 +59,12 @@ def missing_rank(positions: Iterable[Position], dst: Destination) -> bool:
     if not dst.is_list:
         return False
     role = [position for position in positions if position.role == dst.position.role]
-    named = [(dst.position.server_rank, {position.server_rank for position in role})]
-    if dst.position.role == Role.WORKER:
-        named.append((dst.position.process_rank, {position.process_rank for position in role}))
-    return any(rank != "All" and rank not in have for ranks, have in named for rank in ranks.split(","))
+    servers, processes = dst.position.server_rank, dst.position.process_rank
+    missing = {rank for rank in servers.split(",") if rank != "All"} - {position.server_rank for position in role}
+    if dst.position.role == Role.WORKER and processes != "All":
+        there = [position for position in role if servers == "All" or position.server_rank in servers.split(",")]
+        missing |= set(processes.split(",")) - {position.process_rank for position in there}
+    return bool(missing)
 
 
 def _matches(position: Position, pattern: Position) -> bool:
