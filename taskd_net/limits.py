@@ -87,5 +87,5 @@ BATCH_MESSAGES: Final = 256
 """Messages in one batch of a batched link. More gains nothing measurable and delays the answers in the same batch."""
 
 BATCH_BYTES: Final = 512 * 1024
-"""Bytes of the messages in one batch; a larger message goes alone. Eight bodies of 64 KiB in a batch double their rate
-over one by one, and what is queued behind a batch waits for it no longer than a millisecond or two."""
+"""Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB went about twice as fast eight in a
+batch as one by one (docs/performance.md); more would delay what is queued behind a batch by more."""

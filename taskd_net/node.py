@@ -239,7 +239,7 @@ class Node:
     def perform(self, actions: Sequence[Action]) -> None:
         """Carry out what the Router decided, in order, without waiting."""
         for action in actions:
-            # Not a `match` with patterns, which takes three times as long: this runs several times for each message.
+            # Not a `match` with patterns, which takes four times as long: this runs several times for each message.
             if isinstance(action, Forward):
                 self.links[action.link].forward(action.frame, action.patience)
             elif isinstance(action, Answer):

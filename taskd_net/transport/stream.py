@@ -99,7 +99,7 @@ class Session(ABC):
         self._router = host.router
         self._pipe = pipe
         # What the writer, and who waits for it to be idle, sleep on. Not events: a link goes to sleep and wakes for
-        # every message that is alone on it, and an event costs more than the rest of that.
+        # every message that is alone on it, and with an event that takes half as long again.
         self._loop = asyncio.get_running_loop()
         self._sleep: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
