@@ -239,7 +239,9 @@ async def test_closing_beside_a_child_that_reads_nothing(mesh: Mesh) -> None:
         assert all(send.done() for send in sends)
         assert {send.result().code for send in sends} <= {Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST}
         stuck.reading.set()
-        assert await stuck.ended() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+        # Which of them, is up to gRPC: the stream is cut in the middle of a message, and that has no one name.
+        cut = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL)
+        assert await stuck.ended() in cut
 
 
 async def test_closing_beside_a_parent_that_reads_nothing(mesh: Mesh) -> None:

@@ -161,10 +161,17 @@ class InFlight:
         self.count += 1
         return True
 
-    def take(self, uuid: str) -> Awaited | None:
-        """Take out the part that an answer with this uuid is for: the oldest. None when there is none (a late Ack)."""
+    def take(self, uuid: str, sync: bool | None = None) -> Awaited | None:
+        """Take out the part that an answer with this uuid is for: the oldest. None when there is none (a late Ack).
+
+        `sync` is the kind of message that was answered, where the link tells: that the first hop has taken a
+        `sync=false` message does not say that a later sync one with the same uuid is delivered.
+        """
         known = self._by_uuid.pop(uuid, None)
         if known is None:
+            return None
+        if sync is not None and (known[0] if isinstance(known, deque) else known).sync != sync:
+            self._by_uuid[uuid] = known
             return None
         self.count -= 1
         if not isinstance(known, deque):

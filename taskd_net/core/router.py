@@ -144,12 +144,12 @@ class Router:
             self._arrive(now, came_from, frame, reply, budget)
         return self._take()
 
-    def accepted(self, now: float, link_id: LinkId, uuids: Iterable[str]) -> list[Action]:
-        """The far side of a link answered these messages with 0."""
+    def accepted(self, now: float, link_id: LinkId, uuids: Iterable[str], sync: bool | None = None) -> list[Action]:
+        """The far side of a link answered these messages with 0; `sync`: their kind, where the link tells."""
         link = self._topology.link(link_id)
         if link is not None:
             for uuid in uuids:
-                part = link.in_flight.take(uuid)
+                part = link.in_flight.take(uuid, sync)
                 if part is None:
                     self.statistics.late_acks += 1
                 else:

@@ -50,13 +50,17 @@ class BatchedLink(Session):
         return left
 
     def _reply(self, ack: Ack) -> None:
-        if self._closed:
-            return
-        if ack.code == Code.OK:
+        if ack.code != Code.OK:
+            self._reply_in_full(ack)
+        elif not self._closed:
             self._accepted.append(ack.uuid)
-        else:
+            self._notify()
+
+    def _reply_in_full(self, ack: Ack) -> None:
+        """Answer with an Ack: a failure, or 0 to a `sync=false` message, which must not look like a delivery."""
+        if not self._closed:
             self._answers.append(codec.write_ack(ack))
-        self._notify()
+            self._notify()
 
     def _has_output(self) -> bool:
         return bool(self._frames or self._accepted or self._answers)
@@ -96,9 +100,12 @@ class BatchedLink(Session):
         if host.links.get(link) is not self:
             return
         now = host.now()
-        actions = router.accepted(now, link, accepted) if accepted else []
+        actions = router.accepted(now, link, accepted, sync=True) if accepted else []
         for ack in acks:
-            actions += router.ack_arrived(now, link, ack.uuid, ack.code, ack.src)
+            if ack.code == Code.OK:
+                actions += router.accepted(now, link, (ack.uuid,), sync=False)
+            else:
+                actions += router.ack_arrived(now, link, ack.uuid, ack.code, ack.src)
         if messages:
             try:
                 actions += router.frames_arrived(now, link, self._arrivals(messages, patience))
@@ -123,4 +130,5 @@ class BatchedLink(Session):
                 if wait and refusal.uuid:
                     self._reply(Ack(refusal.uuid, refusal.code, self._router.position))
                 continue
-            yield (frame, self._reply, wait / 1000.0) if wait else (frame, None, None)
+            reply = self._reply if frame.sync else self._reply_in_full
+            yield (frame, reply, wait / 1000.0) if wait else (frame, None, None)

@@ -154,3 +154,14 @@ def test_what_is_due_is_taken_out_and_the_rest_stays() -> None:
     assert len(flight) == len(list(flight)) == 4
     assert flight.deadline() == 9.0
     assert [(flight.take(uuid) is not None) for uuid in "abccde"] == [False, True, True, True, False, True]
+
+
+def test_answer_to_one_kind_is_not_taken_for_the_other() -> None:
+    """A `sync=false` message was given up and sent again as a sync one; the late answer is no delivery."""
+    flight = InFlight()
+    part = Pending("u", Caller(), at("Worker/0/0"), True, None, 1.0)
+    assert flight.add("u", part)
+    assert flight.take("u", sync=False) is None
+    assert len(flight) == 1
+    assert flight.take("u", sync=True) is part
+    assert len(flight) == 0
