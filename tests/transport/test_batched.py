@@ -225,3 +225,15 @@ async def test_answer_after_the_end_is_dropped(cable: Cable) -> None:
     cable.node.perform(mgr.inbox_taken(0.0))
     assert cable.node.delivered == ["in", "waits"]
     assert not cable.link._has_output()
+
+
+async def test_first_hop_that_has_a_post_has_not_delivered_a_sync_message_of_the_same_uuid(cable: Cable) -> None:
+    sent = cable.node.send(frame(uuid="u"))
+    await cable.take()
+    # Each batch brings a message along, whose answer shows that the batch has been handled.
+    cable.comes_in((frame(uuid="one", src="Worker/0/0", to="Mgr").data, 1), answers=(Ack("u", Code.OK, WORKER),))
+    assert (await cable.take())[2] == ["one"]
+    assert sent == []
+    cable.comes_in((frame(uuid="two", src="Worker/0/0", to="Mgr").data, 1), accepted=("u",))
+    assert (await cable.take())[2] == ["two"]
+    assert sent == [Ack("u", Code.OK, WORKER)]
