@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, Sequence
+from functools import lru_cache
 from itertools import count
 from types import TracebackType
 from typing import Self, assert_never
@@ -250,7 +251,9 @@ class Node:
                     self._wake_receivers()
             else:
                 self._perform_rare(action)
-        self._arm()
+        deadline = self.router.next_deadline()
+        if deadline < self._armed:
+            self._arm(deadline)
 
     # ---- inside
 
@@ -306,8 +309,10 @@ class Node:
         self, body: object, to: Position | str, mtype: object, timeout: float | None, uuid: str | None, *, sync: bool
     ) -> Awaitable[Ack]:
         """Send a message; its Ack is to be awaited."""
-        dst = Position.parse(to) if isinstance(to, str) else to
-        if timeout is not None and math.isnan(timeout):
+        dst = _parse(to) if isinstance(to, str) else to
+        if timeout is None:
+            timeout = self.config.ack_timeout
+        elif math.isnan(timeout):
             raise ValueError("timeout is not a number of seconds")
         uuid = uuid or f"{self._uuid_prefix}{next(self._uuid_count):012x}"
         loop = self._loop
@@ -318,8 +323,8 @@ class Node:
             return _known(Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None"))
         if not isinstance(body, str) or not isinstance(mtype, str):
             raise TypeError(f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}")
-        message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
         try:
+            message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
             frame = write_message(message)
         except Refusal as refusal:
             return _known(Ack(uuid, refusal.code, self.position, refusal.detail))
@@ -329,21 +334,17 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        patience = self.config.ack_timeout if timeout is None else min(timeout, limits.TIMEOUT_MAX_S)
-        self.perform(self.router.send(loop.time(), frame, reply, patience))
+        self.perform(self.router.send(loop.time(), frame, reply, min(timeout, limits.TIMEOUT_MAX_S)))
         return answer
 
-    def _arm(self) -> None:
-        """Have `tick` called when the Router wants it."""
-        deadline = self.router.next_deadline()
-        if deadline == self._armed or self._loop is None:
+    def _arm(self, deadline: float) -> None:
+        """Have `tick` called, earlier than was planned. A later deadline is found when the timer fires."""
+        if self._loop is None:
             return
-        # An earlier deadline needs an earlier timer; a later one is found when the timer fires.
-        if deadline < self._armed:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._armed = deadline
-            self._timer = self._loop.call_at(deadline, self._tick)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed = deadline
+        self._timer = self._loop.call_at(deadline, self._tick)
 
     def _tick(self) -> None:
         self._timer, self._armed = None, float("inf")
@@ -370,6 +371,9 @@ class Node:
 
 async def _known(ack: Ack) -> Ack:
     return ack
+
+
+_parse = lru_cache(maxsize=1024)(Position.parse)
 
 
 class NodeClosed(RuntimeError):

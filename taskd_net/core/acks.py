@@ -1,7 +1,7 @@
 """Sync messages on their way: who waits for which answer, from which link, until when.
 
-A `Pending` is one message that somebody awaits an answer to. It has one `Part` for each link it was forwarded on (and
-one for the own inbox); a unicast has one part, a broadcast several, and the answer goes out when the last is settled.
+A `Pending` is a unicast that somebody awaits an answer to. A broadcast is a `Spread` with a `Part` for each link it was
+forwarded on and one for the own inbox; its answer goes out when the last part is settled.
 """
 
 from __future__ import annotations
@@ -19,46 +19,21 @@ Reply: TypeAlias = Callable[[Ack], None]
 
 
 class Pending:
-    """One message whose answer is awaited, and what its parts have answered so far.
-
-    A unicast is its own only part, in flight on one link: it has the `sender` and `deadline` that a `Part` has.
+    """A unicast whose answer is awaited, in flight on one link or waiting before the own inbox.
 
     Args:
         uuid: the message's.
         reply: where the answer goes.
         sender: who sent it.
         sync: whether the answer says that it is delivered, not only that the first hop has it.
-        receiver: who answers with 0, if that is known: the destination of a unicast.
-        deadline: when the answer of an only part is given up.
-        parts: the answers that have to come in.
-        wildcard: the destination is `All`, so a branch without receivers is no failure.
+        receiver: who answers with 0, if that is known.
+        deadline: when the answer is given up.
     """
 
-    __slots__ = (
-        "code",
-        "deadline",
-        "detail",
-        "parts",
-        "receiver",
-        "reply",
-        "sender",
-        "src",
-        "sync",
-        "took",
-        "uuid",
-        "wildcard",
-    )
+    __slots__ = ("deadline", "receiver", "reply", "sender", "sync", "uuid")
 
     def __init__(
-        self,
-        uuid: str,
-        reply: Reply,
-        sender: Position,
-        sync: bool,
-        receiver: Position | None,
-        deadline: float,
-        parts: int = 1,
-        wildcard: bool = False,
+        self, uuid: str, reply: Reply, sender: Position, sync: bool, receiver: Position | None, deadline: float
     ) -> None:
         self.uuid = uuid
         self.reply = reply
@@ -66,12 +41,32 @@ class Pending:
         self.sync = sync
         self.receiver = receiver
         self.deadline = deadline
-        self.parts = parts
-        self.wildcard = wildcard
-        self.took = False
-        self.code: int = Code.OK
-        self.src: Position | None = None
-        self.detail = ""
+
+    def settle(self, code: int, src: Position, detail: str) -> Ack | None:
+        """The answer."""
+        return Ack(self.uuid, code, src, detail)
+
+
+class Spread:
+    """A broadcast or multicast whose answer is awaited, and what its parts have answered so far.
+
+    Args:
+        uuid, reply, sender, sync: as in `Pending`.
+        parts: the answers that have to come in.
+        wildcard: the destination is `All`, so a branch without receivers is no failure.
+    """
+
+    __slots__ = ("_failure", "_parts", "_took", "_wildcard", "reply", "sender", "sync", "uuid")
+
+    def __init__(self, uuid: str, reply: Reply, sender: Position, sync: bool, parts: int, wildcard: bool) -> None:
+        self.uuid = uuid
+        self.reply = reply
+        self.sender = sender
+        self.sync = sync
+        self._parts = parts
+        self._wildcard = wildcard
+        self._took: Position | None = None
+        self._failure: Ack | None = None
 
     def settle(self, code: int, src: Position, detail: str) -> Ack | None:
         """Record the answer of one part; the whole answer when it was the last, else None.
@@ -79,48 +74,49 @@ class Pending:
         The answer is 0 only if every branch took the message (contract, section 4). In a broadcast to `All` a branch
         without receivers (5002) is no failure as long as another branch has some.
         """
-        self.parts -= 1
+        self._parts -= 1
+        failure = self._failure
         if code == Code.OK:
-            if not self.took:
-                self.took, self.receiver = True, src
-        elif self.code == Code.OK or (self.code == Code.NO_ROUTE and code != Code.NO_ROUTE):
-            self.code, self.src, self.detail = code, src, detail
-        if self.parts:
+            self._took = self._took or src
+        elif failure is None or (failure.code == Code.NO_ROUTE and code != Code.NO_ROUTE):
+            self._failure = failure = Ack(self.uuid, code, src, detail)
+        if self._parts:
             return None
-        if self.code == Code.OK or (self.wildcard and self.took and self.code == Code.NO_ROUTE):
-            return Ack(self.uuid, Code.OK, self.receiver or src)
-        return Ack(self.uuid, self.code, self.src or src, self.detail)
+        took = self._took
+        if took is not None and (failure is None or (self._wildcard and failure.code == Code.NO_ROUTE)):
+            return Ack(self.uuid, Code.OK, took)
+        return failure
 
 
 class Part:
-    """One forwarded copy of a broadcast, in flight on one link."""
+    """One copy of a broadcast: in flight on one link, or on its way into the own inbox."""
 
-    __slots__ = ("_pending", "deadline")
+    __slots__ = ("_spread", "deadline")
 
     receiver = None
 
-    def __init__(self, pending: Pending, deadline: float) -> None:
-        self._pending = pending
+    def __init__(self, spread: Spread, deadline: float) -> None:
+        self._spread = spread
         self.deadline = deadline
 
     @property
     def reply(self) -> Reply:
         """Where the whole answer goes."""
-        return self._pending.reply
+        return self._spread.reply
 
     @property
     def sender(self) -> Position:
         """Who sent the message."""
-        return self._pending.sender
+        return self._spread.sender
 
     @property
     def sync(self) -> bool:
         """Whether the message is a sync one."""
-        return self._pending.sync
+        return self._spread.sync
 
     def settle(self, code: int, src: Position, detail: str) -> Ack | None:
-        """Record the answer of this part; see `Pending.settle`."""
-        return self._pending.settle(code, src, detail)
+        """Record the answer of this part; see `Spread.settle`."""
+        return self._spread.settle(code, src, detail)
 
 
 Awaited: TypeAlias = Pending | Part

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taskd_net.core.acks import Pending
+from taskd_net.core.acks import Awaited
 from taskd_net.core.frame import Frame
 from taskd_net.core.seen import Seen
 
@@ -21,7 +21,7 @@ class Waiting:
     """A message in the line. A sync one has somebody who waits (`pending`) and a deadline."""
 
     frame: Frame
-    pending: Pending | None
+    pending: Awaited | None
     deadline: float
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited, Part, Pending, Reply
+from taskd_net.core.acks import Awaited, Part, Pending, Reply, Spread
 from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
 from taskd_net.core.announcer import Announcer, Kind, Waiter
 from taskd_net.core.frame import Ack, Frame
@@ -194,7 +194,8 @@ class Router:
         if not door.line:
             return []
         for waiting in door.admit():
-            self._enter(waiting.frame, waiting.pending)
+            # The first copy may have gone in while this one stood in line.
+            self._enter(waiting.frame, waiting.pending, door.knows(waiting.frame))
         return self._take()
 
     def close_inbox(self) -> list[Action]:
@@ -433,19 +434,19 @@ class Router:
     def _carry_many(self, now: float, frame: Frame, plan: Plan, reply: Reply, up: float, down: float) -> None:
         """The same for a broadcast or multicast: every branch will be settled."""
         parts = len(plan.links) + plan.here + (plan.missing is not None)
-        wildcard = not frame.dst.is_list
-        pending = Pending(frame.uuid, reply, frame.src, frame.sync, None, down, parts or 1, wildcard)
+        spread = Spread(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
         if not parts:
             # Everybody whom it is for lies behind the link it came from.
-            self._settle(pending, Code.OK, self.position)
+            self._settle(Part(spread, down), Code.OK, self.position)
         if plan.missing is not None:
-            self._settle(pending, Code.NO_ROUTE, self.position, f"there is no {plan.missing}")
+            self._settle(Part(spread, down), Code.NO_ROUTE, self.position, f"there is no {plan.missing}")
         if plan.here:
-            self._deliver(now, frame, pending)
+            self._deliver(now, frame, Part(spread, down))
         for link in plan.links:
-            refusal = self._forward(now, link, frame, Part(pending, up if link.id == UP else down))
+            part = Part(spread, up if link.id == UP else down)
+            refusal = self._forward(now, link, frame, part)
             if refusal is not None:
-                self._settle(pending, refusal.code, self.position, refusal.detail)
+                self._settle(part, refusal.code, self.position, refusal.detail)
 
     def _hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
@@ -484,12 +485,12 @@ class Router:
 
     # ---- the own inbox
 
-    def _deliver(self, now: float, frame: Frame, pending: Pending) -> None:
+    def _deliver(self, now: float, frame: Frame, pending: Awaited) -> None:
         door = self.door
         if not door.open:
             self._settle(pending, Code.RECV_BUF_NIL, self.position, "no inbox")
-        elif door.knows(frame) or door.has_room():
-            self._enter(frame, pending)
+        elif (known := door.knows(frame)) or door.has_room():
+            self._enter(frame, pending, known)
         elif not frame.sync:
             # An own `sync=false` message to the own inbox: this node is its first hop, and has it once it is in line.
             refusal = self._accept(now, frame)
@@ -504,15 +505,14 @@ class Router:
         door = self.door
         if not door.open:
             return Refusal(Code.RECV_BUF_NIL, "no inbox")
-        if door.knows(frame) or door.has_room():
-            self._enter(frame, None)
+        if (known := door.knows(frame)) or door.has_room():
+            self._enter(frame, None, known)
         elif not door.queue(Waiting(frame, None, float("inf"))):
             return Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
         return None
 
-    def _enter(self, frame: Frame, pending: Pending | None) -> None:
-        # Asked again here: the first copy may have gone in while this one stood in line.
-        if self.door.knows(frame):
+    def _enter(self, frame: Frame, pending: Awaited | None, known: bool) -> None:
+        if known:
             self.statistics.duplicates += 1
         else:
             self.door.enter(frame)

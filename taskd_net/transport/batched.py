@@ -6,7 +6,6 @@ write before was under way, leaves together. There is no timer, so a single mess
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from taskd_net.codes import Code, Refusal
@@ -26,8 +25,9 @@ class BatchedLink(Session):
 
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe) -> None:
         super().__init__(host, link, peer, pipe)
-        self._frames: deque[Frame] = deque()
-        self._patience: deque[int] = deque()
+        self._frames: list[Frame] = []
+        self._patience: list[int] = []
+        self._bytes = 0
         self._accepted: list[str] = []
         self._answers: list[bytes] = []
         self._under_way: list[Frame] = []
@@ -37,7 +37,9 @@ class BatchedLink(Session):
         self._frames.append(frame)
         # At least 1 ms where an answer is awaited: 0 says that none is.
         self._patience.append(int(patience * 1000.0) + 1 if patience > 0.0 else 0)
-        self._notify()
+        self._bytes += len(frame.data)
+        if self._sleep is not None:
+            self._wake()
 
     def unwritten(self) -> list[Frame]:
         """What was in no batch that was written."""
@@ -46,46 +48,55 @@ class BatchedLink(Session):
         left = [frame for frame in self._under_way if not frame.sync]
         left += self._frames
         self._under_way = []
-        self._frames.clear()
+        self._frames = []
         return left
 
     def _reply(self, ack: Ack) -> None:
-        if ack.code != Code.OK:
+        if ack.code:
             self._reply_in_full(ack)
         elif not self._closed:
             self._accepted.append(ack.uuid)
-            self._notify()
+            if self._sleep is not None:
+                self._wake()
 
     def _reply_in_full(self, ack: Ack) -> None:
         """Answer with an Ack: a failure, or 0 to a `sync=false` message, which must not look like a delivery."""
         if not self._closed:
             self._answers.append(codec.write_ack(ack))
-            self._notify()
+            self._wake()
 
     def _has_output(self) -> bool:
         return bool(self._frames or self._accepted or self._answers)
 
     async def _write_next(self) -> bool:
-        frames, patience = self._frames, self._patience
-        batch: list[Frame] = []
-        self._under_way = batch
-        waits: list[int] = []
-        size = 0
-        # A large body goes alone: what is small and behind it waits for one write, not for a batch of them.
-        while frames and len(batch) < BATCH_MESSAGES and (not batch or size + len(frames[0].data) <= BATCH_BYTES):
-            frame = frames.popleft()
-            batch.append(frame)
-            waits.append(patience.popleft())
-            size += len(frame.data)
+        frames, patience, size = self._take_batch()
+        self._under_way = frames
         accepted, self._accepted = self._accepted, []
         answers, self._answers = self._answers, []
-        data = write_batch([frame.data for frame in batch], waits, accepted, answers)
+        data = write_batch([frame.data for frame in frames], patience, accepted, answers)
         if not await self._pipe.write(data):
             return False
-        if batch:
-            self._router.written(self.link, self, len(batch), size)
+        if frames:
+            self._router.written(self.link, self, len(frames), size)
             self._under_way = []
         return True
+
+    def _take_batch(self) -> tuple[list[Frame], list[int], int]:
+        """Take the messages of the next batch out of the queue: as many as its bounds allow, and their bytes."""
+        frames, patience, size = self._frames, self._patience, self._bytes
+        if len(frames) <= BATCH_MESSAGES and (size <= BATCH_BYTES or len(frames) == 1):
+            self._frames, self._patience, self._bytes = [], [], 0
+            return frames, patience, size
+        # A large body goes alone: what is small and behind it waits for one write, not for a batch of them.
+        count = size = 0
+        for frame in frames[:BATCH_MESSAGES]:
+            if count and size + len(frame.data) > BATCH_BYTES:
+                break
+            count += 1
+            size += len(frame.data)
+        self._frames, self._patience = frames[count:], patience[count:]
+        self._bytes -= size
+        return frames[:count], patience[:count], size
 
     def _take_in(self, data: bytes) -> None:
         host, router, link = self._host, self._router, self.link

@@ -122,7 +122,7 @@ class Session(ABC):
                     if not await self._write_next():
                         return
                 else:
-                    _wake(self._idle)
+                    _rouse(self._idle)
                     self._sleep = self._loop.create_future()
                     await self._sleep
         finally:
@@ -132,8 +132,8 @@ class Session(ABC):
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
         self._closed = True
-        _wake(self._sleep)
-        _wake(self._idle)
+        _rouse(self._sleep)
+        _rouse(self._idle)
 
     async def idle(self) -> None:
         """Wait until everything queued so far has been written, or the stream has ended. For one caller."""
@@ -143,13 +143,10 @@ class Session(ABC):
 
     # ---- for the subclass
 
-    def _notify(self) -> None:
+    def _wake(self) -> None:
         """Something was queued: the writer has work."""
-        sleep = self._sleep
-        if sleep is not None:
-            self._sleep = None
-            if not sleep.done():
-                sleep.set_result(None)
+        sleep, self._sleep = self._sleep, None
+        _rouse(sleep)
 
     @abstractmethod
     def _has_output(self) -> bool:
@@ -174,6 +171,6 @@ class Session(ABC):
             self.close()
 
 
-def _wake(sleeper: asyncio.Future[None] | None) -> None:
+def _rouse(sleeper: asyncio.Future[None] | None) -> None:
     if sleeper is not None and not sleeper.done():
         sleeper.set_result(None)

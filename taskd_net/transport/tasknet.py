@@ -28,7 +28,7 @@ class ToChild(Session):
     def forward(self, frame: Frame, patience: float) -> None:
         """Queue a message for the child."""
         self._queue.append(frame)
-        self._notify()
+        self._wake()
 
     def unwritten(self) -> list[Frame]:
         """What the child never got."""
@@ -88,7 +88,7 @@ class ToParent(Session):
     def _reply(self, ack: Ack) -> None:
         if not self._closed:
             self._acks.append(codec.write_ack(ack))
-            self._notify()
+            self._wake()
 
     def _has_output(self) -> bool:
         return bool(self._acks)

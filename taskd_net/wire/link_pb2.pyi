@@ -16,15 +16,3 @@ class Batch(_message.Message):
     accepted: _containers.RepeatedScalarFieldContainer[str]
     answers: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ...) -> None: ...
-
-class HeaderView(_message.Message):
-    __slots__ = ("uuid", "sync", "src", "dst")
-    UUID_FIELD_NUMBER: _ClassVar[int]
-    SYNC_FIELD_NUMBER: _ClassVar[int]
-    SRC_FIELD_NUMBER: _ClassVar[int]
-    DST_FIELD_NUMBER: _ClassVar[int]
-    uuid: str
-    sync: bool
-    src: bytes
-    dst: bytes
-    def __init__(self, uuid: _Optional[str] = ..., sync: bool = ..., src: _Optional[bytes] = ..., dst: _Optional[bytes] = ...) -> None: ...

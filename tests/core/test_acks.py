@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from taskd_net.core.acks import InFlight, Part, Pending
+from taskd_net.core.acks import InFlight, Part, Pending, Spread
 from taskd_net.core.frame import Ack
 from tests.core.routers import Caller, at, frame
 
 INF = float("inf")
 
 
-def pending(
-    uuid: str = "u",
-    src: str = "Mgr",
-    *,
-    sync: bool = True,
-    deadline: float = 1.0,
-    parts: int = 1,
-    wildcard: bool = False,
-) -> Pending:
-    """Somebody who waits."""
-    return Pending(uuid, Caller(), at(src), sync, None, deadline, parts, wildcard)
+def pending(uuid: str = "u", src: str = "Mgr", *, sync: bool = True, deadline: float = 1.0) -> Pending:
+    """Somebody who waits for the answer to a unicast."""
+    return Pending(uuid, Caller(), at(src), sync, None, deadline)
+
+
+def spread(*, src: str = "Mgr", sync: bool = True, parts: int, wildcard: bool = False) -> Spread:
+    """Somebody who waits for the answer to a broadcast."""
+    return Spread("u", Caller(), at(src), sync, parts, wildcard)
 
 
 # ---- one answer out of several
 
 
-def test_the_only_part_is_the_answer() -> None:
+def test_answer_to_a_unicast_is_the_answer() -> None:
     assert pending().settle(0, at("Worker/0/0"), "") == Ack("u", 0, at("Worker/0/0"))
     assert pending().settle(5001, at("Worker/0/0"), "full") == Ack("u", 5001, at("Worker/0/0"), "full")
 
 
 def test_nothing_is_answered_before_the_last_part() -> None:
-    waiting = pending(parts=3)
+    waiting = spread(parts=3)
     assert waiting.settle(0, at("Worker/0/0"), "") is None
     assert waiting.settle(6001, at("Worker/0/1"), "silent") is None
     assert waiting.settle(5001, at("Worker/0/2"), "full") == Ack("u", 6001, at("Worker/0/1"), "silent")
@@ -39,14 +36,14 @@ def test_nothing_is_answered_before_the_last_part() -> None:
 
 def test_first_of_several_failures_is_told() -> None:
     for codes in ((5001, 6001), (6001, 5001), (5002, 5002)):
-        waiting = pending(parts=2)
+        waiting = spread(parts=2)
         waiting.settle(codes[0], at("Worker/0/0"), "first")
         assert waiting.settle(codes[1], at("Worker/0/1"), "second") == Ack("u", codes[0], at("Worker/0/0"), "first")
 
 
 def test_any_other_failure_says_more_than_5002() -> None:
     for codes in ((5002, 6001), (6001, 5002)):
-        waiting = pending(parts=2)
+        waiting = spread(parts=2)
         waiting.settle(codes[0], at(f"Worker/0/{codes[0]}"), "")
         assert waiting.settle(codes[1], at(f"Worker/0/{codes[1]}"), "") == Ack("u", 6001, at("Worker/0/6001"))
 
@@ -59,7 +56,7 @@ def test_5002_of_a_branch_is_no_failure_of_all_as_long_as_another_has_somebody()
         ((0, 5002), False, 5002),
         ((5002, 0), False, 5002),
     ):
-        waiting = pending(parts=2, wildcard=wildcard)
+        waiting = spread(parts=2, wildcard=wildcard)
         waiting.settle(codes[0], at("Proxy/0"), "nobody")
         ack = waiting.settle(codes[1], at("Proxy/1"), "nobody")
         assert ack is not None
@@ -67,7 +64,7 @@ def test_5002_of_a_branch_is_no_failure_of_all_as_long_as_another_has_somebody()
 
 
 def test_part_speaks_for_its_message() -> None:
-    waiting = pending(src="Worker/0/0", sync=False, parts=2)
+    waiting = spread(src="Worker/0/0", sync=False, parts=2)
     parts = [Part(waiting, 1.0), Part(waiting, 2.0)]
     assert [part.deadline for part in parts] == [1.0, 2.0]
     assert all((part.reply, part.sender, part.sync) == (waiting.reply, waiting.sender, False) for part in parts)
@@ -159,7 +156,7 @@ def test_what_is_due_is_taken_out_and_the_rest_stays() -> None:
 def test_answer_to_one_kind_is_not_taken_for_the_other() -> None:
     """A `sync=false` message was given up and sent again as a sync one; the late answer is no delivery."""
     flight = InFlight()
-    part = Pending("u", Caller(), at("Worker/0/0"), True, None, 1.0)
+    part = pending(src="Worker/0/0")
     assert flight.add("u", part)
     assert flight.take("u", sync=False) is None
     assert len(flight) == 1

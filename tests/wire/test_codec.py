@@ -14,8 +14,9 @@ from taskd_net import Code, Message, Position, limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.position import Destination
-from taskd_net.wire import codec, link_pb2
+from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.wire.fields import varint
 
 pytestmark = pytest.mark.compat
 
@@ -32,7 +33,13 @@ DESTINATIONS = st.one_of(
     st.builds(lambda server, process: Position("Worker", server, process), RANKS, RANKS),
     st.builds(Position, st.sampled_from(["Mgr", "Proxy", "Agent"]), RANKS, TEXT),
 )
-INT64 = st.integers(-(2**63), 2**63 - 1)
+# What clocks say, what a varint of six bytes holds at most and at least, and everything else.
+TIMES = st.one_of(
+    st.integers(1_700_000_000_000, 1_900_000_000_000),
+    st.integers(2**35 - 2, 2**35 + 2),
+    st.integers(2**42 - 2, 2**42 + 2),
+    st.integers(-(2**63), 2**63 - 1),
+)
 MESSAGES = st.builds(
     Message,
     uuid=TEXT,
@@ -40,7 +47,7 @@ MESSAGES = st.builds(
     sync=st.booleans(),
     src=NODES,
     dst=DESTINATIONS,
-    create_time=INT64,
+    create_time=TIMES,
     body=st.one_of(TEXT, st.integers(100, 20_000).map(lambda size: "ü" * size)),
 )
 
@@ -48,6 +55,11 @@ MESSAGES = st.builds(
 def wire(position: Position) -> Any:
     """A position as the generated class has it."""
     return pb.Position(role=position.role, serverRank=position.server_rank, processRank=position.process_rank)
+
+
+def position(written: Any) -> Position:
+    """What the generated class has, as a position."""
+    return Position(written.role, written.serverRank, written.processRank)
 
 
 def generated(message: Message) -> Any:
@@ -299,6 +311,55 @@ def test_known_frame_is_read_without_its_body() -> None:
     assert codec.read_known_frame(header + b"\x12\x01\xff").uuid == "u"
 
 
+@given(MESSAGES, st.integers(0), st.binary(max_size=4), st.booleans())
+def test_header_is_never_read_otherwise_than_the_generated_class_reads_it(
+    message: Message, where: int, change: bytes, grow: bool
+) -> None:
+    """Whatever stands in it: a sender who writes `src` twice must not be two different ones on two hops."""
+    message = message._replace(uuid=message.uuid or "u", body="")
+    header = bytearray(generated(message).header.SerializeToString())
+    where %= len(header)
+    header[where : where + (0 if grow else len(change))] = change
+    data = pb.Message(header=pb.MessageHeader()).SerializeToString()[:1] + varint(len(header)) + header
+    view = outcome(codec.read_known_frame, data)
+    if isinstance(view, tuple):
+        read = pb.Message.FromString(data).header
+        frame = codec.read_known_frame(data)
+        assert (frame.uuid, frame.sync) == (read.uuid, read.sync)
+        assert (frame.src, frame.dst) == (position(read.src), Destination.of(position(read.dst)))
+        assert codec.read_message(frame)[:6] == (
+            read.uuid,
+            read.mtype,
+            read.sync,
+            frame.src,
+            frame.dst.position,
+            read.createTime,
+        )
+
+
+def test_uuid_that_comes_twice_is_read_as_the_generated_class_reads_it() -> None:
+    parts = [pb.MessageHeader(uuid="u"), pb.MessageHeader(uuid="v"), generated(message()).header]
+    parts[2].ClearField("uuid")
+    header = b"".join(part.SerializeToString() for part in parts)
+    data = b"\x0a" + varint(len(header)) + header
+    assert codec.read_known_frame(data).uuid == pb.Message.FromString(data).header.uuid == "v"
+
+
+@given(MESSAGES, st.binary(max_size=8))
+def test_message_with_something_behind_its_body_is_read_all_the_same(message: Message, extra: bytes) -> None:
+    frame = codec.write_message(message)
+    unknown = b"\x7a" + bytes((len(extra),)) + extra
+    assert codec.read_message(Frame(frame.uuid, frame.sync, frame.src, frame.dst, frame.data + unknown)) == (
+        codec.read_message(frame)
+    )
+
+
+def test_message_whose_body_is_not_text_is_refused() -> None:
+    header = generated(message()).header
+    frame = codec.read_known_frame(pb.Message(header=header).SerializeToString() + b"\x12\x01\xff")
+    assert refusal_of(codec.read_message, frame).code == Code.NIL_MESSAGE
+
+
 READERS: list[Callable[[bytes], object]] = [
     codec.read_frame,
     codec.read_known_frame,
@@ -381,9 +442,3 @@ def test_announcement_that_says_nothing(request_: Any) -> None:
 
 def test_announcement_that_is_none() -> None:
     assert refusal_of(codec.read_announcement, b"\xff").code == Code.NIL_MESSAGE
-
-
-def test_view_has_the_field_numbers_of_the_header() -> None:
-    numbers = pb.MessageHeader.DESCRIPTOR.fields_by_number
-    for number, field in link_pb2.HeaderView.DESCRIPTOR.fields_by_number.items():
-        assert numbers[number].name == field.name
