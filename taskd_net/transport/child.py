@@ -183,7 +183,7 @@ class ChildSide:
         )
         try:
             ack = codec.read_ack(await call, Position.mgr())
-            metadata = peers.read_metadata(await call.initial_metadata())
+            metadata = peers.read_metadata(await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
             raise _Failed(f"Register: {error.code().name}: {error.details()}") from error
         except Refusal as refusal:

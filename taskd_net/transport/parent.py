@@ -140,7 +140,8 @@ class ParentSide:
         self._host.perform(())
         self._peers[link.id] = peer
         self._came_over(context.peer(), link.id)
-        await context.send_initial_metadata(peers.parent_metadata(self.depth, batched=self._batched))
+        # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
+        context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched))
         return codec.write_ack(Ack(uuid, Code.OK, self._router.position))
 
     async def _path_discovery(self, data: bytes, context: Context) -> bytes:

@@ -33,7 +33,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         refuse: by call name, a code or a gRPC status to answer with instead of doing anything.
         hold: while set, an answer to this call (by name) waits for the event.
         confirm: send initial metadata when a stream is accepted.
-        initial_metadata: what it says of itself there and in the answer to Register.
+        says: what it says of itself in the answer to Register.
         drop_acks: never answer a TransferMessage.
         ignore_acks: do as if no Ack came up a stream.
         requests: every request, by call name.
@@ -46,7 +46,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         self.refuse: dict[str, int | grpc.StatusCode] = {}
         self.hold: dict[str, asyncio.Event] = {}
         self.confirm = True
-        self.initial_metadata: tuple[tuple[str, str], ...] = ()
+        self.says: tuple[tuple[str, str], ...] = ()
         self.requests: dict[str, asyncio.Queue[Any]] = {
             call: asyncio.Queue()
             for call in ("Register", "PathDiscovery", "TransferMessage", "InitServerDownStream", "Ack")
@@ -87,7 +87,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
     async def Register(self, request: Any, context: Any) -> Any:
         if (refused := await self._gate("Register", request, context)) is not None:
             return refused
-        await context.send_initial_metadata(self.initial_metadata)
+        context.set_trailing_metadata(self.says)
         return self._ack(request.uuid)
 
     async def PathDiscovery(self, request: Any, context: Any) -> Any:
@@ -111,7 +111,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         )
         await self._gate("InitServerDownStream", child, context)
         if self.confirm:
-            await context.send_initial_metadata(self.initial_metadata)
+            await context.send_initial_metadata(())
         down = self.streams[child] = _Down(child)
         reader = asyncio.create_task(self._read_acks(down, requests))
         try:

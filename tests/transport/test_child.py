@@ -35,7 +35,7 @@ async def test_fault_of_ours_does_not_keep_a_node_from_joining(mesh: Mesh, monke
 async def test_parent_that_never_takes_the_stream(mesh: Mesh) -> None:
     """One that says it is one of ours confirms the stream; without that there is an end to the waiting."""
     async with RawParent() as parent:
-        parent.initial_metadata = (("taskd-net-version", "0.1.0"),)
+        parent.says = (("taskd-net-version", "0.1.0"),)
         parent.hold["InitServerDownStream"] = asyncio.Event()
         worker = await mesh.worker(0, 0, parent.address, join=False, ack_timeout=0.2)
         await mesh.logged("join_failed", node=worker.position)
@@ -48,7 +48,7 @@ async def test_parent_that_never_takes_the_stream(mesh: Mesh) -> None:
 @pytest.mark.timeout(30)
 async def test_parent_of_ours_that_refuses_the_stream(mesh: Mesh) -> None:
     async with RawParent() as parent:
-        parent.initial_metadata = (("taskd-net-version", "0.1.0"),)
+        parent.says = (("taskd-net-version", "0.1.0"),)
         parent.refuse["InitServerDownStream"] = grpc.StatusCode.UNKNOWN
         worker = await mesh.worker(0, 0, parent.address, join=False)
         for _ in range(3):
