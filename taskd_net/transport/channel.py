@@ -18,7 +18,7 @@ UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 Stream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
 
 
-# gRPC's measuring of the bandwidth costs pings beside the data: a fifth of the rate of 64 KiB bodies, a tenth of a join.
+# gRPC's probing of the bandwidth costs pings beside the data: a fifth of the rate of 64 KiB bodies, a tenth of a join.
 # In its place a window that a cluster's network does not fill.
 _FLOW_CONTROL: Final = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024 * 1024)]
 
