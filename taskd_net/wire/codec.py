@@ -109,6 +109,16 @@ def read_frame(data: bytes) -> Frame:
             is one.
     """
     try:
+        uuid, flow, _, end = _split(data)
+        _text(data, end)
+    except _NOT_AS_EXPECTED:
+        return _read_any_frame(data)
+    return Frame(uuid, flow.sync, flow.src, flow.dst, data) if len(data) <= MESSAGE_BYTES else _read_any_frame(data)
+
+
+def _read_any_frame(data: bytes) -> Frame:
+    """`read_frame` for whatever is not written as most messages are."""
+    try:
         message = pb.Message.FromString(data)
     except DecodeError as error:
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a Message (or its text is not UTF-8)") from error
@@ -147,9 +157,13 @@ def read_known_frame(data: bytes) -> Frame:
     """
     try:
         uuid, flow, _, _ = _split(data)
-    except (DecodeError, IndexError, ValueError, Refusal):
-        return read_frame(data)
-    return Frame(uuid, flow.sync, flow.src, flow.dst, data) if len(data) <= MESSAGE_BYTES else read_frame(data)
+    except _NOT_AS_EXPECTED:
+        return _read_any_frame(data)
+    return Frame(uuid, flow.sync, flow.src, flow.dst, data) if len(data) <= MESSAGE_BYTES else _read_any_frame(data)
+
+
+_NOT_AS_EXPECTED = (DecodeError, IndexError, ValueError, Refusal)
+"""What the readers by hand raise. The generated classes then have the last word."""
 
 
 class _Flow(NamedTuple):
@@ -169,7 +183,7 @@ def _split(data: bytes) -> tuple[str, _Flow, bytes, int]:
     same bytes for every message of a flow, which are taken apart once. The body is not touched.
 
     Raises:
-        DecodeError, IndexError, ValueError, Refusal: the header is written differently, or not in order.
+        _NOT_AS_EXPECTED: the header is written differently, or not in order.
     """
     size, start = data[1], 2
     if size >= 0x80:
@@ -221,22 +235,31 @@ def read_message(frame: Frame) -> Message:
     data = frame.data
     try:
         uuid, flow, created, end = _split(data)
-        text = ""
-        if end < len(data):
-            size, start = read_varint(data, end + 1)
-            if data[end] != 0x12 or start + size != len(data):
-                raise ValueError("not a body alone")
-            text = data[start:].decode()
+        text = _text(data, end)
         when = _read_time(created) if created else flow.create_time
         return Message(uuid, flow.mtype, flow.sync, flow.src, flow.dst.position, when, text)
-    except (DecodeError, IndexError, ValueError, Refusal):
-        pass  # written differently
+    except _NOT_AS_EXPECTED:
+        pass
     try:
         message = pb.Message.FromString(data)
     except DecodeError as error:
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a Message (or its text is not UTF-8)") from error
     header, dst = message.header, frame.dst.position
     return Message(header.uuid, header.mtype, header.sync, frame.src, dst, header.createTime, message.body)
+
+
+def _text(data: bytes, at: int) -> str:
+    """The body, which is all that stands behind the header.
+
+    Raises:
+        _NOT_AS_EXPECTED: something else stands there too, or the body is not UTF-8.
+    """
+    if at == len(data):
+        return ""
+    size, start = read_varint(data, at + 1)
+    if data[at] != 0x12 or start + size != len(data):
+        raise ValueError("not a body alone")
+    return data[start:].decode()
 
 
 @lru_cache(maxsize=16)
