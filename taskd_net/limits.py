@@ -83,6 +83,10 @@ KEEPALIVE_TIMEOUT_S: Final = 2.0
 CLOSE_GRACE_S: Final = 1.0
 """Seconds that closing a node waits for the last answers to leave."""
 
+DRAIN_LOOK_S: Final = 0.01
+"""Seconds between two looks at whether a draining node is done. Looked at, not signalled: a signal would cost every
+message of a node's life something, for once at its end."""
+
 BATCH_MESSAGES: Final = 256
 """Messages in one batch of a batched link. More gains nothing measurable and delays the answers in the same batch."""
 
