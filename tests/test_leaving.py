@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import pytest
@@ -31,6 +31,9 @@ class SlowChild(RawChild):
         self.asked = asyncio.Event()
         self.answers = asyncio.Event()
         self.relay = self._answer_later
+
+    async def __aenter__(self) -> Self:
+        return self
 
     async def _answer_later(self, message: Any) -> Any:
         self.asked.set()
