@@ -3,15 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any, Self
 
 import grpc
 import pytest
 
 from taskd_net import Code, Node, NodeConfig, Position
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, both_links, soon
-from tests.peers.stubs import pb, position
+from tests.peers.mesh import Mesh, both_links, free_address, soon
+from tests.peers.slow import SlowChild
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -21,24 +20,6 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
     """Close every node at the end, and fail if anything went wrong on the side."""
     async with Mesh(getattr(request, "param", "batched")) as mesh:
         yield mesh
-
-
-class SlowChild(RawChild):
-    """A Worker that answers when the test says so."""
-
-    def __init__(self, position: str) -> None:
-        super().__init__(position)
-        self.asked = asyncio.Event()
-        self.answers = asyncio.Event()
-        self.relay = self._answer_later
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def _answer_later(self, message: Any) -> Any:
-        self.asked.set()
-        await self.answers.wait()
-        return pb.Ack(uuid=message.header.uuid, src=position(self.position))
 
 
 @both_links
@@ -126,7 +107,8 @@ async def test_withdrawn_node_costs_no_broadcast_anything(mesh: Mesh) -> None:
 
 
 async def test_node_that_has_not_joined_has_nobody_to_tell(mesh: Mesh) -> None:
-    worker = await mesh.worker(0, 0, "127.0.0.1:9", join=False)
+    worker = await mesh.worker(0, 0, await free_address(), join=False)
+    await mesh.logged("join_failed")
     assert not await worker.withdraw(10.0)
 
 

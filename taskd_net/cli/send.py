@@ -51,7 +51,7 @@ Exit codes:
   3      not joined within the timeout: nothing was sent
   128+N  ended by signal N; whether the message was delivered is not known
 
-The codes of answers are in docs/configuration.md. A position that is in use must not be given with --as: the newcomer
+A position that is in use must not be given with --as: the newcomer
 takes it over, and whoever had it is cut off.
 """,
 )
