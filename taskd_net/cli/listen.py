@@ -66,6 +66,8 @@ async def _listen(config: NodeConfig, count: int | None, timeout: float | None, 
         closing = asyncio.create_task(unread.wait())
         ends: set[asyncio.Future[Any]] = {printing, closing, stop}
         ended, _ = await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if not ended:
+            await joining  # has the same timeout; closing the node would take from it what it has to say
         await node.withdraw(WITHDRAW_S)
     # The node is closed, and `_print` ends with the last message that was acknowledged.
     await asyncio.wait([printing], timeout=PRINT_REST_S)
