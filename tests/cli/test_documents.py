@@ -15,6 +15,11 @@ from taskd_net.cli.settings import COMMANDS, Setting
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 NAMES = [*COMMANDS, "config"]
 
+pytestmark = [
+    pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout"),
+    pytest.mark.timeout(60),
+]
+
 
 def rows() -> dict[str, list[str]]:
     """The rows of the tables of flags, by flag."""

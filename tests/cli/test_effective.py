@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS
 
+pytestmark = pytest.mark.timeout(60)
+
 
 def config(*arguments: str) -> str:
     """What `taskd-net config` prints."""

@@ -20,7 +20,7 @@ from tests.cli.processes import PATIENCE_S, Command, Daemon, run
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.slow import SlowChild
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
 
 TERM, INT, HUP = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
@@ -137,6 +137,28 @@ async def test_message_under_way_is_answered_before_the_end(mesh: Mesh, tmp_path
         slow.answers.set()
         assert (await soon(sending)).ok
         assert await proxy.exit_code() == 0
+
+
+async def test_end_under_load_keeps_every_promise(mesh: Mesh, tmp_path: Path) -> None:
+    """What was answered with 0 has arrived once, and what was not, has not: all that had come this far was answered."""
+    mgr = await mesh.mgr(inbox=100_000)
+    async with Daemon("proxy", "--upstream", mgr.address, logs=tmp_path) as proxy:
+        await proxy.said(" joined ")
+        worker = await mesh.worker(0, 0, proxy.address)
+        codes: dict[str, int] = {}
+
+        async def send(sender: int) -> None:
+            while not mesh.count("upstream_lost", node=worker.position):
+                body = f"{len(codes)} of {sender}"
+                codes[body] = (await worker.send(body, to="Mgr", timeout=1.0)).code
+
+        sending = [asyncio.create_task(send(sender)) for sender in range(50)]
+        await mesh.until(lambda: mgr.statistics.delivered >= 500)
+        proxy.signal(TERM)
+        assert await proxy.exit_code() == 0
+        await asyncio.gather(*sending)
+    arrived = await mgr.take_all(mgr.waiting())
+    assert sorted(arrived) == sorted(body for body, code in codes.items() if code == Code.OK)
 
 
 async def test_end_is_bounded_when_the_receiver_never_answers(mesh: Mesh, tmp_path: Path) -> None:

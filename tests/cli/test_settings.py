@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS, Setting
 
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+
 FILE = """
 ack_timeout = 7.0
 links = "tasknet"
