@@ -26,3 +26,8 @@ def _open_standard_files() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+    # What Python has made of those that were closed when it started.
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
