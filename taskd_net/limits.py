@@ -83,9 +83,19 @@ KEEPALIVE_TIMEOUT_S: Final = 2.0
 CLOSE_GRACE_S: Final = 1.0
 """Seconds that closing a node waits for the last answers to leave."""
 
+DRAIN_LOOK_S: Final = 0.01
+"""Seconds between two looks at whether a draining node is done. Looked at, not signalled: a signal would cost every
+message of a node's life something, for once at its end."""
+
 BATCH_MESSAGES: Final = 256
 """Messages in one batch of a batched link. More gains nothing measurable and delays the answers in the same batch."""
 
 BATCH_BYTES: Final = 512 * 1024
 """Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB went about twice as fast eight in a
 batch as one by one (docs/performance.md); more would delay what is queued behind a batch by more."""
+
+LOG_FILE_BYTES: Final = 10 * 1024 * 1024
+"""Bytes of one log file, some 50,000 lines: with a line per change of state, days of a job in trouble."""
+
+LOG_FILES: Final = 5
+"""Log files kept of one node, the current one included: at most 50 MiB, so 450 MiB for 8 Workers and their Proxy."""

@@ -102,6 +102,65 @@ class Node:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
 
+    async def drain(self, seconds: float) -> bool:
+        """Leave the mesh in good order: let what is under way come to its end, for a bounded time, then `close`.
+
+        From the first moment on this node stops listening and takes on nothing new: a message for it is answered 5000,
+        one that would pass through it 5001, and its sender still has it. `sync=false` messages that are on their way
+        already are passed on. What is in the inbox can still be received, also afterwards.
+
+        Args:
+            seconds: how long at most; what has no answer then gets the codes of `close`, which takes a moment of its
+                own (`limits.CLOSE_GRACE_S` for each side).
+
+        Returns:
+            Whether everything came to its end in time.
+        """
+        if self._loop is None or self._closed:
+            await self.close()
+            return True
+        self.router.drain()
+        # Longer than is waited for here: the last answers of `close` still have to leave.
+        listening = asyncio.gather(*([self._parent.drain(seconds + limits.CLOSE_GRACE_S)] if self._parent else []))
+        done = True
+        try:
+            async with asyncio.timeout(seconds):
+                while self._busy():  # noqa: ASYNC110 - looked at, not signalled, for the reason given with the limit
+                    await asyncio.sleep(limits.DRAIN_LOOK_S)
+        except TimeoutError:
+            done = False
+        await self.close()
+        await listening
+        return done
+
+    async def withdraw(self, timeout: float) -> bool:
+        """Take this node, and all below it, out of the routes of the mesh, before it is closed for good.
+
+        Otherwise its parent keeps its place for the grace time, and every broadcast that matches it is answered 6002
+        meanwhile. Only a parent of this package can be told.
+
+        Args:
+            timeout: seconds until the parent's answer at the latest.
+
+        Returns:
+            Whether the parent has taken it in.
+        """
+        if self._loop is None or self._closed:
+            return False
+        answer: asyncio.Future[Ack] = self._loop.create_future()
+
+        def reply(ack: Ack) -> None:
+            if not answer.done():
+                answer.set_result(ack)
+
+        self.perform(self.router.withdraw(reply, f"{self._uuid_prefix}{next(self._uuid_count):012x}"))
+        await asyncio.wait([answer], timeout=timeout)
+        return answer.done() and answer.result().ok
+
+    def close_inbox(self) -> None:
+        """Take no more messages: from now on their senders get 5000. What is in the inbox can still be received."""
+        self.perform(self.router.close_inbox())
+
     async def __aenter__(self) -> Self:
         return await self.start()
 
@@ -256,6 +315,9 @@ class Node:
             self._arm(deadline)
 
     # ---- inside
+
+    def _busy(self) -> bool:
+        return self.router.busy or any(session.busy for session in self.links.values())
 
     async def _close(self) -> None:
         if self._loop is not None:

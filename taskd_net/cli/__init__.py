@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line; without the `cli` extra, say in one line how to install it and exit with 1."""
+    _open_standard_files()
     try:
         from taskd_net.cli.group import group
     except ModuleNotFoundError as error:
@@ -15,3 +17,17 @@ def main() -> None:
             raise
         sys.exit(f"taskd-net needs {missing}, which is not installed. Install it with: pip install 'taskd-net[cli]'")
     group(prog_name="taskd-net")
+
+
+def _open_standard_files() -> None:
+    """Put `/dev/null` in the place of standard files that are closed, or the next socket would be taken for one."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    # What Python has made of those that were closed when it started.
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)

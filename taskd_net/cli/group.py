@@ -7,13 +7,28 @@ import click
 from taskd_net import __version__
 from taskd_net.cli.bench import bench
 from taskd_net.cli.demo.command import demo
+from taskd_net.cli.effective import config
+from taskd_net.cli.listen import listen
+from taskd_net.cli.send import send
+from taskd_net.cli.serve import mgr, proxy
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class OneLineErrors(click.Group):
+    """A group whose commands say in one line what is wrong with their arguments, without the usage around it."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise click.UsageError(" ".join(error.format_message().split())) from None
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 
 
-group.add_command(bench)
-group.add_command(demo)
+for _command in (mgr, proxy, send, listen, config, demo, bench):
+    group.add_command(_command)

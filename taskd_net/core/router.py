@@ -300,6 +300,18 @@ class Router:
             self._announce()
         return self._take()
 
+    def withdraw(self, reply: Reply, uuid: str) -> list[Action]:
+        """Tell the parent that nothing is to be reached through this node any more; `reply` gets its answer.
+
+        A parent that does not understand this is not told (6002): it forgets the node when its grace time is over.
+        """
+        if self._up is None or not self._up.up or not self._withdraws:
+            self._actions.append(Answer(reply, Ack(uuid, Code.NET_STREAM_NOT_INITED, self.position)))
+        else:
+            self._announcer.add(Kind.WITHDRAW, [*self.routes, self.identity], Waiter(uuid, reply))
+            self._announce()
+        return self._take()
+
     def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
         """The parent answered the announcement under way."""
         if self._up is not None and self._up.session is session:
@@ -356,6 +368,22 @@ class Router:
             for part in link.in_flight.take_all():
                 self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
         return self._take()
+
+    def drain(self) -> None:
+        """The node is about to close: take on nothing more whose answer is awaited, so that `busy` comes to an end.
+
+        New messages for this node are answered 5000, new ones through it 5001; the sender still has them. `sync=false`
+        messages that another node has taken already are passed on, and the line before the inbox is still let in.
+        """
+        self.door.open = False
+        for link in self._topology.links():
+            link.in_flight_limit = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a message waits here: for its answer, to be written, for room in the inbox, for the node to join."""
+        links = self._topology.links()
+        return bool(self._held or self.door.line) or any(link.queued_messages or link.in_flight.count for link in links)
 
     def check(self) -> None:
         """Assert the Router's own invariants. For tests."""

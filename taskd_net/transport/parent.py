@@ -89,6 +89,15 @@ class ParentSide:
         self._server = server
         return Address(self._listen.host, port)
 
+    async def drain(self, seconds: float) -> None:
+        """Stop listening and turn new children away; calls and streams that are under way go on for `seconds`.
+
+        Returns when the last of them has ended: `close` ends them sooner.
+        """
+        self._closing = True
+        if self._server is not None:
+            await self._server.stop(seconds)
+
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True

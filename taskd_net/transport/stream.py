@@ -141,6 +141,11 @@ class Session(ABC):
             self._idle = self._loop.create_future()
             await self._idle
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is being written, or waits for that."""
+        return not self._closed and self._sleep is None
+
     # ---- for the subclass
 
     def _wake(self) -> None:

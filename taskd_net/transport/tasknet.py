@@ -85,6 +85,11 @@ class ToParent(Session):
         """The messages whose calls had not begun."""
         return self._calls.close()
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is being written or waits for that, or a call is under way."""
+        return super().busy or (not self._closed and self._calls.busy)
+
     def _reply(self, ack: Ack) -> None:
         if not self._closed:
             self._acks.append(codec.write_ack(ack))

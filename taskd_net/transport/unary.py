@@ -85,6 +85,11 @@ class UnaryWriter:
                 self._answered(frame, Ack(frame.uuid, Code.NETWORK_ACK_LOST, self._parent, "the upstream was lost"))
         return left
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way or waits for its turn."""
+        return bool(self._under_way or self._queue)
+
     def _start(self) -> None:
         while self._queue and len(self._under_way) < CALLS:
             size = len(self._queue[0].frame.data)

@@ -24,7 +24,23 @@ def test_version() -> None:
 def test_help_lists_the_commands() -> None:
     done = CliRunner().invoke(group, ["--help"])
     assert done.exit_code == 0
-    assert "demo " in done.output
+    for command in ("mgr", "proxy", "send", "listen", "config", "demo", "bench"):
+        assert f"\n  {command} " in done.output
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_files_are_never_taken_for_a_socket(closed: str) -> None:
+    text = f'exec "$0" -m taskd_net.cli send Mgr x --upstream 127.0.0.1:9 --timeout 0.2 {closed}'
+    done = subprocess.run(["sh", "-c", text, sys.executable], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 3  # nobody to join there
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_use_of_a_command_is_one_line() -> None:
+    done = CliRunner().invoke(group, ["bench", "--no-such-option"])
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert "--no-such-option" in done.output
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])

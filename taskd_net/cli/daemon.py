@@ -1,0 +1,168 @@
+"""A node as a service: its life from the first line to the last, signals, systemd, logging."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+import uvloop
+
+from taskd_net import ConfigError, Node, NodeConfig, logs
+from taskd_net.cli import systemd
+from taskd_net.cli.output import Output, as_json
+from taskd_net.cli.settings import wrong
+from taskd_net.cli.stopping import stop_signal
+from taskd_net.cli.tool import PRINT_REST_S
+
+RELOADED: Final = ("drain", "log_path", "log_file_level", "log_std_level", "log_stdout")
+"""The settings that SIGHUP changes in a running daemon."""
+
+
+class RememberingCommand(click.Command):
+    """A command that remembers its arguments, so that its settings can be read again while it runs."""
+
+    arguments: Sequence[str] = ()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, as click does."""
+        self.arguments = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def read_again(self, ctx: click.Context) -> dict[str, Any]:
+        """The values of all settings as they are now: the file may have changed, the rest is the same.
+
+        Raises:
+            click.ClickException: a value is not usable.
+        """
+        return self.make_context(ctx.info_name, list(self.arguments), parent=ctx.parent).params
+
+
+def serve(ctx: click.Context, config: NodeConfig, log_file: str) -> None:
+    """Run a node until a signal ends it.
+
+    Args:
+        ctx: of the command, with the settings in force.
+        config: of the node.
+        log_file: name of the log file.
+
+    Raises:
+        click.ClickException: the address cannot be bound, or the log file cannot be written.
+    """
+    try:
+        _start_logging(log_file, ctx.params)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(Daemon(ctx, config, log_file).run())
+    except ConfigError as error:
+        raise click.ClickException(wrong(ctx, error).message) from None
+    finally:
+        logs.stop()
+
+
+class Daemon:
+    """One node as a service.
+
+    Args:
+        ctx: of the command, with the settings in force.
+        config: of the node.
+        log_file: name of the log file.
+    """
+
+    def __init__(self, ctx: click.Context, config: NodeConfig, log_file: str) -> None:
+        self._ctx = ctx
+        self._settings = dict(ctx.params)
+        self._log_file = log_file
+        self._node = Node(config)
+        self._log = self._node.log
+
+    async def run(self) -> None:
+        """From start to end.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
+        stop = stop_signal()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, stop)
+        node = self._node
+        await node.start()
+        printing = asyncio.create_task(self._print(Output(self._unread)))
+        watchdog = asyncio.create_task(self._feed_watchdog())
+        self._notify("READY=1", f"STATUS={self._ready_line}")
+
+        number = await stop
+        seconds = self._settings["drain"]
+        self._log.info("draining", signal=number.name, seconds=seconds)
+        self._notify("STOPPING=1")
+        if not await node.drain(seconds):
+            self._log.warning("drain_incomplete", seconds=seconds)
+        _, unprinted = await asyncio.wait([printing], timeout=PRINT_REST_S)
+        if unprinted:
+            self._log.warning("output_incomplete")
+        for task in (printing, watchdog):
+            task.cancel()
+        await asyncio.wait([printing, watchdog])
+
+    @property
+    def _ready_line(self) -> str:
+        config = self._node.config
+        upstream = f", upstream {config.upstream}" if config.upstream is not None else ""
+        name = self._ctx.info_name
+        return f"taskd-net {name} {config.position} ready, listening on {self._node.address}{upstream}"
+
+    async def _print(self, output: Output) -> None:
+        """Say that it is ready, then print what is sent to this node itself: the daemon is its application."""
+        await output.line(self._ready_line)
+        async for message in self._node.messages():
+            await output.line(as_json(message))
+
+    def _unread(self) -> None:
+        """Nobody reads the standard output: what nobody would get must not be acknowledged."""
+        self._node.close_inbox()
+        self._log.warning("output_closed")
+
+    def _reload(self, stop: asyncio.Future[signal.Signals]) -> None:
+        """Read the settings again, and change what can be changed."""
+        if stop.done():
+            return
+        self._notify(*systemd.reloading())
+        command = self._ctx.command
+        assert isinstance(command, RememberingCommand)
+        try:
+            settings = command.read_again(self._ctx)
+            changed = sorted(name for name, value in settings.items() if value != self._settings[name])
+            _start_logging(self._log_file, settings)
+        except (click.ClickException, ConfigError) as error:
+            text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            self._log.error("reload_failed", reason=text)
+        else:
+            self._settings |= {name: settings[name] for name in RELOADED}
+            self._log.info("reloaded", changed=",".join(name for name in changed if name in RELOADED))
+            if fixed := [name for name in changed if name not in RELOADED]:
+                self._log.warning("restart_needed", settings=",".join(fixed))
+        self._notify("READY=1")
+
+    async def _feed_watchdog(self) -> None:
+        """Tell the service manager that the event loop turns."""
+        period = systemd.watchdog_period()
+        while period is not None:
+            self._notify("WATCHDOG=1")
+            await asyncio.sleep(period)
+
+    def _notify(self, *lines: str) -> None:
+        trouble = systemd.notify(*lines)
+        if trouble is not None:
+            self._log.warning("notify_failed", reason=trouble)
+
+
+def _start_logging(log_file: str, settings: dict[str, Any]) -> None:
+    """Log into the file and on stderr: the standard output is for the line that says ready, and for messages."""
+    arguments = {name.removeprefix("log_"): value for name, value in settings.items() if name.startswith("log_")}
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            logs.start(log_file, **arguments)
+    except ConfigError as error:
+        raise ConfigError(f"log_{error}") from None

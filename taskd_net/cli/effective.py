@@ -1,0 +1,104 @@
+"""`taskd-net config`: what is in force, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import click
+
+from taskd_net import Position
+from taskd_net.cli.settings import COMMANDS, CONFIG, Setting, node_config, place
+from taskd_net.cli.tool import free_position, leaf
+
+
+def _position(ctx: click.Context) -> Position:
+    match ctx.command.name:
+        case "mgr":
+            return Position.mgr()
+        case "proxy":
+            return Position.proxy(str(ctx.params["server_rank"]))
+        case _:
+            return leaf(ctx) or free_position()
+
+
+def _toml(value: object) -> str:
+    """A value as it would stand in the file. A JSON string is a TOML string."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _settings(ctx: click.Context) -> list[Setting]:
+    return [param for param in ctx.command.params if isinstance(param, Setting)]
+
+
+def _as_text(ctx: click.Context) -> str:
+    lines = []
+    for setting in _settings(ctx):
+        value = ctx.params[setting.name]
+        said = f"{setting.name} = {_toml(value)}" if value is not None else f"# {setting.name} is not set"
+        lines.append((said, place(setting.origin(ctx)).removeprefix("the ")))
+    width = max(len(said) for said, _ in lines)
+    return "\n".join([f"[{ctx.command.name}]", *(f"{said:{width}}  # {origin}" for said, origin in lines)])
+
+
+def _as_object(ctx: click.Context) -> dict[str, object]:
+    return {
+        setting.name: {"value": ctx.params[setting.name], **setting.origin(ctx)._asdict()} for setting in _settings(ctx)
+    }
+
+
+def _print(contexts: list[click.Context], as_json: bool) -> None:
+    for ctx in contexts:
+        node_config(ctx, _position(ctx))
+    if as_json:
+        click.echo(json.dumps({str(ctx.command.name): _as_object(ctx) for ctx in contexts}, ensure_ascii=False))
+    else:
+        click.echo("\n\n".join(map(_as_text, contexts)))
+
+
+JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
+
+
+@click.group(
+    name="config",
+    invoke_without_command=True,
+    params=[JSON],
+    short_help="Print the settings in force, and where they come from.",
+    epilog="""\b
+Examples:
+  taskd-net config proxy
+  taskd-net config mgr --config /etc/taskd-net.toml --ack-timeout 5
+  taskd-net config --json | jq .proxy.upstream
+  taskd-net config proxy > taskd-net.toml
+
+\b
+Exit codes:
+  0    every value can be used
+  2    a flag, a variable or the file is wrong
+""",
+)
+@click.pass_context
+def config(ctx: click.Context, /, as_json: bool) -> None:
+    """Print the settings in force of a command, or of all of them, and where each value comes from.
+
+    Takes the flags of the command that it is asked about. What it prints can be used as a file; with --json each value
+    has a source: flag, environment, file or default, and the name of the flag, the variable or the file.
+    """
+    if ctx.invoked_subcommand is None:
+        group = ctx.command
+        assert isinstance(group, click.Group)
+        _print([command.make_context(name, [], parent=ctx) for name, command in group.commands.items()], as_json)
+
+
+def _about(command: str) -> click.Command:
+    @click.pass_context
+    def about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
+        assert ctx.parent is not None
+        _print([ctx], as_json or ctx.parent.params["as_json"])
+
+    text = f"The settings of taskd-net {command}."
+    return click.Command(command, params=[CONFIG, *COMMANDS[command], JSON], callback=about, help=text)
+
+
+for _command in COMMANDS:
+    config.add_command(_about(_command))

@@ -1,0 +1,60 @@
+"""The TOML file with settings.
+
+Keys at the top are for every command that has such a setting; a table named after a command is for that command alone
+and counts before them:
+
+    ack_timeout = 5.0
+
+    [proxy]
+    upstream = "node-0:9601"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from taskd_net import ConfigError
+
+
+def load(path: Path, command: str, names: Mapping[str, Sequence[str]]) -> dict[str, object]:
+    """Read the settings of one command.
+
+    Args:
+        path: the file.
+        command: whose settings are wanted.
+        names: the settings of every command; all of the file is checked for names that nobody knows.
+
+    Returns:
+        Values by name, as they stand in the file.
+
+    Raises:
+        ConfigError: the file cannot be read, is not TOML, or has a key that no command knows; names it.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"config is '{path}'; expected a file that can be read: {error.strerror}") from None
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigError(f"config is '{path}'; expected a TOML file: {error}") from None
+    tables = {key: value for key, value in data.items() if isinstance(value, dict)}
+    shared = {key: value for key, value in data.items() if key not in tables}
+    for key in tables:
+        _check(path, f"[{key}]", key, f"a table of one of the commands {', '.join(names)}", names)
+    known = {name for of_command in names.values() for name in of_command}
+    for key, value in shared.items():
+        _check(path, f"{key} = {value!r}", key, "a setting", known)
+    for table, settings in tables.items():
+        for key, value in settings.items():
+            _check(path, f"[{table}] {key} = {value!r}", key, f"a setting of {table}", names[table])
+    of_command = {key: value for key, value in shared.items() if key in names[command]}
+    return {**of_command, **tables.get(command, {})}
+
+
+def _check(path: Path, found: str, key: str, expected: str, known: Iterable[str]) -> None:
+    if key not in known:
+        close = get_close_matches(key.replace("-", "_"), list(known), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"config '{path}' has {found}; expected {expected}{hint}")

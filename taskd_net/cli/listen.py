@@ -1,0 +1,108 @@
+"""`taskd-net listen`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+import uvloop
+
+from taskd_net import Node, NodeConfig
+from taskd_net.cli.output import Output, as_json, as_text
+from taskd_net.cli.settings import COMMANDS, CONFIG, POSITION, node_config
+from taskd_net.cli.stopping import stop_signal
+from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr
+
+
+@click.command(
+    params=[CONFIG, *COMMANDS["listen"]],
+    short_help="Print the messages that are sent to a position.",
+    epilog="""\b
+Examples:
+  taskd-net listen --as Worker/0/3
+  taskd-net listen --as Agent/0 --count 1 --timeout 30
+  taskd-net listen --as Worker/0/3 --json | jq -r .body
+
+\b
+Exit codes:
+  0    --count messages are printed; or a signal, the end of whoever reads, or
+       --timeout without --count ended it
+  1    --timeout came before --count messages
+  2    a flag, a variable or the file is wrong
+  3    not joined within the timeout
+
+A position that is in use must not be given with --as: the newcomer takes it over, and whoever had it is cut off. A
+message is acknowledged when it is in the inbox, before it is printed; what is there when --count is reached is lost.
+""",
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="End after this many messages.")
+@click.option("--json", "json_lines", is_flag=True, help="Print each message as one JSON object a line.")
+@click.pass_context
+def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **settings: object) -> None:
+    """Take the messages that are sent to a position, and print each as it comes: who sent it, its kind, its body.
+
+    When it has joined, it says so in one line on stderr: "taskd-net listen Worker/0/3 ready, upstream HOST:PORT".
+    """
+    position = leaf(ctx)
+    if position is None:
+        raise click.UsageError(f"as is missing; expected {POSITION.expected}")
+    config = node_config(ctx, position)
+    timeout = settings["timeout"]
+    log_to_stderr(str(settings["log_std_level"]))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sys.exit(runner.run(_listen(config, count, timeout if isinstance(timeout, float) else None, json_lines)))
+
+
+async def _listen(config: NodeConfig, count: int | None, timeout: float | None, json_lines: bool) -> int:
+    """Listen until something ends it. Returns the exit code."""
+    stop = stop_signal()
+    unread = asyncio.Event()
+    output = Output(unread.set)
+    async with Node(config) as node:
+        joining = asyncio.create_task(_join(node, timeout))
+        printing = asyncio.create_task(_print(node, output, count, json_lines))
+        closing = asyncio.create_task(unread.wait())
+        ends: set[asyncio.Future[Any]] = {printing, closing, stop}
+        ended, _ = await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if not ended:
+            await joining  # has the same timeout; closing the node would take from it what it has to say
+        await node.withdraw(WITHDRAW_S)
+    # The node is closed, and `_print` ends with the last message that was acknowledged.
+    await asyncio.wait([printing], timeout=PRINT_REST_S)
+    reached = printing.done() and count is not None and printing.result() == count
+    joined = await joining
+    printing.cancel()
+    closing.cancel()
+    await asyncio.wait({printing, closing})
+    if ended or reached:
+        return 0
+    if not joined:
+        return NOT_JOINED
+    return 0 if count is None else 1
+
+
+async def _join(node: Node, timeout: float | None) -> bool:
+    """Say when the node has joined, or why it has not in time. Returns whether it has."""
+    try:
+        await node.joined(timeout)
+    except TimeoutError as error:
+        click.echo(f"Error: {error}", err=True)
+        return False
+    except RuntimeError:  # ended before
+        return False
+    click.echo(f"taskd-net listen {node.position} ready, upstream {node.config.upstream}", err=True)
+    return True
+
+
+async def _print(node: Node, output: Output, count: int | None, json_lines: bool) -> int:
+    """Print messages until `count` are printed, nobody reads, or the node is closed. Returns how many are printed."""
+    printed = 0
+    async for message in node.messages():
+        if not await output.line(as_json(message) if json_lines else as_text(message)):
+            break
+        printed += 1
+        if printed == count:
+            break
+    return printed

@@ -1,0 +1,70 @@
+"""`taskd-net mgr` and `taskd-net proxy`: the daemons."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from taskd_net import Position
+from taskd_net.cli.daemon import RememberingCommand, serve
+from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
+
+EPILOG: Final = """\b
+Signals:
+  SIGTERM, SIGINT  take on nothing new, let what is under way end (--drain), leave
+                   with 0; the second one leaves at once, with 128 + its number
+  SIGHUP           read the file again; logging and --drain change at once, a log
+                   line names what else has changed and needs a restart
+
+\b
+Exit codes:
+  0    ended by a signal, in good order
+  1    cannot start: the address is in use, the log file cannot be written
+  2    a flag, a variable or the file is wrong
+"""
+
+
+@click.command(
+    cls=RememberingCommand,
+    params=[CONFIG, *COMMANDS["mgr"]],
+    short_help="Run the root of a job's tree.",
+    epilog=f"""\b
+Examples:
+  taskd-net mgr --listen 0.0.0.0:9601
+  POD_IP=10.0.0.7 taskd-net mgr
+  taskd-net mgr --config /etc/taskd-net.toml
+
+{EPILOG}""",
+)
+@click.pass_context
+def mgr(ctx: click.Context, /, **_: object) -> None:
+    """Run the root of a job's tree, until a signal ends it.
+
+    When it listens, it prints one line, "taskd-net mgr Mgr/0 ready, listening on HOST:PORT", and tells systemd.
+    Messages that are sent to it are printed after that, one JSON object a line. It logs to stderr and to manager.log.
+    """
+    serve(ctx, node_config(ctx, Position.mgr()), "manager.log")
+
+
+@click.command(
+    cls=RememberingCommand,
+    params=[CONFIG, *COMMANDS["proxy"]],
+    short_help="Run the Proxy of a node.",
+    epilog=f"""\b
+Examples:
+  taskd-net proxy --upstream 10.0.0.7:9601 --server-rank 3
+  taskd-net proxy --listen [::]:9602 --upstream node-0:9601
+  RANK=3 TASKD_NET_UPSTREAM=10.0.0.7:9601 taskd-net proxy
+
+{EPILOG}""",
+)
+@click.pass_context
+def proxy(ctx: click.Context, /, server_rank: int, **_: object) -> None:
+    """Run the Proxy of a node, until a signal ends it. Its upstream is the Mgr or another Proxy.
+
+    When it listens, it prints one line, "taskd-net proxy Proxy/N ready, listening on HOST:PORT, upstream HOST:PORT",
+    and tells systemd; when it has joined its upstream, the log says so ("joined"). Messages that are sent to it are
+    printed, one JSON object a line. It logs to stderr and to taskd-proxy-N.log.
+    """
+    serve(ctx, node_config(ctx, Position.proxy(server_rank)), f"taskd-proxy-{server_rank}.log")

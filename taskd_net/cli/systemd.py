@@ -1,0 +1,44 @@
+"""Telling systemd how a service is doing: `sd_notify(3)`, a line or two in a datagram.
+
+The libraries on PyPI for it are unmaintained, or bindings of libsystemd; the protocol is stable, and this is all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+
+def notify(*lines: str) -> str | None:
+    """Send the lines (`READY=1`) to the service manager; without one (`NOTIFY_SOCKET` is not set), do nothing.
+
+    Returns:
+        What went wrong, in words, or None. It is no reason to end: the manager finds out by its own timeouts.
+    """
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return None
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            # A leading @ stands for the zero byte of an address in the abstract namespace. Never waiting: the
+            # manager may be stopped, and this is called from an event loop.
+            sender.setblocking(False)
+            sender.connect("\0" + address[1:] if address.startswith("@") else address)
+            sender.send("\n".join(lines).encode())
+    except (OSError, ValueError) as error:
+        return f"NOTIFY_SOCKET is {address!r}: {error}"
+    return None
+
+
+def reloading() -> tuple[str, str]:
+    """The lines that announce a reload; `READY=1` ends it."""
+    return "RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
+
+
+def watchdog_period() -> float | None:
+    """Seconds between two `WATCHDOG=1`, half of what the manager allows; None when it does not watch this process."""
+    allowed, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    if not allowed.isdigit() or int(allowed) == 0 or (pid and pid != str(os.getpid())):
+        return None
+    return int(allowed) / 2_000_000

@@ -1,0 +1,213 @@
+"""Where the package's log lines go: a console and a file, for a process that has not arranged that itself.
+
+`start` puts handlers on the logger `taskd_net`, and on no other. An application that has handlers of its own (on the
+root logger or on `taskd_net`) keeps them: they see what they saw before, and the console is left to them; only the file
+is written beside them. A level that the application has set on `taskd_net` stays, and holds for the file as well.
+
+Files hold one JSON object a line; when one has grown to `limits.LOG_FILE_BYTES` it is renamed to `<name>.1`, and the
+oldest of `limits.LOG_FILES` goes. Names in use: `taskd-worker-<rank>.log`, `taskd-proxy-<serverRank>.log`,
+`agent-<serverRank>.log`, `manager.log`.
+
+The environment (contract, section 7), read by `start` where its arguments are None:
+
+- `TASKD_LOG_PATH`: the folder of the files, made if it is missing; default `./taskd_log/`
+- `TASKD_FILE_LOG_LEVEL`, `TASKD_STD_LOG_LEVEL`: DEBUG, INFO, WARNING or ERROR; default INFO
+- `TASKD_LOG_STDOUT`: True or False, whether lines go to the standard output as well; default True
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import MutableMapping, Sequence
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+
+from taskd_net import limits
+from taskd_net.codes import ConfigError
+
+PATH: Final = "TASKD_LOG_PATH"
+FILE_LEVEL: Final = "TASKD_FILE_LOG_LEVEL"
+STD_LEVEL: Final = "TASKD_STD_LOG_LEVEL"
+STDOUT: Final = "TASKD_LOG_STDOUT"
+DEFAULT_PATH: Final = "./taskd_log/"
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+_logger: Final = logging.getLogger("taskd_net")
+# Held while handlers change, so that two threads that start at once do not leave the handlers of both.
+_changing = threading.Lock()
+_handlers: list[logging.Handler] = []
+_level_before = logging.NOTSET
+_propagated_before = True
+
+
+def start(
+    file_name: str | None,
+    *,
+    path: str | None = None,
+    file_level: str | None = None,
+    std_level: str | None = None,
+    stdout: bool | None = None,
+) -> None:
+    """Send the package's log lines to a file and to the standard output. Started again, the handlers are replaced.
+
+    Args:
+        file_name: the file's name, without folder; None for no file.
+        path: the folder; None for `TASKD_LOG_PATH`.
+        file_level: the least level that goes into the file; None for `TASKD_FILE_LOG_LEVEL`.
+        std_level: the least level that goes to the standard output; None for `TASKD_STD_LOG_LEVEL`.
+        stdout: whether lines go to the standard output; None for `TASKD_LOG_STDOUT`.
+
+    Raises:
+        ConfigError: a level or a switch that is none, or a folder that cannot be written; nothing is changed then.
+
+    Source: contract, section 7.
+    """
+    to_file = _level(file_level, "file_level", FILE_LEVEL)
+    to_std = _level(std_level, "std_level", STD_LEVEL)
+    wants_std = _switch() if stdout is None else stdout
+    folder, setting = (os.environ.get(PATH) or DEFAULT_PATH, PATH) if path is None else (path, "path")
+    handlers: list[logging.Handler] = []
+    if file_name is not None:
+        handlers.append(_file(folder, setting, file_name, to_file))
+    if wants_std:
+        handlers.append(_Console(to_std))
+    with _changing:
+        _remove()
+        _add(handlers)
+
+
+def stop() -> None:
+    """Take the handlers of `start` away and close the file; without `start`, nothing happens."""
+    with _changing:
+        _remove()
+
+
+def started() -> bool:
+    """True between `start` and `stop`."""
+    return bool(_handlers)
+
+
+class _Console(logging.StreamHandler[Any]):
+    """The standard output, as long as the application has no handlers of its own."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(sys.stdout)
+        self.setLevel(level)
+        tty = bool(getattr(sys.stdout, "isatty", bool)())
+        renderer = structlog.dev.ConsoleRenderer(colors=tty, exception_formatter=structlog.dev.plain_traceback)
+        self.setFormatter(_formatter(renderer))
+
+    def filter(self, record: logging.LogRecord) -> Any:
+        # Asked for each line, as an application may well configure its logging later.
+        own = logging.getLogger().hasHandlers() or any(h not in _handlers for h in _logger.handlers)
+        return False if own else super().filter(record)
+
+
+class _Onward(logging.Handler):
+    """Hands on to the handlers of the application what they would have got without `start`.
+
+    `start` has to lower the level of the logger; without this, that alone would fill the application's own console.
+    """
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        parent = _logger.parent
+        if parent is None or not parent.hasHandlers():
+            return False
+        if record.levelno >= (self.level or parent.getEffectiveLevel()):
+            parent.callHandlers(record)
+        return True
+
+
+def _in_forked_child() -> None:
+    """Leave the renaming of full files to the parent, which would go on writing into the renamed one."""
+    for handler in _handlers:
+        if isinstance(handler, RotatingFileHandler):
+            handler.maxBytes = 0
+    _changing.release()
+
+
+os.register_at_fork(before=_changing.acquire, after_in_parent=_changing.release, after_in_child=_in_forked_child)
+
+
+def _add(handlers: Sequence[logging.Handler]) -> None:
+    global _level_before, _propagated_before
+    if not handlers:
+        return
+    _level_before, _propagated_before = _logger.level, _logger.propagate
+    _handlers.extend(handlers)
+    if _propagated_before:
+        _handlers.append(_Onward(_level_before))
+    if not _level_before:
+        of_parent = _logger.parent.getEffectiveLevel() if _logger.parent else logging.WARNING
+        _logger.setLevel(min(of_parent, *(handler.level for handler in handlers)))
+    _logger.propagate = False
+    for handler in _handlers:
+        _logger.addHandler(handler)
+
+
+def _remove() -> None:
+    if not _handlers:
+        return
+    for handler in _handlers:
+        _logger.removeHandler(handler)
+        handler.close()
+    _handlers.clear()
+    _logger.setLevel(_level_before)
+    _logger.propagate = _propagated_before
+
+
+def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Handler:
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        handler = RotatingFileHandler(
+            Path(folder) / file_name,
+            maxBytes=limits.LOG_FILE_BYTES,
+            backupCount=limits.LOG_FILES - 1,
+            encoding="utf-8",
+            errors="backslashreplace",
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        text = f"{setting} is {folder!r}; expected a folder in which {file_name} can be written: {reason}"
+        raise ConfigError(text) from None
+    handler.setLevel(level)
+    handler.setFormatter(_formatter(structlog.processors.JSONRenderer(default=str, ensure_ascii=False)))
+    return handler
+
+
+def _formatter(renderer: Any) -> ProcessorFormatter:
+    return ProcessorFormatter(
+        processors=[_add_time, ProcessorFormatter.remove_processors_meta, renderer],
+        foreign_pre_chain=[structlog.stdlib.add_log_level],
+    )
+
+
+def _add_time(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    at = datetime.fromtimestamp(event["_record"].created, UTC)
+    return {"timestamp": at.isoformat(timespec="milliseconds"), **event}
+
+
+def _level(given: str | None, argument: str, variable: str) -> int:
+    value, setting = (os.environ.get(variable) or "INFO", variable) if given is None else (given, argument)
+    if value.strip().upper() not in LEVELS:
+        raise ConfigError(f"{setting} is {value!r}; expected one of {', '.join(LEVELS)}")
+    level: int = getattr(logging, value.strip().upper())
+    return level
+
+
+def _switch() -> bool:
+    value = os.environ.get(STDOUT) or "True"
+    if value.strip().lower() not in ("true", "false"):
+        raise ConfigError(f"{STDOUT} is {value!r}; expected True or False")
+    return value.strip().lower() == "true"

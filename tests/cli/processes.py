@@ -1,0 +1,149 @@
+"""`taskd-net` as a process, steered from a test: what it says is awaited, never guessed at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 20.0
+
+
+class Command:
+    """One run of `taskd-net`. As a context it is started, and ended however it stands.
+
+    Args:
+        arguments: of the command line.
+        env: variables beside those that Python needs.
+        stdin: what it reads; None: `/dev/null`.
+        stdout: a file descriptor for its output; None: the test reads it.
+        cwd: its folder.
+    """
+
+    def __init__(
+        self,
+        *arguments: object,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        stdout: int | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self._arguments = [str(argument) for argument in arguments]
+        self._env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], **(env or {})}
+        self._stdin = stdin
+        self._stdout = stdout
+        self._cwd = cwd
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._more = asyncio.Event()
+        self.errors = ""
+
+    async def __aenter__(self) -> Self:
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "taskd_net.cli",
+            *self._arguments,
+            stdin=null if self._stdin is None else pipe,
+            stdout=pipe if self._stdout is None else self._stdout,
+            stderr=pipe,
+            env=self._env,
+            cwd=self._cwd or ROOT,
+        )
+        self._reader = asyncio.create_task(self._read_errors())
+        if self._stdin is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.write(self._stdin)
+            self._process.stdin.close()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._process is not None and self._reader is not None
+        if self._process.returncode is None:
+            self._process.kill()
+        if self._process.stdout is not None:
+            await asyncio.wait_for(self._process.stdout.read(), PATIENCE_S)
+        await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        await asyncio.wait_for(self._reader, PATIENCE_S)
+        if error is None:
+            assert "Traceback" not in self.errors, self.errors
+
+    async def line(self) -> str:
+        """The next line of its standard output, without its end; empty when there is none any more."""
+        assert self._process is not None and self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_S)
+        return line.decode().removesuffix("\n")
+
+    async def rest(self) -> str:
+        """What is left of its standard output, to its end."""
+        assert self._process is not None and self._process.stdout is not None
+        return (await asyncio.wait_for(self._process.stdout.read(), PATIENCE_S)).decode()
+
+    async def said(self, pattern: str) -> re.Match[str]:
+        """Wait until this can be found in what it has written on its standard error."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (found := re.search(pattern, self.errors)) is None:
+                assert self._reader is not None and not self._reader.done(), self.errors
+                self._more.clear()
+                await self._more.wait()
+            return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send this one process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def exit_code(self) -> int:
+        """Wait for its end. Minus the signal's number if one ended it."""
+        assert self._process is not None and self._reader is not None
+        code = await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        await asyncio.wait_for(self._reader, PATIENCE_S)
+        return code
+
+    async def _read_errors(self) -> None:
+        assert self._process is not None and self._process.stderr is not None
+        while data := await self._process.stderr.read(65536):
+            self.errors += data.decode()
+            self._more.set()
+        self._more.set()
+
+
+class Daemon(Command):
+    """`taskd-net mgr` or `taskd-net proxy`, listening on a free port, logging into a folder of the test's.
+
+    Attributes:
+        ready: the line that says so.
+        address: where it listens.
+    """
+
+    def __init__(self, name: str, *arguments: object, logs: Path, **settings: Mapping[str, str]) -> None:
+        super().__init__(name, "--listen", "127.0.0.1:0", "--log-path", logs, *arguments, **settings)  # type: ignore[arg-type]
+        self.ready = ""
+        self.address = ""
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.ready = await self.line()
+        found = re.search(r" ready, listening on ([^\s,]+)", self.ready)
+        assert found is not None, (self.ready, self.errors)
+        self.address = found[1]
+        return self
+
+
+async def run(
+    *arguments: object, env: Mapping[str, str] | None = None, stdin: bytes | None = None
+) -> tuple[int, str, str]:
+    """Run a command to its end: its exit code, its standard output, its standard error."""
+    async with Command(*arguments, env=env, stdin=stdin) as command:
+        output = await command.rest()
+        return await command.exit_code(), output, command.errors

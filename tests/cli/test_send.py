@@ -1,0 +1,150 @@
+"""`taskd-net send` as a process: what arrives, what it prints, what it ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskd_net import Code, Position
+from tests.cli.processes import Command, run
+from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address
+from tests.peers.slow import SlowChild
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
+    """Nodes in this process."""
+    async with Mesh(getattr(request, "param", "batched")) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+async def mgr(mesh: Mesh) -> WatchedNode:
+    """The root."""
+    return await mesh.mgr()
+
+
+@both_links
+async def test_message_arrives_and_its_answer_is_printed(mesh: Mesh, mgr: WatchedNode) -> None:
+    worker = await mesh.worker(0, 3, mgr)
+    assert await run("send", "Worker/0/3", "hello", "--mtype", "ACTION", "--upstream", mgr.address) == (
+        0, "0 OK from Worker/0/3\n", ""
+    )  # fmt: skip
+    message = await worker.take()
+    assert (message.body, message.mtype, message.sync, message.dst) == ("hello", "ACTION", True, worker.position)
+    # By default it is an Agent of a rank that no job has, and when it has ended nobody knows it any more.
+    assert re.fullmatch(r"Agent/1\d{9}", str(message.src))
+    assert set(mgr.routes()) == {worker.position}
+    assert (await mgr.send("x", to="Agent/All")).code == Code.NO_ROUTE
+
+
+async def test_answer_as_json(mgr: WatchedNode) -> None:
+    code, output, errors = await run("send", "Mgr", "x", "--json", "--upstream", mgr.address)
+    message = await mgr.take()
+    detail = "delivered (sync) or taken by the first hop (async)"
+    expected = {"code": 0, "name": "OK", "src": "Mgr/0", "uuid": message.uuid, "detail": detail}
+    assert (code, json.loads(output), errors) == (0, expected, "")
+
+
+@pytest.mark.parametrize("body", [(), ("-",)])
+async def test_body_comes_from_stdin_as_it_is(mgr: WatchedNode, body: tuple[str, ...]) -> None:
+    code, _, _ = await run("send", "Mgr", *body, "--upstream", mgr.address, stdin="é\n\nlast line\n".encode())
+    assert (code, (await mgr.take()).body) == (0, "é\n\nlast line\n")
+
+
+async def test_nothing_on_stdin_is_an_empty_body(mgr: WatchedNode) -> None:
+    code, _, _ = await run("send", "Mgr", "--upstream", mgr.address)
+    assert (code, (await mgr.take()).body) == (0, "")
+
+
+async def test_settings_come_from_the_environment(mgr: WatchedNode) -> None:
+    env = {"TASKD_NET_UPSTREAM": str(mgr.address), "TASKD_NET_AS": "Worker/7/77", "TASKD_NET_MTYPE": "REPORT"}
+    assert (await run("send", "Mgr", "x", env=env))[0] == 0
+    message = await mgr.take()
+    assert (message.src, message.mtype) == (Position.worker(7, 77), "REPORT")
+
+
+async def test_broadcast_and_post(mesh: Mesh, mgr: WatchedNode) -> None:
+    workers = [await mesh.worker(0, rank, mgr) for rank in range(2)]
+    assert (await run("send", "Worker/All/All", "all", "--upstream", mgr.address))[0] == 0
+    code, output, _ = await run("send", "Worker/0/1", "posted", "--no-sync", "--upstream", mgr.address)
+    assert (code, output) == (0, "0 OK from Mgr/0\n")
+    assert [(await worker.take()).body for worker in workers] == ["all", "all"]
+    posted = await workers[1].take()
+    assert (posted.body, posted.sync) == ("posted", False)
+
+
+@pytest.mark.parametrize(
+    ("dest", "code", "name", "detail"),
+    [
+        ("Worker/9/9", 5002, "NO_ROUTE", "nobody on the way knows the destination"),
+        ("Worker/0,1/9", 5002, "NO_ROUTE", "nobody on the way knows the destination"),
+        ("Boss/0", 4003, "DST_ROLE_ILLEGAL", "role 'Boss' is not one of Mgr, Proxy, Agent, Worker"),
+    ],
+)
+async def test_not_delivered_is_1(mgr: WatchedNode, dest: str, code: int, name: str, detail: str) -> None:
+    src = r"Agent/1\d{9}" if code < 5000 else "Mgr/0"
+    exit_code, output, errors = await run("send", dest, "x", "--upstream", mgr.address)
+    assert (exit_code, errors) == (1, "")
+    assert re.fullmatch(rf"{code} {name} from {src}: {re.escape(detail)}\n", output)
+
+
+async def test_message_that_is_too_large_is_1(mgr: WatchedNode) -> None:
+    code, output, _ = await run("send", "Mgr", "--upstream", mgr.address, stdin=b"x" * 8_388_609)
+    assert code == 1
+    assert output.startswith("4999 CLIENT_ERR from Agent/")
+    assert "the limit is 8388608" in output
+
+
+async def test_not_joined_in_time_is_3() -> None:
+    nowhere = await free_address()
+    code, output, errors = await run(
+        "send", "Mgr", "x", "--upstream", nowhere, "--timeout", 0.3, "--as", "Worker/0/0", "--json"
+    )
+    assert code == 3
+    assert errors.startswith(f"Error: Worker/0/0 has not joined {nowhere} within 0.3 s: Register: UNAVAILABLE: ")
+    assert errors.count("\n") == 1
+    answer = json.loads(output)
+    assert (answer["code"], answer["name"], answer["src"]) == (6002, "NET_STREAM_NOT_INITED", "Worker/0/0")
+
+
+LEAF = "expected the position of an Agent or a Worker, e.g. Agent/0 or Worker/0/3"
+ADDRESS = "expected host:port, e.g. 127.0.0.1:9602 or [::1]:9602"
+SECONDS = "expected a number of seconds from 0 to 86400"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("nobody", "x"), "DEST: 'nobody' is not a position; expected Role/serverRank[/processRank], e.g. Worker/0/3"),
+        (("Mgr", "x", "--as", "Proxy/0"), f"as is 'Proxy/0'; {LEAF} (from --as)"),
+        (("Mgr", "x", "--upstream", "here"), f"upstream is 'here'; {ADDRESS} (from --upstream)"),
+        (("Mgr", "x", "--timeout", "inf"), f"timeout is 'inf'; {SECONDS} (from --timeout)"),
+        ((), "Missing argument 'DEST'."),
+    ],
+)
+async def test_wrong_use_is_2(arguments: tuple[str, ...], expected: str) -> None:
+    assert await run("send", *arguments) == (2, "", f"Error: {expected}\n")
+
+
+async def test_body_that_is_not_text_is_2() -> None:
+    assert await run("send", "Mgr", stdin=b"\xff") == (
+        2, "", "Error: BODY from the standard input is not UTF-8 text: invalid start byte\n"
+    )  # fmt: skip
+
+
+async def test_signal_ends_it_in_good_order(mgr: WatchedNode, mesh: Mesh) -> None:
+    async with SlowChild("Worker/0/0") as mute:
+        await mute.join(mgr.address or "")
+        async with Command("send", "Worker/0/0", "x", "--timeout", 60, "--upstream", mgr.address) as sending:
+            await asyncio.wait_for(mute.asked.wait(), 20)
+            sending.signal(signal.SIGINT)
+            assert (await sending.rest(), await sending.exit_code()) == ("", 130)
+    assert not [node for node in mgr.routes() if node.role == "Agent"]

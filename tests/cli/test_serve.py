@@ -1,0 +1,271 @@
+"""The daemons as processes: ready, logging, SIGHUP, how they end, and what systemd hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from taskd_net import Code
+from tests.cli.processes import PATIENCE_S, Command, Daemon, run
+from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.slow import SlowChild
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+
+TERM, INT, HUP = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes in this process, beside those in others."""
+    async with Mesh() as mesh:
+        yield mesh
+
+
+def events_in(log: Path) -> list[str]:
+    """The events in a log file."""
+    return [json.loads(line)["event"] for line in log.read_text().splitlines()]
+
+
+# ---- ready
+
+
+async def test_ready_lines_joining_logs_and_a_clean_end(tmp_path: Path) -> None:
+    async with Daemon("mgr", logs=tmp_path) as mgr:
+        assert re.fullmatch(r"taskd-net mgr Mgr/0 ready, listening on 127\.0\.0\.1:\d+", mgr.ready)
+        settings = {"RANK": "3", "TASKD_NET_UPSTREAM": mgr.address}
+        async with Daemon("proxy", "--links", "tasknet", logs=tmp_path, env=settings) as proxy:
+            ready = r"taskd-net proxy Proxy/3 ready, listening on 127\.0\.0\.1:\d+, upstream " + re.escape(mgr.address)
+            assert re.fullmatch(ready, proxy.ready)
+            await proxy.said(r" joined .*link=ToParent node=Proxy/3")
+            proxy.signal(TERM)
+            assert (await proxy.rest(), await proxy.exit_code()) == ("", 0)
+        mgr.signal(INT)
+        assert (await mgr.rest(), await mgr.exit_code()) == ("", 0)
+    for name in ("manager.log", "taskd-proxy-3.log"):
+        events = events_in(tmp_path / name)
+        assert (events[0], events[-2:]) == ("listening", ["draining", "closed"])
+
+
+async def test_proxy_is_ready_before_its_upstream_is_there(tmp_path: Path) -> None:
+    nowhere = await free_address()
+    async with Daemon("proxy", "--upstream", nowhere, logs=tmp_path) as proxy:
+        await proxy.said("join_failed")
+        async with Daemon("mgr", "--listen", nowhere, logs=tmp_path):
+            await proxy.said(" joined ")
+            proxy.signal(TERM)
+            assert await proxy.exit_code() == 0
+
+
+async def test_what_is_sent_to_a_daemon_is_printed(mesh: Mesh, tmp_path: Path) -> None:
+    mgr = await mesh.mgr()
+    async with Daemon("proxy", "--upstream", mgr.address, logs=tmp_path) as proxy:
+        await mesh.logged("child_joined")
+        assert (await mgr.send("two\nlines, é", to="Proxy/0", mtype="STATUS")).ok
+        message = json.loads(await proxy.line())
+        assert (message["src"], message["dst"], message["mtype"]) == ("Mgr/0", "Proxy/0", "STATUS")
+        assert (message["body"], message["sync"]) == ("two\nlines, é", True)
+
+
+async def test_daemon_whose_output_nobody_reads_goes_on_and_acknowledges_nothing(mesh: Mesh, tmp_path: Path) -> None:
+    """`taskd-net proxy | head -1`, as scripts do that wait for the line."""
+    mgr = await mesh.mgr()
+    reading, writing = os.pipe()
+    arguments = ("proxy", "--listen", "127.0.0.1:0", "--log-path", tmp_path, "--upstream", mgr.address)
+    async with Command(*arguments, stdout=writing) as proxy:
+        os.close(writing)
+        await mesh.logged("child_joined")
+        os.close(reading)
+        await proxy.said("output_closed")
+        ack = await mgr.send("x", to="Proxy/0")
+        assert (ack.code, str(ack.src)) == (Code.RECV_BUF_NIL, "Proxy/0")
+        proxy.signal(TERM)
+        assert await proxy.exit_code() == 0
+        assert "Traceback" not in proxy.errors
+
+
+# ---- what keeps it from starting
+
+
+async def test_address_in_use_and_a_folder_that_cannot_be_written(mesh: Mesh, tmp_path: Path) -> None:
+    mgr = await mesh.mgr()
+    code, output, errors = await run("mgr", "--listen", mgr.address, "--log-path", tmp_path)
+    text = f"Error: cannot listen on {mgr.address}: in use, or not an address of this machine\n"
+    assert (code, output) == (1, "")
+    assert errors.endswith(text)
+    assert "Traceback" not in errors
+    (tmp_path / "file").touch()
+    code, output, errors = await run("mgr", "--listen", "127.0.0.1:0", env={"TASKD_LOG_PATH": str(tmp_path / "file")})
+    text = (
+        f"Error: log_path is '{tmp_path}/file'; expected a folder in which manager.log can be written: File exists "
+        "(from the environment variable TASKD_LOG_PATH)\n"
+    )
+    assert (code, output, errors) == (1, "", text)
+
+
+async def test_wrong_setting_of_a_process_is_one_line(tmp_path: Path) -> None:
+    text = "Error: grace is 'x'; expected a number of seconds (from the environment variable TASKD_NET_GRACE)\n"
+    assert await run("proxy", env={"TASKD_NET_GRACE": "x"}) == (2, "", text)
+
+
+# ---- the end
+
+
+async def test_message_under_way_is_answered_before_the_end(mesh: Mesh, tmp_path: Path) -> None:
+    mgr = await mesh.mgr(ack_timeout=30.0)
+    proxy = Daemon("proxy", "--upstream", mgr.address, "--drain", 30, "--ack-timeout", 30, logs=tmp_path)
+    async with proxy, SlowChild("Worker/0/0") as slow:
+        await proxy.said(" joined ")
+        await slow.join(proxy.address)
+        sending = asyncio.create_task(mgr.send("slow", to="Worker/0/0", timeout=30.0))
+        await soon(slow.asked.wait())
+        proxy.signal(TERM)
+        await proxy.said("draining")
+        ack = await mgr.send("late", to="Worker/0/0")
+        assert (ack.code, str(ack.src)) == (Code.RECV_BUF_BUSY, "Proxy/0")
+        assert not sending.done()
+        slow.answers.set()
+        assert (await soon(sending)).ok
+        assert await proxy.exit_code() == 0
+
+
+async def test_end_under_load_keeps_every_promise(mesh: Mesh, tmp_path: Path) -> None:
+    """What was answered with 0 has arrived once, and what was not, has not: all that had come this far was answered."""
+    mgr = await mesh.mgr(inbox=100_000)
+    async with Daemon("proxy", "--upstream", mgr.address, logs=tmp_path) as proxy:
+        await proxy.said(" joined ")
+        worker = await mesh.worker(0, 0, proxy.address)
+        codes: dict[str, int] = {}
+
+        async def send(sender: int) -> None:
+            while not mesh.count("upstream_lost", node=worker.position):
+                body = f"{len(codes)} of {sender}"
+                codes[body] = (await worker.send(body, to="Mgr", timeout=1.0)).code
+
+        sending = [asyncio.create_task(send(sender)) for sender in range(50)]
+        await mesh.until(lambda: mgr.statistics.delivered >= 500)
+        proxy.signal(TERM)
+        assert await proxy.exit_code() == 0
+        await asyncio.gather(*sending)
+    arrived = await mgr.take_all(mgr.waiting())
+    assert sorted(arrived) == sorted(body for body, code in codes.items() if code == Code.OK)
+
+
+async def test_end_is_bounded_when_the_receiver_never_answers(mesh: Mesh, tmp_path: Path) -> None:
+    mgr = await mesh.mgr(ack_timeout=60.0)
+    proxy = Daemon("proxy", "--upstream", mgr.address, "--drain", 0.3, "--ack-timeout", 60, logs=tmp_path)
+    async with proxy, SlowChild("Worker/0/0") as mute:
+        await proxy.said(" joined ")
+        await mute.join(proxy.address)
+        sending = asyncio.create_task(mgr.send("x", to="Worker/0/0", timeout=60.0))
+        await soon(mute.asked.wait())
+        began = time.monotonic()
+        proxy.signal(TERM)
+        assert await proxy.exit_code() == 0
+        assert 0.3 <= time.monotonic() - began < 5.0
+        await proxy.said("drain_incomplete")
+        assert (await soon(sending)).code == Code.NETWORK_ACK_LOST
+
+
+@pytest.mark.parametrize(("second", "code"), [(TERM, 143), (INT, 130)])
+async def test_second_signal_ends_it_at_once(mesh: Mesh, tmp_path: Path, second: signal.Signals, code: int) -> None:
+    mgr = await mesh.mgr(ack_timeout=60.0)
+    proxy = Daemon("proxy", "--upstream", mgr.address, "--drain", 60, "--ack-timeout", 60, logs=tmp_path)
+    async with proxy, SlowChild("Worker/0/0") as mute:
+        await proxy.said(" joined ")
+        await mute.join(proxy.address)
+        sending = asyncio.create_task(mgr.send("x", to="Worker/0/0", timeout=60.0))
+        await soon(mute.asked.wait())
+        proxy.signal(TERM)
+        await proxy.said("draining")
+        proxy.signal(second)
+        assert await proxy.exit_code() == code
+        assert (await soon(sending)).code == Code.NETWORK_ACK_LOST
+
+
+# ---- SIGHUP
+
+
+async def test_sighup_changes_what_can_be_changed_and_names_the_rest(tmp_path: Path) -> None:
+    file = tmp_path / "taskd-net.toml"
+    file.write_text("log_std_level = 'WARNING'\n[mgr]\ngrace = 20\ninbox = 5")
+    log = tmp_path / "log" / "manager.log"
+    async with Daemon("mgr", "--inbox", 7, logs=log.parent, env={"TASKD_NET_CONFIG": str(file)}) as mgr:
+        file.write_text("log_std_level = 'INFO'\ndrain = 2\n[mgr]\ngrace = 21\ninbox = 6")
+        mgr.signal(HUP)
+        # Before, nothing below WARNING was to be seen; --inbox counts before the file, so it has not changed.
+        await mgr.said(r"reloaded .*changed=drain,log_std_level")
+        await mgr.said(r"restart_needed .*settings=grace\n")
+        assert "listening" not in mgr.errors
+        file.write_text("grace = 'long'")
+        mgr.signal(HUP)
+        await mgr.said(r"reload_failed .*grace is 'long'; expected a number of seconds \(from the file .*\)")
+        log.rename(log.with_suffix(".moved"))
+        file.write_text("log_std_level = 'INFO'\ndrain = 2")
+        mgr.signal(HUP)
+        await mgr.said(r"(?s)reload_failed.*reloaded")
+        mgr.signal(TERM)
+        await mgr.said(r"draining .*seconds=2\.0")
+        assert await mgr.exit_code() == 0
+    assert events_in(log)[-2:] == ["draining", "closed"]
+
+
+# ---- systemd
+
+
+@contextlib.contextmanager
+def service_manager(address: str) -> Iterator[socket.socket]:
+    """The far end of `NOTIFY_SOCKET`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("\0" + address[1:] if address.startswith("@") else address)
+        manager.setblocking(False)
+        yield manager
+
+
+async def heard(manager: socket.socket) -> list[str]:
+    """The lines of the next datagram."""
+    loop = asyncio.get_running_loop()
+    return (await asyncio.wait_for(loop.sock_recv(manager, 4096), PATIENCE_S)).decode().splitlines()
+
+
+@pytest.mark.parametrize("kind", ["path", "abstract"])
+async def test_systemd_is_told(tmp_path: Path, kind: str) -> None:
+    address = str(tmp_path / "notify") if kind == "path" else f"@taskd-net-test-{os.getpid()}"
+    with service_manager(address) as manager:
+        async with Daemon("mgr", logs=tmp_path, env={"NOTIFY_SOCKET": address}) as mgr:
+            assert await heard(manager) == ["READY=1", f"STATUS={mgr.ready}"]
+            mgr.signal(HUP)
+            reloading, since = await heard(manager)
+            assert reloading == "RELOADING=1"
+            assert re.fullmatch(r"MONOTONIC_USEC=\d+", since)
+            assert 0 <= time.monotonic_ns() // 1000 - int(since.partition("=")[2]) < 60_000_000
+            assert await heard(manager) == ["READY=1"]
+            mgr.signal(TERM)
+            assert await heard(manager) == ["STOPPING=1"]
+            assert await mgr.exit_code() == 0
+
+
+async def test_watchdog_is_fed_by_the_loop(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    env = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "100000"}
+    with service_manager(address) as manager:
+        async with Daemon("mgr", logs=tmp_path, env=env):
+            lines = [line for _ in range(5) for line in await heard(manager)]
+    assert lines.count("WATCHDOG=1") == 4
+
+
+async def test_service_manager_that_is_gone_costs_nothing_but_a_line(tmp_path: Path) -> None:
+    async with Daemon("mgr", logs=tmp_path, env={"NOTIFY_SOCKET": str(tmp_path / "nobody")}) as mgr:
+        await mgr.said("notify_failed .*No such file or directory")
+        mgr.signal(TERM)
+        assert await mgr.exit_code() == 0

@@ -1,0 +1,95 @@
+"""A Router that is about to leave: what it still takes on, when it is done, and how its parent is told."""
+
+from __future__ import annotations
+
+from taskd_net.codes import Code
+from taskd_net.core.actions import Announce, Answer, Deliver
+from taskd_net.core.announcer import Kind
+from taskd_net.core.frame import Ack
+from taskd_net.core.links import UP
+from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
+
+# ---- draining
+
+
+def test_draining_node_takes_on_nothing_new_whose_answer_is_awaited() -> None:
+    proxy, ask = joined("Proxy/0"), Caller()
+    child = add_child(proxy, "Worker/0/0", "Worker/0/0")
+    assert not proxy.busy
+    proxy.drain()
+    assert answers(proxy.frame_arrived(0.0, UP, frame("Proxy/0"), ask)) == [(Code.RECV_BUF_NIL, "Proxy/0")]
+    assert answers(proxy.frame_arrived(0.0, UP, frame("Worker/0/0"), ask)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
+    assert answers(proxy.frame_arrived(0.0, child.id, frame("Mgr"), ask)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
+    assert answers(proxy.send(0.0, frame("Mgr", "Proxy/0"), ask, 1.0)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
+    assert not proxy.busy
+
+
+def test_draining_node_passes_on_what_others_have_taken() -> None:
+    proxy = joined("Proxy/0")
+    child = add_child(proxy, "Worker/0/0", "Worker/0/0")
+    proxy.drain()
+    message = frame("Worker/0/0", sync=False)
+    assert hops(proxy.frame_arrived(0.0, UP, message, None)) == [child.id]
+    assert proxy.busy
+    proxy.written(child.id, "Worker/0/0", 1, len(message.data))
+    assert not proxy.busy
+
+
+def test_draining_node_is_busy_until_the_last_answer_is_there() -> None:
+    proxy, ask = joined("Proxy/0"), Caller()
+    child = add_child(proxy, "Worker/0/0", "Worker/0/0")
+    message = frame("Worker/0/0")
+    proxy.frame_arrived(0.0, UP, message, ask)
+    proxy.drain()
+    proxy.written(child.id, "Worker/0/0", 1, len(message.data))
+    assert proxy.busy
+    assert answers(proxy.accepted(0.1, child.id, ["u"])) == [(Code.OK, "Worker/0/0")]
+    assert not proxy.busy
+
+
+def test_draining_node_lets_the_line_before_its_inbox_in() -> None:
+    worker = joined("Worker/0/0", inbox=1)
+    first, second = (frame("Worker/0/0", uuid=uuid, sync=False) for uuid in "ab")
+    worker.frame_arrived(0.0, UP, first, None)
+    worker.frame_arrived(0.0, UP, second, None)
+    worker.drain()
+    assert worker.busy
+    assert worker.inbox_taken(0.0) == [Deliver(second)]
+    assert not worker.busy
+
+
+def test_draining_node_waits_for_its_own_messages_that_wait_for_the_join() -> None:
+    worker, ask = router("Worker/0/0"), Caller()
+    worker.send(0.0, frame("Mgr", "Worker/0/0"), ask, 1.0)
+    worker.drain()
+    assert worker.busy
+    assert answers(worker.tick(1.0)) == [(Code.NET_STREAM_NOT_INITED, "Worker/0/0")]
+    assert not worker.busy
+
+
+# ---- withdrawing
+
+
+def test_node_that_withdraws_takes_everything_below_it_along() -> None:
+    proxy, ask = joined("Proxy/0"), Caller()
+    add_child(proxy, "Worker/0/0", "Worker/0/0")
+    assert proxy.withdraw(ask, "w") == [Announce(Kind.WITHDRAW, everybody("Worker/0/0", "Proxy/0"))]
+    assert proxy.announce_answered("up", Code.OK, at("Mgr")) == [Answer(ask, Ack("w", Code.OK, at("Mgr")))]
+
+
+def test_parent_that_would_not_understand_is_not_told() -> None:
+    not_told = [(Code.NET_STREAM_NOT_INITED, "Worker/0/0")]
+    worker, ask = router("Worker/0/0"), Caller()
+    assert answers(worker.withdraw(ask, "w")) == not_told
+    join(worker, withdraws=False)
+    assert answers(worker.withdraw(ask, "w")) == not_told
+    assert answers(router("Mgr").withdraw(ask, "w")) == [(Code.NET_STREAM_NOT_INITED, "Mgr/0")]
+
+
+def test_withdrawn_child_is_in_no_broadcast_any_more() -> None:
+    mgr, ask = router("Mgr"), Caller()
+    leaving, staying = (add_child(mgr, worker, worker) for worker in ("Worker/0/0", "Worker/0/1"))
+    mgr.announced(0.0, leaving, Kind.WITHDRAW, everybody("Worker/0/0"), ask, "w")
+    mgr.link_down(0.0, leaving, "Worker/0/0", [])
+    assert hops(mgr.send(0.0, frame("Worker/All/All"), ask, 1.0)) == [staying.id]
+    assert answers(mgr.send(0.0, frame("Worker/0/0", uuid="v"), ask, 1.0)) == [(Code.NO_ROUTE, "Mgr/0")]

@@ -1,0 +1,213 @@
+"""Where log lines go: an application's own logging is left alone, and a file holds what it is to hold."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from _pytest.logging import LogCaptureHandler
+
+from taskd_net import ConfigError, limits, logs
+from taskd_net.log import get_logger
+
+LOGGER = logging.getLogger("taskd_net")
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A process without handlers of its own, and no variable set."""
+    # pytest puts its handlers on anew for each phase of a test, so it is not enough to take them off here.
+    for logger in (logging.getLogger(), LOGGER):
+        monkeypatch.setattr(logger, "handlers", NoneOfPytest())
+    monkeypatch.chdir(tmp_path)
+    for variable in (logs.PATH, logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT):
+        monkeypatch.delenv(variable, raising=False)
+    yield
+    logs.stop()
+    assert (LOGGER.handlers, LOGGER.level, LOGGER.propagate) == ([], logging.NOTSET, True)
+
+
+class NoneOfPytest(list[logging.Handler]):
+    """The handlers of a logger that pytest's do not get into."""
+
+    def append(self, handler: logging.Handler) -> None:
+        if not isinstance(handler, LogCaptureHandler):
+            super().append(handler)
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    """What a log file says."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Collected(logging.Handler):
+    """A handler of the application's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def test_same_event_on_the_console_and_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.start("taskd-worker-3.log")
+    get_logger(node="Worker/0/3").info("upstream_lost", reason="the stream ended", code=5002)
+    LOGGER.warning("plain %s", "text")
+    out = capsys.readouterr().out
+    assert "upstream_lost" in out and "reason='the stream ended'" in out and "\x1b" not in out and "plain text" in out
+    first, second = lines(tmp_path / "taskd_log" / "taskd-worker-3.log")
+    assert str(first.pop("timestamp")).endswith("+00:00")
+    expected = {"event": "upstream_lost", "level": "info", "node": "Worker/0/3", "reason": "the stream ended"}
+    assert first == {**expected, "code": 5002}
+    assert (second["event"], second["level"]) == ("plain text", "warning")
+
+
+def test_traceback_is_in_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.start("x.log")
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        get_logger().exception("request_failed")
+    assert "ValueError: broken" in capsys.readouterr().out
+    (line,) = lines(tmp_path / "taskd_log" / "x.log")
+    assert "ValueError: broken" in str(line["exception"])
+
+
+def test_settings_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(logs.PATH, str(tmp_path / "a" / "b"))
+    monkeypatch.setenv(logs.FILE_LEVEL, "debug")
+    monkeypatch.setenv(logs.STD_LEVEL, "ERROR")
+    logs.start("x.log")
+    log = get_logger()
+    log.debug("seen_by_the_file")
+    log.error("seen_by_both")
+    assert [line["event"] for line in lines(tmp_path / "a" / "b" / "x.log")] == ["seen_by_the_file", "seen_by_both"]
+    out = capsys.readouterr().out
+    assert "seen_by_both" in out and "seen_by_the_file" not in out
+    monkeypatch.setenv(logs.STDOUT, "False")
+    logs.start(None)
+    assert not logs.started()
+    log.error("seen_by_nobody")
+    assert capsys.readouterr().out == ""
+
+
+def test_arguments_go_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(logs.PATH, "/dev/null/x")
+    monkeypatch.setenv(logs.FILE_LEVEL, "LOUD")
+    logs.start("x.log", path=str(tmp_path), file_level="WARNING", std_level="INFO", stdout=False)
+    get_logger().info("too_little")
+    get_logger().warning("enough")
+    assert [line["event"] for line in lines(tmp_path / "x.log")] == ["enough"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        (logs.FILE_LEVEL, "LOUD", "TASKD_FILE_LOG_LEVEL is 'LOUD'; expected one of DEBUG, INFO, WARNING, ERROR"),
+        (logs.STD_LEVEL, "20", "TASKD_STD_LOG_LEVEL is '20'; expected one of DEBUG, INFO, WARNING, ERROR"),
+        (logs.STDOUT, "maybe", "TASKD_LOG_STDOUT is 'maybe'; expected True or False"),
+        (logs.PATH, "/dev/null/x", "TASKD_LOG_PATH is '/dev/null/x'; expected a folder in which x.log can be"),
+    ],
+)
+def test_setting_that_cannot_be_used(
+    variable: str, value: str, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    logs.start("before.log", path=str(tmp_path), stdout=False)
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError) as raised:
+        logs.start("x.log")
+    assert str(raised.value).startswith(expected)
+    get_logger().info("still_there")
+    assert [line["event"] for line in lines(tmp_path / "before.log")] == ["still_there"]
+
+
+def test_starting_again_replaces_the_handlers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.start("first.log", path=str(tmp_path))
+    logs.start("second.log", path=str(tmp_path))
+    get_logger().info("once")
+    assert lines(tmp_path / "first.log") == [] and len(lines(tmp_path / "second.log")) == 1
+    assert capsys.readouterr().out.count("once") == 1
+
+
+def test_application_with_handlers_keeps_its_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its handlers see what they saw before, as logfmt, though the file wants more; our console is silent."""
+    own = Collected()
+    logging.getLogger().addHandler(own)
+    logs.start("x.log", path=str(tmp_path), file_level="DEBUG")
+    log = get_logger(node="Mgr/0")
+    log.info("below_its_level")
+    log.warning("of_its_level", reason="a b")
+    assert own.texts == ['event=of_its_level node=Mgr/0 reason="a b" level=warning']
+    assert len(lines(tmp_path / "x.log")) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_application_that_configures_its_logging_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.start("x.log", path=str(tmp_path))
+    get_logger().warning("before")
+    stream = io.StringIO()
+    logging.basicConfig(stream=stream, level=logging.INFO)
+    get_logger().info("after")
+    assert "before" in (out := capsys.readouterr().out) and "after" not in out
+    assert "event=after" in stream.getvalue() and "before" not in stream.getvalue()
+
+
+def test_handler_and_level_on_our_logger_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = Collected()
+    LOGGER.addHandler(own)
+    LOGGER.setLevel(logging.ERROR)
+    try:
+        logs.start("x.log", path=str(tmp_path))
+        get_logger().warning("not_wanted")
+        get_logger().error("wanted")
+        assert own.texts == ["event=wanted level=error"] and len(lines(tmp_path / "x.log")) == 1
+        assert capsys.readouterr().out == ""
+        logs.stop()
+        assert (LOGGER.handlers, LOGGER.level) == ([own], logging.ERROR)
+    finally:
+        LOGGER.removeHandler(own)
+        LOGGER.setLevel(logging.NOTSET)
+
+
+def test_without_start_nothing_is_added() -> None:
+    code = (
+        "import logging, taskd_net.logs; from taskd_net.log import get_logger; get_logger().info('quiet');"
+        "assert not logging.getLogger('taskd_net').handlers and not logging.getLogger().handlers"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == ("", "")
+
+
+def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_FILE_BYTES", 2000)
+    logs.start("x.log", path=str(tmp_path), stdout=False)
+    for number in range(200):
+        get_logger().info("state_changed", number=number)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["x.log", "x.log.1", "x.log.2", "x.log.3", "x.log.4"] and len(files) == limits.LOG_FILES
+    assert all(path.stat().st_size <= 2000 for path in tmp_path.iterdir())
+    assert lines(tmp_path / "x.log")[-1]["number"] == 199
+
+
+def test_forked_child_renames_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_FILE_BYTES", 1000)
+    logs.start("x.log", path=str(tmp_path), stdout=False)
+    child = os.fork()
+    if child == 0:
+        for _ in range(30):
+            get_logger().info("of_the_child")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.log"]
+    assert len(lines(tmp_path / "x.log")) == 30
