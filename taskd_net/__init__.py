@@ -8,7 +8,7 @@ from taskd_net.blocking import BlockingNode
 from taskd_net.codes import Code, ConfigError, MeshError, NetworkError, ReceiverError, SenderError, TaskdNetError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
-from taskd_net.node import Node, NodeClosed
+from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
 from taskd_net.version import __version__
 from taskd_net.wire.codec import Message
@@ -24,6 +24,7 @@ __all__ = [
     "Node",
     "NodeClosed",
     "NodeConfig",
+    "NodeForked",
     "Position",
     "ReceiverError",
     "Role",
