@@ -13,8 +13,6 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import fork
-
 
 class Background:
     """The loop, its thread, and how many nodes use them."""
@@ -52,10 +50,8 @@ class Background:
         return threading.current_thread() is self._thread
 
     def in_forked_child(self) -> None:
-        """The thread did not come along; and its loop holds what belongs to gRPC."""
-        if self._loop is not None:
-            fork.never_free(self._loop)
-        self.__init__()  # type: ignore[misc]  # as new: somebody may have held the lock
+        """The thread did not come along, and its lock may have been held."""
+        self.__init__()  # type: ignore[misc]
 
 
 shared: Final = Background()

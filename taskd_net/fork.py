@@ -34,7 +34,6 @@ class _Process:
         """After a fork, in the child."""
         self.forked = self.has_grpc
         for holder in list(self.holders):
-            never_free(holder)
             holder.forked()
 
 
@@ -51,10 +50,3 @@ def protect(holder: Forkable) -> None:
     """Say that this process starts gRPC now, on behalf of `holder`."""
     _process.has_grpc = True
     _process.holders.add(holder)
-
-
-def never_free(kept: object) -> None:
-    """Keep an object even through the interpreter's end, when all others are freed: to free it would touch gRPC."""
-    import ctypes  # only where it is needed, which is in few processes
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
