@@ -70,10 +70,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    # The calls of TaskD: imported by the first that is used, as who runs a Node has no need of them.
-    if name in __all__:
-        from taskd_net import api
+if not TYPE_CHECKING:  # a type checker would take any name for one that is here
 
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # The calls of TaskD: imported with the first that is used, as who runs a Node has no need of them.
+        if name in __all__:
+            from taskd_net import api
+
+            return getattr(api, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
