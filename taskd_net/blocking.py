@@ -11,7 +11,7 @@ import atexit
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -147,6 +147,16 @@ class BlockingNode:
         """
         return self._call(_received(self._running, timeout))
 
+    def receive_all(self) -> Sequence[Message]:
+        """Take everything out of the inbox, waiting for one message if it is empty.
+
+        Beside a thread that computes, each call into the node's thread takes a switch of threads: one for all messages.
+
+        Raises:
+            NodeClosed: the node is closed.
+        """
+        return self._call(_received_all(self._running))
+
     def messages(self) -> Iterator[Message]:
         """Take messages out of the inbox, one by one, until the node is closed."""
         while True:
@@ -255,6 +265,15 @@ async def _started(config: NodeConfig) -> Node:
 
 async def _received(node: Node, timeout: float | None) -> Message:
     return await asyncio.wait_for(node.receive(), timeout)
+
+
+async def _received_all(node: Node) -> Sequence[Message]:
+    messages = [await node.receive()]
+    with contextlib.suppress(TimeoutError):
+        while node.router.door.held:
+            async with asyncio.timeout(0):  # what is held may turn out to be unreadable, and there is no more
+                messages.append(await node.receive())
+    return messages
 
 
 async def _routes(node: Node) -> Mapping[Position, Position]:

@@ -242,6 +242,19 @@ def test_many_threads_send_and_receive_at_once(mgr: BlockingNode, threads: Threa
     assert sorted(received) == sorted(f"{thread} {i}" for thread in range(8) for i in range(30))
 
 
+def test_all_messages_at_once(mgr: BlockingNode, threads: ThreadPoolExecutor) -> None:
+    for text in ("one", "two", "three"):
+        assert mgr.send(text, to="Mgr").ok
+    assert [message.body for message in mgr.receive_all()] == ["one", "two", "three"]
+    waiting = threads.submit(mgr.receive_all)
+    assert mgr.send("four", to="Mgr").ok
+    assert [message.body for message in soon(waiting)] == ["four"]
+    waiting = threads.submit(mgr.receive_all)
+    mgr.close()
+    with pytest.raises(NodeClosed):
+        soon(waiting)
+
+
 def test_receive_that_times_out_loses_no_message(mgr: BlockingNode) -> None:
     for timeout in (0.0, 0.001):
         with pytest.raises(TimeoutError):

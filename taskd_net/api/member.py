@@ -13,12 +13,12 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
 from taskd_net import fork, logs
 from taskd_net.codes import ConfigError
-from taskd_net.log import get_logger
+from taskd_net.log import late_logger
 from taskd_net.node import NodeClosed
 
 P = ParamSpec("P")
 
-log: Final = get_logger()
+log: Final = late_logger()
 
 
 class Refused(Exception):

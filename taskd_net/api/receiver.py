@@ -9,6 +9,7 @@ from taskd_net import limits
 from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
+from taskd_net.node import NodeClosed
 from taskd_net.wire.codec import Message
 
 
@@ -27,6 +28,8 @@ class Receiver:
         self._node = node
         self._take = take
         self._thread = threading.Thread(target=self._run, name="taskd_net handlers", daemon=True)
+        self._closed = False
+        self._unreadable = 0
 
     def start(self) -> None:
         """Begin."""
@@ -38,6 +41,7 @@ class Receiver:
         Raises:
             Refused: a handler has not returned within `limits.HANDLER_GRACE_S`.
         """
+        self._closed = True
         if not self._thread.is_alive() or self._thread is threading.current_thread():
             return
         self._thread.join(limits.HANDLER_GRACE_S)
@@ -45,14 +49,26 @@ class Receiver:
             raise Refused(f"a handler has not returned within {limits.HANDLER_GRACE_S} s; the node is closed")
 
     def _run(self) -> None:
-        for message in self._node.messages():
+        while not self._closed:
             try:
-                body = Body.parse(message.body)
-            except ValueError as error:
+                messages = self._node.receive_all()
+            except NodeClosed:
+                return
+            for message in messages:
+                if not self._closed:
+                    self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        try:
+            body = Body.parse(message.body)
+        except ValueError as error:
+            # The first one only: a line per message is no help.
+            self._unreadable += 1
+            if self._unreadable == 1:
                 log.warning("body_unreadable", src=str(message.src), uuid=message.uuid, reason=str(error))
-                continue
-            try:
-                self._take(message, body)
-            except BaseException:
-                # SystemExit as well: it would end nothing but this thread, and with it all later commands.
-                log.exception("handler_failed", code=body.code, msg_type=body.msg_type, uuid=message.uuid)
+            return
+        try:
+            self._take(message, body)
+        except BaseException:
+            # SystemExit as well: it would end nothing but this thread, and with it all later commands.
+            log.exception("handler_failed", code=body.code, msg_type=body.msg_type, uuid=message.uuid)
