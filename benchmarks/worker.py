@@ -133,22 +133,23 @@ def _loops(bench: Bench, bare: Trainee, one: Trainee) -> None:
     """The loop in a process with a Worker, in turns with the same loop in one without: at rest, and under load."""
     mgr = bench.chain(OURS).mgr
     seconds = bench.effort.seconds / 3
-    at_rest = _slowdown(bare, one, seconds)
+    at_rest = _speed(bare, one, seconds)
     mgr.begin("pace", to=one.position, body=SMALL, seconds=2 * SLICES * seconds, rate=RATE)
-    under_load = _slowdown(bare, one, seconds)
+    under_load = _speed(bare, one, seconds)
     mgr.answer()
-    bench.results.add("worker", "a loop beside it is slower, at rest", "%", OURS, at_rest * 100)
-    slower = f"a loop beside it is slower, {RATE} messages/s"
-    bench.results.add("worker", slower, "%", OURS, under_load * 100)
+    unit = "% of its speed without"
+    bench.results.add("worker", "a loop beside it, at rest", unit, OURS, at_rest * 100)
+    bench.results.add("worker", f"a loop beside it, {RATE} messages/s", unit, OURS, under_load * 100)
 
 
-def _slowdown(bare: Trainee, one: Trainee, seconds: float) -> float:
+def _speed(bare: Trainee, one: Trainee, seconds: float) -> float:
+    """How fast the loop is in one of the two, against the other."""
     rates = []
     for _ in range(SLICES):
         for each in (bare, one):
             each.begin(seconds)
             rates.append(each.rate())
-    return sum(rates[::2]) / sum(rates[1::2]) - 1
+    return sum(rates[1::2]) / sum(rates[::2])
 
 
 def _at_rest(bench: Bench, joined: list[Trainee]) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import uuid4
@@ -212,20 +212,33 @@ class BlockingNode:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the node's thread and wait for its result."""
+        # Not run_coroutine_threadsafe: its Future has a lock that this thread holds for a moment, in which a signal
+        # handler that closes the node would wait for ever. A SimpleQueue has none.
+        done: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(asyncio.create_task(work))
+            tasks[0].add_done_callback(done.put)
+
+        if shared.runs_here():
+            work.close()
+            raise RuntimeError("a call from the node's own thread would wait for itself; use Node there")
         with self._handing_over:
-            if self._loop is None:
+            loop = self._loop
+            try:
+                if loop is None:
+                    raise RuntimeError
+                loop.call_soon_threadsafe(begin)
+            except RuntimeError:  # closed, or by a signal handler since the look at it
                 work.close()
-                raise NodeClosed(f"{self.position} is closed")
-            if shared.runs_here():
-                work.close()
-                raise RuntimeError("a call from the node's own thread would wait for itself; use Node there")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+                raise NodeClosed(f"{self.position} is closed") from None
         try:
-            return future.result()
-        except CancelledError:
+            return done.get().result()
+        except asyncio.CancelledError:
             raise NodeClosed(f"{self.position} was closed during the call") from None
-        except BaseException:
-            future.cancel()  # KeyboardInterrupt while waiting
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             raise
 
     async def _spawn(self, work: Callable[[Node], Coroutine[Any, Any, None]], node: Node) -> None:

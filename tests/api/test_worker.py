@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -262,6 +263,30 @@ def test_destroy_does_not_wait_for_a_handler_without_end(
     assert "a handler has not returned within 0.05 s; the node is closed" in failures.only()
     assert api.init_taskd_worker(3) and api.destroy_taskd_worker()
     go_on.set()
+
+
+def test_signal_handler_may_destroy(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:
+    """Whatever the main thread is doing with the Worker at that moment."""
+    results: list[bool] = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: results.append(api.destroy_taskd_worker()))
+    taking = threading.Thread(target=lambda: list(mgr.messages()))
+    taking.start()
+    try:
+        for turn in range(30):
+            started()
+            sent = 0
+            timer = threading.Timer(0.002 * (turn % 7), signal.raise_signal, (signal.SIGUSR1,))
+            timer.start()
+            while api.send_to_manager(1, "STATUS"):
+                sent += 1
+            timer.join()
+            until(lambda turn=turn: len(results) > turn)  # type: ignore[misc]
+            failures.only()
+        assert results == [True] * 30
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        mgr.close()
+        taking.join()
 
 
 UNTIL_EXIT = """
