@@ -39,7 +39,7 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 _logger: Final = logging.getLogger("taskd_net")
 # Held while handlers change, so that two threads that start at once do not leave the handlers of both.
-_changing = threading.Lock()
+_changing = threading.RLock()
 _handlers: list[logging.Handler] = []
 _level_before = logging.NOTSET
 _propagated_before = True

@@ -6,6 +6,7 @@ are, and what is to be done about them, is not decided here.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -81,6 +82,7 @@ class Agent:
         await report_until_taken(node, Body(bodies.REGISTER, bodies.AGENT_REGISTERS), MTYPE)
         restarts = getattr(self.framework_agent, "_remaining_restarts", 0)
         await report_until_taken(node, Body(bodies.STATUS, bodies.MAY_I_START, str(restarts)), MTYPE)
+        await asyncio.sleep(limits.REGISTER_EVERY_S)
         await stay_registered(node, Body(bodies.REGISTER, bodies.AGENT_REGISTERS), MTYPE)
 
     def _obey(self, body: Body) -> None:

@@ -45,6 +45,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKD_LOG_STDOUT", "False")
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize(
     ("way", "children"),
     [
@@ -62,6 +63,15 @@ def test_children_under_traffic(way: str, children: int, mgr: BlockingNode, near
     # The parent's messages all arrived, no forked child has sent one, every other child has sent its own.
     assert came[2] == said["messages"] and came[2] > children
     assert came[3] == 0 and came[4] == (0 if way.endswith("fork") else children)
+
+
+def test_child_that_was_forked_before_there_was_a_node(near: BlockingNode) -> None:
+    code = (
+        "import os; from tests.api.forking import with_node; child = os.fork(); with_node(100 if child else 101);"
+        "assert not child or os.waitpid(child, 0)[1] == 0"
+    )
+    training = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=SOON, check=False)
+    assert (training.returncode, training.stderr) == (0, b"")
 
 
 @pytest.mark.torch

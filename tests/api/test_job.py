@@ -14,6 +14,8 @@ import pytest
 
 from tests.api.conftest import OWN_IP, SOON, free_port, until
 
+pytestmark = pytest.mark.compat
+
 ROOT = Path(__file__).parents[2]
 
 

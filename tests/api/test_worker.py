@@ -17,6 +17,8 @@ from taskd_net.api import worker
 from taskd_net.api.body import Body
 from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, take, until
 
+pytestmark = pytest.mark.compat
+
 WORKER = "Worker/0/3"
 
 
