@@ -7,6 +7,8 @@ ARGS ?=
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 uvloop==0.18.0 click==8.1.0 rich==13.0.0
+# What the data loader's workers are forked with.
+TORCH = torch==2.13.0
 
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
@@ -18,7 +20,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage lint bench profile proto proto-check compat clean
+.PHONY: help demo test coverage lint bench profile proto proto-check compat torch clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -53,12 +55,15 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
 	@.venv-oldest/bin/python -m pytest -m compat $(ARGS)
 
+torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
+	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
+
 clean:  ## remove the environments and everything that the tools left
-	rm -rf .venv .venv-oldest .venv-proto .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
+	rm -rf .venv .venv-oldest .venv-proto .venv-torch .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
 	  .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python:
+.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python:
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
 	@echo "setting up $(@D:/bin=)"
@@ -83,6 +88,10 @@ clean:  ## remove the environments and everything that the tools left
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
 	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)
+	@touch $@
+
+.venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' $(TORCH)
 	@touch $@
 
 .venv-proto/stamp: Makefile | .venv-proto/bin/python

@@ -93,5 +93,15 @@ def targets(results: Results) -> Iterator[Target]:
         yield Target(name.format(f"{most:,}"), growth, unit.format(f"{least:,}"), GROWTH)
 
 
+    # Only where it was taken: `--quick` leaves it out, as it waits for 10 s.
+    if any(key.measure == "worker" for key in results.figures):
+        for metric, name, unit, bound in (
+            ("import, beyond grpcio's", "a Worker's import time beyond grpcio's", "ms", 150.0),
+            ("memory, beyond a channel of grpcio's", "a Worker's memory beyond grpcio's", "MiB", 15.0),
+            ("CPU at rest", "CPU time of a Worker at rest", "% of a core", 0.1),
+        ):
+            yield Target(name, results.value("worker", metric, OURS), unit, bound)
+
+
 GROWTH = 1.5
 """What still counts as independent of the size: a processor's caches hold a hundred routes, not a hundred thousand."""

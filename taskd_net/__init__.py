@@ -4,14 +4,35 @@ from taskd_net.environment import prepare
 
 prepare()  # before anything imports grpc
 
+from typing import TYPE_CHECKING
+
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import Code, ConfigError, MeshError, NetworkError, ReceiverError, SenderError, TaskdNetError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
-from taskd_net.node import Node, NodeClosed
+from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
 from taskd_net.version import __version__
 from taskd_net.wire.codec import Message
+
+if TYPE_CHECKING:
+    from taskd_net.api import (
+        destroy_taskd_agent,
+        destroy_taskd_manager,
+        destroy_taskd_proxy,
+        destroy_taskd_worker,
+        init_taskd_agent,
+        init_taskd_manager,
+        init_taskd_proxy,
+        init_taskd_worker,
+        last_reports,
+        register_func,
+        register_handler,
+        send_to_manager,
+        start_taskd_agent,
+        start_taskd_manager,
+        start_taskd_worker,
+    )
 
 __all__ = [
     "Ack",
@@ -24,10 +45,37 @@ __all__ = [
     "Node",
     "NodeClosed",
     "NodeConfig",
+    "NodeForked",
     "Position",
     "ReceiverError",
     "Role",
     "SenderError",
     "TaskdNetError",
     "__version__",
+    "destroy_taskd_agent",
+    "destroy_taskd_manager",
+    "destroy_taskd_proxy",
+    "destroy_taskd_worker",
+    "init_taskd_agent",
+    "init_taskd_manager",
+    "init_taskd_proxy",
+    "init_taskd_worker",
+    "last_reports",
+    "register_func",
+    "register_handler",
+    "send_to_manager",
+    "start_taskd_agent",
+    "start_taskd_manager",
+    "start_taskd_worker",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is here
+
+    def __getattr__(name: str) -> object:
+        # The calls of TaskD: imported with the first that is used, as who runs a Node has no need of them.
+        if name in __all__:
+            from taskd_net import api
+
+            return getattr(api, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

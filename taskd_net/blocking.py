@@ -1,26 +1,30 @@
 """`BlockingNode`: the same node for callers without an event loop, such as a training script.
 
-One background thread runs an event loop with the node in it; calls are handed over and wait for their result. Many
-threads may call at once.
+One background thread runs an event loop with all such nodes of the process in it; calls are handed over and wait for
+their result. Many threads may call at once. Nodes that are still open when the interpreter ends are closed then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import CancelledError
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from uuid import uuid4
 
-import uvloop
-
+from taskd_net import fork
+from taskd_net.background import shared
+from taskd_net.codes import Code
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.core.router import Statistics
-from taskd_net.node import Node, NodeClosed
-from taskd_net.position import Position
+from taskd_net.node import Node, NodeClosed, NodeForked
+from taskd_net.position import Position, Role
 from taskd_net.wire.codec import Message
 
 T = TypeVar("T")
@@ -39,37 +43,51 @@ class BlockingNode:
         self.config = config
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._started = False
+        self._tasks: set[asyncio.Task[None]] = set()
         # Held while a call is handed over, so that none is handed to a loop that has stopped: it would wait for ever.
-        self._handing_over = threading.Lock()
+        # Both locks are re-entrant: a signal handler may close the node while its own thread is in here.
+        self._handing_over = threading.RLock()
+        self._closing = threading.RLock()
 
     def start(self) -> Self:
         """Listen (Mgr, Proxy) and begin to join; returns when listening, not when joined.
 
         Raises:
             ConfigError: the listening address cannot be bound.
+            NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before.
         """
-        if self._thread is not None:
-            raise RuntimeError("a node can be started once; make a new one")
-        loop = uvloop.new_event_loop()
-        thread = threading.Thread(target=_run, args=(loop,), name=f"taskd_net {self.config.position}", daemon=True)
-        self._loop, self._thread = loop, thread
-        thread.start()
-        try:
-            self._node = self._call(_started(self.config))
-        except BaseException:
-            self._end()
-            raise
+        if fork.forked():
+            raise NodeForked(fork.REASON)
+        with self._closing:
+            if self._started:
+                raise RuntimeError("a node can be started once; make a new one")
+            self._started = True
+            self._loop = shared.acquire()
+            try:
+                self._node = self._call(_started(self.config))
+            except BaseException:
+                self._end()
+                raise
+            _open.add(self)
         return self
 
     def close(self) -> None:
-        """Leave the mesh and end the thread. Messages left in the inbox are gone; closing twice is closing once."""
-        if self._node is not None:
-            # Another thread may be closing it too, and be ahead: then there is only its end to wait for.
+        """Leave the mesh. Messages left in the inbox are gone; closing twice is closing once.
+
+        With the last node of the process its thread ends. In a forked child nothing happens: the node is the parent's.
+        """
+        if fork.forked():
+            return
+        # Whoever comes second waits for the end of the first.
+        with self._closing:
+            if self._loop is None or self._node is None:
+                return
             with contextlib.suppress(NodeClosed):
-                self._call(self._node.close())
+                self._call(self._closed(self._node))
             self._end()
+            _open.discard(self)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -96,8 +114,11 @@ class BlockingNode:
         timeout: float | None = None,
         uuid: str | None = None,
     ) -> Ack:
-        """Send a message and learn whether it arrived; see `Node.send`."""
-        return self._call(self._running.send(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid))
+        """Send a message and learn whether it arrived; see `Node.send`. 4999 when the node is not running."""
+        try:
+            return self._call(self._running.send(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid))
+        except NodeClosed as closed:
+            return self._not_sent(uuid, closed)
 
     def post(
         self,
@@ -108,8 +129,11 @@ class BlockingNode:
         timeout: float | None = None,
         uuid: str | None = None,
     ) -> Ack:
-        """Send a message; the answer says that the first hop has it; see `Node.post`."""
-        return self._call(self._running.post(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid))
+        """Send a message; the answer says that the first hop has it; see `Node.post`. 4999 when it is not running."""
+        try:
+            return self._call(self._running.post(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid))
+        except NodeClosed as closed:
+            return self._not_sent(uuid, closed)
 
     def receive(self, timeout: float | None = None) -> Message:
         """Take the next message out of the inbox.
@@ -122,6 +146,16 @@ class BlockingNode:
             NodeClosed: the node is closed.
         """
         return self._call(_received(self._running, timeout))
+
+    def receive_all(self) -> Sequence[Message]:
+        """Take everything out of the inbox, waiting for one message if it is empty.
+
+        Beside a thread that computes, each call into the node's thread takes a switch of threads: one for all messages.
+
+        Raises:
+            NodeClosed: the node is closed.
+        """
+        return self._call(_received_all(self._running))
 
     def messages(self) -> Iterator[Message]:
         """Take messages out of the inbox, one by one, until the node is closed."""
@@ -150,50 +184,92 @@ class BlockingNode:
         """Every node known below, with the child that leads to it."""
         return self._call(_routes(self._running))
 
+    def beside(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine beside the node, in its thread, until it ends or the node is closed.
+
+        Args:
+            work: makes the coroutine out of the node; it must not block.
+
+        Raises:
+            NodeClosed: the node is not running.
+        """
+        self._call(self._spawn(work, self._running))
+
     # ---- inside
 
     @property
     def _running(self) -> Node:
+        if fork.forked():
+            raise NodeForked(fork.REASON)
         if self._node is None:
             raise NodeClosed(f"{self.position} was not started")
         return self._node
 
+    def _not_sent(self, uuid: str | None, closed: NodeClosed) -> Ack:
+        if isinstance(closed, NodeForked):
+            raise closed
+        return Ack(uuid or str(uuid4()), Code.CLIENT_ERR, self.position, str(closed))
+
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the node's thread and wait for its result."""
+        # Not run_coroutine_threadsafe: its Future has a lock that this thread holds for a moment, in which a signal
+        # handler that closes the node would wait for ever. A SimpleQueue has none.
+        done: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(asyncio.create_task(work))
+            tasks[0].add_done_callback(done.put)
+
+        if shared.runs_here():
+            work.close()
+            raise RuntimeError("a call from the node's own thread would wait for itself; use Node there")
         with self._handing_over:
-            if self._loop is None:
+            loop = self._loop
+            try:
+                if loop is None:
+                    raise RuntimeError
+                loop.call_soon_threadsafe(begin)
+            except RuntimeError:  # closed, or by a signal handler since the look at it
                 work.close()
-                raise NodeClosed(f"{self.position} is closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+                raise NodeClosed(f"{self.position} is closed") from None
         try:
-            return future.result()
-        except CancelledError:
+            return done.get().result()
+        except asyncio.CancelledError:
             raise NodeClosed(f"{self.position} was closed during the call") from None
-        except BaseException:
-            future.cancel()  # KeyboardInterrupt while waiting
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             raise
+
+    async def _spawn(self, work: Callable[[Node], Coroutine[Any, Any, None]], node: Node) -> None:
+        task = asyncio.create_task(work(node))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _closed(self, node: Node) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await node.close()
 
     def _end(self) -> None:
         with self._handing_over:
             loop, self._loop = self._loop, None
         if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
-        if self._thread is not None:
-            self._thread.join()
+            shared.release()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        # Whoever still waits, in another thread, gets an error instead of waiting for ever.
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+# What is left open when the interpreter ends: gRPC's threads must be gone before it is taken apart.
+_open: weakref.WeakSet[BlockingNode] = weakref.WeakSet()
+
+
+_LEAVING = (Role.WORKER, Role.AGENT, Role.PROXY, Role.MGR)
+
+
+@atexit.register
+def _close_all() -> None:
+    # Children before their parents, which they would miss, and say so.
+    for node in sorted(_open, key=lambda node: _LEAVING.index(Role(node.position.role))):
+        node.close()
 
 
 async def _started(config: NodeConfig) -> Node:
@@ -202,6 +278,15 @@ async def _started(config: NodeConfig) -> Node:
 
 async def _received(node: Node, timeout: float | None) -> Message:
     return await asyncio.wait_for(node.receive(), timeout)
+
+
+async def _received_all(node: Node) -> Sequence[Message]:
+    messages = [await node.receive()]
+    with contextlib.suppress(TimeoutError):
+        while node.router.door.held:
+            async with asyncio.timeout(0):  # what is held may turn out to be unreadable, and there is no more
+                messages.append(await node.receive())
+    return messages
 
 
 async def _routes(node: Node) -> Mapping[Position, Position]:

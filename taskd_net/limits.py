@@ -99,3 +99,34 @@ LOG_FILE_BYTES: Final = 10 * 1024 * 1024
 
 LOG_FILES: Final = 5
 """Log files kept of one node, the current one included: at most 50 MiB, so 450 MiB for 8 Workers and their Proxy."""
+
+REPORT_RETRY_S: Final = 1.0
+"""Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
+
+REPORT_ATTEMPTS: Final = 4
+"""Times that `send_to_manager` sends one report: TaskD's Agents repeat a failed one three times."""
+
+REGISTER_EVERY_S: Final = 30.0
+"""Seconds between a node's registrations with the Mgr: so long may one that was restarted not know who is there. 5,000
+Workers cost it 170 messages a second, a few per cent of what it can take."""
+
+HANDLER_GRACE_S: Final = 2.0
+"""Seconds that destroying a node waits for a handler of the application's to return; nothing can end it by force."""
+
+PROFILING_PRUNE_S: Final = 60.0
+"""Seconds between two looks at the profiling folder: how long it may be above its bound."""
+
+PROFILING_KEPT: Final = 3
+"""Newest files of each rank that stay in the profiling folder whatever they take: one may be being written."""
+
+GRACE_EXIT_S: Final = 600.0
+"""Seconds that workers have to end after SIGTERM when the Mgr asks for a graceful exit: time to write a checkpoint."""
+
+REPORTS_PER_NODE: Final = 16
+"""Kinds of report (by msg_type) that the Mgr keeps of one node; TaskD knows four."""
+
+COMMAND_ATTEMPTS: Final = 5
+"""Times that the Mgr sends one command until it is acknowledged, as TaskD's does."""
+
+COMMAND_RETRY_S: Final = 3.0
+"""Seconds between them."""

@@ -3,29 +3,34 @@
 Events go to the standard library's logger `taskd_net`, so that an application decides where they end up: a formatter
 of the application's own sees each as one logfmt line. Nothing here adds a handler, and nothing below WARNING is printed
 before somebody does; `logs.start` adds handlers that show the same events on a console and write them into a file.
+
+structlog is imported with the first logger: where rich is installed it imports that too, and then takes longer than the
+rest of this package.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-import structlog
-from structlog.stdlib import BoundLogger, ProcessorFormatter
-
-_logfmt = structlog.processors.LogfmtRenderer(key_order=["event"], bool_as_flag=False)
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
 
 
 class Event(dict[str, Any]):
     """What one log line says. As a text it is logfmt, rendered only for a handler that asks for a text."""
 
     def __str__(self) -> str:
-        return str(_logfmt(None, "", dict(self)))
+        from structlog.processors import LogfmtRenderer
+
+        return str(LogfmtRenderer(key_order=["event"], bool_as_flag=False)(None, "", dict(self)))
 
 
 def get_logger(**fields: object) -> BoundLogger:
     """A logger whose events all carry `fields`."""
+    import structlog
+
     wrapped = structlog.wrap_logger(
         logging.getLogger("taskd_net"),
         processors=[
@@ -34,15 +39,28 @@ def get_logger(**fields: object) -> BoundLogger:
             structlog.processors.format_exc_info,
             _record,
         ],
-        wrapper_class=BoundLogger,
+        wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    bound: BoundLogger = wrapped.bind(**fields)
-    return bound
+    return cast("BoundLogger", wrapped.bind(**fields))
+
+
+def late_logger() -> BoundLogger:
+    """A logger without fields for a module's own use: made when it is first used."""
+    return cast("BoundLogger", _Late())
+
+
+class _Late:
+    def __getattr__(self, name: str) -> Any:
+        made = get_logger()
+        self.__dict__ = {method: getattr(made, method) for method in ("debug", "info", "warning", "error", "exception")}
+        return self.__dict__[name]
 
 
 def _record(
     logger: logging.Logger, method: str, event: MutableMapping[str, Any]
 ) -> tuple[tuple[Mapping[str, Any]], Mapping[str, Any]]:
     """Make the arguments of the standard logger's call."""
+    from structlog.stdlib import ProcessorFormatter
+
     return ProcessorFormatter.wrap_for_formatter(logger, method, Event(event))

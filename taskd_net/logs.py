@@ -27,9 +27,6 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-from structlog.stdlib import ProcessorFormatter
-
 from taskd_net import limits
 from taskd_net.codes import ConfigError
 
@@ -42,7 +39,7 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 _logger: Final = logging.getLogger("taskd_net")
 # Held while handlers change, so that two threads that start at once do not leave the handlers of both.
-_changing = threading.Lock()
+_changing = threading.RLock()
 _handlers: list[logging.Handler] = []
 _level_before = logging.NOTSET
 _propagated_before = True
@@ -99,11 +96,12 @@ class _Console(logging.StreamHandler[Any]):
     """The standard output, as long as the application has no handlers of its own."""
 
     def __init__(self, level: int) -> None:
+        from structlog.dev import ConsoleRenderer, plain_traceback
+
         super().__init__(sys.stdout)
         self.setLevel(level)
         tty = bool(getattr(sys.stdout, "isatty", bool)())
-        renderer = structlog.dev.ConsoleRenderer(colors=tty, exception_formatter=structlog.dev.plain_traceback)
-        self.setFormatter(_formatter(renderer))
+        self.setFormatter(_formatter(ConsoleRenderer(colors=tty, exception_formatter=plain_traceback)))
 
     def filter(self, record: logging.LogRecord) -> Any:
         # Asked for each line, as an application may well configure its logging later.
@@ -168,6 +166,8 @@ def _remove() -> None:
 
 
 def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Handler:
+    from structlog.processors import JSONRenderer
+
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         handler = RotatingFileHandler(
@@ -182,14 +182,16 @@ def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Hand
         text = f"{setting} is {folder!r}; expected a folder in which {file_name} can be written: {reason}"
         raise ConfigError(text) from None
     handler.setLevel(level)
-    handler.setFormatter(_formatter(structlog.processors.JSONRenderer(default=str, ensure_ascii=False)))
+    handler.setFormatter(_formatter(JSONRenderer(default=str, ensure_ascii=False)))
     return handler
 
 
-def _formatter(renderer: Any) -> ProcessorFormatter:
+def _formatter(renderer: Any) -> logging.Formatter:
+    from structlog.stdlib import ProcessorFormatter, add_log_level
+
     return ProcessorFormatter(
         processors=[_add_time, ProcessorFormatter.remove_processors_meta, renderer],
-        foreign_pre_chain=[structlog.stdlib.add_log_level],
+        foreign_pre_chain=[add_log_level],
     )
 
 

@@ -13,7 +13,7 @@ from itertools import count
 from types import TracebackType
 from typing import Self, assert_never
 
-from taskd_net import limits
+from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
@@ -68,11 +68,15 @@ class Node:
 
         Raises:
             ConfigError: the listening address cannot be bound.
+            NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
+        if fork.forked():
+            raise NodeForked(fork.REASON)
         if self._loop is not None or self._closed:
             raise RuntimeError("a node can be started once; make a new one")
         self._loop = asyncio.get_running_loop()
+        fork.protect(self)
         config = self.config
         if config.listen is not None:
             parent = ParentSide(self, Address.parse(config.listen, "listen"), batched=config.links == "batched")
@@ -95,8 +99,11 @@ class Node:
         """Leave the mesh: every send that waits gets its code, the parent sees it at once, nothing stays open.
 
         Messages that are in the inbox have been acknowledged and can still be received. Closing twice is closing once:
-        whoever comes second waits for the same end, and whoever is cancelled meanwhile does not stop it.
+        whoever comes second waits for the same end, and whoever is cancelled meanwhile does not stop it. In a forked
+        child nothing happens: the node is the parent's.
         """
+        if fork.forked():
+            return
         if self._closing is None:
             self._closed = True
             self._closing = asyncio.ensure_future(self._close())
@@ -180,6 +187,8 @@ class Node:
             NodeClosed: the node is closed, or was while it was waited for.
             RuntimeError: the node was not started.
         """
+        if fork.forked():
+            raise NodeForked(fork.REASON)
         if self._loop is None:
             raise RuntimeError("the node was not started")
         if self._child is None:
@@ -219,6 +228,7 @@ class Node:
         Raises:
             ValueError: `to` is a text that is not a position, or `timeout` is not a number.
             TypeError: `body` or `mtype` is not text.
+            NodeForked: this process is a forked child; see `fork`.
         """
         return await self._begin(body, to, mtype, timeout, uuid, sync=True)
 
@@ -246,7 +256,7 @@ class Node:
         while True:
             while not self._inbox:
                 if self._closed:
-                    raise NodeClosed(f"{self.position} is closed")
+                    raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is closed")
                 await self._arrival()
             frame = self._inbox.popleft()
             actions = self.router.inbox_taken(self.now())
@@ -314,6 +324,11 @@ class Node:
         if deadline < self._armed:
             self._arm(deadline)
 
+    def forked(self) -> None:
+        """In a forked child the node is closed, without any of the steps of closing: they would touch gRPC."""
+        self._closed = True
+        self._inbox.clear()
+
     # ---- inside
 
     def _busy(self) -> bool:
@@ -379,6 +394,8 @@ class Node:
         uuid = uuid or f"{self._uuid_prefix}{next(self._uuid_count):012x}"
         loop = self._loop
         if loop is None or self._closed:
+            if fork.forked():
+                raise NodeForked(fork.REASON)
             text = "the node is closed" if self._closed else "the node was not started"
             return _known(Ack(uuid, Code.CLIENT_ERR, self.position, text))
         if body is None:
@@ -440,3 +457,7 @@ _parse = lru_cache(maxsize=1024)(Position.parse)
 
 class NodeClosed(RuntimeError):
     """The node is closed, and nothing is left in its inbox."""
+
+
+class NodeForked(NodeClosed):
+    """The process was forked off one that has a node; the node is the parent's, and this process can have none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -69,11 +70,74 @@ def test_one_thread_from_start_to_close() -> None:
     node = BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0"))
     assert (own_threads(), node.address) == ([], None)
     assert node.start() is node
-    assert own_threads() == ["taskd_net Mgr/0"]
+    assert own_threads() == ["taskd_net"]
     assert node.address is not None and node.address.startswith("127.0.0.1:")
     assert node.position == Position.mgr()
     node.close()
     assert own_threads() == []
+
+
+def test_all_nodes_of_a_process_share_the_thread(mgr: BlockingNode) -> None:
+    """A whole branch of the tree in one process: gRPC serves one event loop well and several badly."""
+    proxy = BlockingNode(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=mgr.address or ""))
+    with proxy:
+        with BlockingNode(NodeConfig.worker(server_rank=0, rank=3, upstream=proxy.address or "")) as worker:
+            worker.joined(SOON)
+            assert own_threads() == ["taskd_net"]
+            assert mgr.send("down", to="Worker/0/3").ok and worker.receive(SOON).body == "down"
+            assert worker.send("up", to="Mgr").ok and mgr.receive(SOON).body == "up"
+        assert proxy.send("still there", to="Mgr").ok and mgr.receive(SOON).body == "still there"
+    assert own_threads() == ["taskd_net"]
+    mgr.close()
+    assert own_threads() == []
+
+
+def test_work_beside_the_node_ends_with_it(mgr: BlockingNode, threads: ThreadPoolExecutor) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    async def work(node: Node) -> None:
+        assert (await node.send("from beside", to="Mgr")).ok
+        began.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")):  # keeps the thread running
+        mgr.beside(work)
+        assert began.wait(SOON) and mgr.receive(SOON).body == "from beside"
+        mgr.close()
+        assert ended.wait(SOON)
+    with pytest.raises(NodeClosed):
+        mgr.beside(work)
+
+
+def test_call_from_the_nodes_own_thread_says_so_instead_of_waiting_for_itself(mgr: BlockingNode) -> None:
+    said: Future[str] = Future()
+
+    async def work(_: Node) -> None:
+        try:
+            mgr.receive()
+        except RuntimeError as error:
+            said.set_result(str(error))
+
+    mgr.beside(work)
+    assert "would wait for itself" in soon(said)
+
+
+AT_EXIT = """
+import threading
+from taskd_net import BlockingNode, NodeConfig
+nodes = [BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")).start() for _ in range(2)]
+nodes.append(BlockingNode(NodeConfig.worker(server_rank=0, rank=0, upstream=nodes[0].address)).start())
+nodes[2].joined(20)
+threading.Thread(target=lambda: list(nodes[2].messages()), daemon=True).start()
+"""
+
+
+def test_interpreter_ends_cleanly_over_nodes_that_are_open() -> None:
+    run = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=SOON, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
 def test_closing_twice_is_closing_once(mgr: BlockingNode) -> None:
@@ -99,9 +163,11 @@ def test_closing_from_many_threads_at_once(threads: ThreadPoolExecutor) -> None:
 def test_node_that_was_never_started() -> None:
     node = BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0"))
     node.close()
-    for call in (node.routes, node.receive, node.joined, lambda: node.statistics, lambda: node.send("x", to="Mgr")):
+    for call in (node.routes, node.receive, node.joined, lambda: node.statistics):
         with pytest.raises(NodeClosed, match=r"Mgr/0 was not started"):
             call()
+    ack = node.post("x", to="Mgr", uuid="some-uuid")
+    assert (ack.code, ack.uuid, ack.detail) == (Code.CLIENT_ERR, "some-uuid", "Mgr/0 was not started")
     assert list(node.messages()) == []
     with node:
         assert node.send("x", to="Mgr").ok
@@ -121,7 +187,7 @@ def test_start_that_fails_leaves_no_thread(mgr: BlockingNode) -> None:
     node = BlockingNode(NodeConfig.proxy(server_rank=0, listen=taken, upstream="127.0.0.1:1"))
     with pytest.raises(ConfigError, match="listen"):
         node.start()
-    assert own_threads() == ["taskd_net Mgr/0"]
+    assert own_threads() == ["taskd_net"]
     node.close()
     with pytest.raises(NodeClosed):
         node.receive()
@@ -174,6 +240,19 @@ def test_many_threads_send_and_receive_at_once(mgr: BlockingNode, threads: Threa
     assert {code for sender in senders for code in soon(sender)} == {Code.OK}
     received = [body for receiver in receivers for body in soon(receiver)]
     assert sorted(received) == sorted(f"{thread} {i}" for thread in range(8) for i in range(30))
+
+
+def test_all_messages_at_once(mgr: BlockingNode, threads: ThreadPoolExecutor) -> None:
+    for text in ("one", "two", "three"):
+        assert mgr.send(text, to="Mgr").ok
+    assert [message.body for message in mgr.receive_all()] == ["one", "two", "three"]
+    waiting = threads.submit(mgr.receive_all)
+    assert mgr.send("four", to="Mgr").ok
+    assert [message.body for message in soon(waiting)] == ["four"]
+    waiting = threads.submit(mgr.receive_all)
+    mgr.close()
+    with pytest.raises(NodeClosed):
+        soon(waiting)
 
 
 def test_receive_that_times_out_loses_no_message(mgr: BlockingNode) -> None:
@@ -300,11 +379,12 @@ def test_after_closing_every_call_says_so(mgr: BlockingNode) -> None:
         mgr.receive,
         mgr.joined,
         mgr.routes,
-        lambda: mgr.send("x", to="Mgr"),
-        lambda: mgr.post("x", to="Mgr"),
     )
     for call in calls:
         with pytest.raises(NodeClosed, match=r"Mgr/0 is closed"):
             call()
+    for ack in (mgr.send("x", to="Mgr"), mgr.post("x", to="Mgr")):
+        assert (ack.code, ack.src, ack.detail) == (Code.CLIENT_ERR, Position.mgr(), "Mgr/0 is closed")
+        assert len(ack.uuid) == 36
     assert list(mgr.messages()) == []
     assert mgr.statistics.sent == 1

@@ -18,11 +18,17 @@ FORK, EXPERIMENTS = "GRPC_ENABLE_FORK_SUPPORT", "GRPC_EXPERIMENTS"
 NO_EVENT_ENGINE = "-event_engine_client,-event_engine_listener"
 
 SCRIPT = """
-import json, os, sys, warnings
+import importlib.util, json, os, sys, tempfile, types, warnings
 from importlib import metadata
-real = metadata.version
-if {version!r}:
-    metadata.version = lambda name: {version!r} if name == "grpcio" else real(name)
+from pathlib import Path
+real = importlib.util.find_spec
+folder = tempfile.TemporaryDirectory()
+fake = types.SimpleNamespace(origin=folder.name + "/__init__.py")
+if {known}:
+    Path(fake.origin).with_name("_grpcio_metadata.py").write_text("__version__ = '{version}'")
+else:
+    metadata.version = lambda name: {version!r}
+importlib.util.find_spec = lambda name, *rest: fake if name == "grpc" else real(name, *rest)
 if {grpc_first}:
     import grpc
 with warnings.catch_warnings(record=True) as caught:
@@ -35,11 +41,11 @@ print(json.dumps([{{key: os.environ.get(key) for key in {keys}}}, found]))
 
 
 def imported(
-    env: Mapping[str, str] | None = None, *, grpc_first: bool = False, version: str = "1.85.1"
+    env: Mapping[str, str] | None = None, *, grpc_first: bool = False, version: str = "1.85.1", known: bool = True
 ) -> tuple[dict[str, str | None], list[tuple[str, str, str]]]:
     """Import the package in a new process: the environment that it leaves, and what it warned of."""
     clean = {key: value for key, value in os.environ.items() if key not in (FORK, EXPERIMENTS, SWITCH)}
-    script = SCRIPT.format(version=version, grpc_first=grpc_first, keys=(FORK, EXPERIMENTS))
+    script = SCRIPT.format(version=version, known=known, grpc_first=grpc_first, keys=(FORK, EXPERIMENTS))
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=clean | dict(env or {}), capture_output=True, text=True, timeout=50, check=True)
     environment, warned = json.loads(done.stdout)
@@ -59,6 +65,10 @@ def imported(
 def test_what_is_set_depends_on_the_version_of_grpc(version: str, experiments: str | None) -> None:
     """A version that does not know an experiment prints an error about it."""
     assert imported(version=version) == ({FORK: "0", EXPERIMENTS: experiments}, [])
+
+
+def test_version_of_grpc_without_the_file_that_tells_it() -> None:
+    assert imported(version="1.79.9", known=False) == ({FORK: "0", EXPERIMENTS: None}, [])
 
 
 def test_what_the_user_has_set_stays() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from structlog.stdlib import BoundLogger
-
 from taskd_net.core.actions import Action
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 
 if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+
     from taskd_net.transport.stream import Session
 
 

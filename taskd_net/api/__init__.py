@@ -1,0 +1,46 @@
+"""The calls of TaskD's Python API for a training process, a launcher, a node and a job (contract, section 7).
+
+They return whether they have done what they were asked for. None raises, none waits without end (`start_taskd_agent`
+and `start_taskd_manager` last as long as what they serve), and each failure is one line in the log. All may be called
+from any thread, and again after the `destroy_…` of the same role.
+"""
+
+from taskd_net.api.agent import destroy_taskd_agent, init_taskd_agent, register_func, start_taskd_agent
+from taskd_net.api.body import Body
+from taskd_net.api.manager import (
+    Report,
+    destroy_taskd_manager,
+    init_taskd_manager,
+    last_reports,
+    start_taskd_manager,
+)
+from taskd_net.api.proxy import destroy_taskd_proxy, init_taskd_proxy
+from taskd_net.api.worker import (
+    Command,
+    destroy_taskd_worker,
+    init_taskd_worker,
+    register_handler,
+    send_to_manager,
+    start_taskd_worker,
+)
+
+__all__ = [
+    "Body",
+    "Command",
+    "Report",
+    "destroy_taskd_agent",
+    "destroy_taskd_manager",
+    "destroy_taskd_proxy",
+    "destroy_taskd_worker",
+    "init_taskd_agent",
+    "init_taskd_manager",
+    "init_taskd_proxy",
+    "init_taskd_worker",
+    "last_reports",
+    "register_func",
+    "register_handler",
+    "send_to_manager",
+    "start_taskd_agent",
+    "start_taskd_manager",
+    "start_taskd_worker",
+]

@@ -1,0 +1,77 @@
+"""The bodies of TaskD's own traffic, and the codes that this package knows.
+
+`{"msg_type": str, "code": int, "message": str, "extension": {str: str}}`, as JSON (contract, section 7).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+REGISTER: Final = "REGISTER"
+STATUS: Final = "STATUS"
+ACTION: Final = "ACTION"
+GRACE_EXIT: Final = "GRACE_EXIT"
+
+AGENT_REGISTERS: Final = 0
+WORKER_REGISTERS: Final = 101
+MAY_I_START: Final = 201
+EXIT: Final = 203
+RESTART_ALL: Final = 208
+RESTART_RANKS: Final = 209
+START: Final = 210
+STOP_RANKS: Final = 213
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What one message of TaskD's says.
+
+    Args:
+        msg_type: `REGISTER`, `STATUS`, `ACTION`, `KEEP_ALIVE`, `GRACE_EXIT` …
+        code: the number of the report or command.
+        message: what belongs to it, as a text; its form depends on the code.
+        extension: more of it, by key.
+    """
+
+    msg_type: str
+    code: int
+    message: str = ""
+    extension: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # What comes over the wire, or from a training script, has any type.
+        code, extension = cast(object, self.code), cast(object, self.extension)
+        if not isinstance(self.msg_type, str):
+            raise ValueError(f"msg_type is {self.msg_type!r}; expected a text")
+        if not isinstance(code, int) or isinstance(code, bool):
+            raise ValueError(f"code is {code!r}; expected a whole number")
+        if not isinstance(self.message, str):
+            raise ValueError(f"message is {self.message!r}; expected a text")
+        texts = isinstance(extension, Mapping) and all(isinstance(t, str) for item in extension.items() for t in item)
+        if not texts:
+            raise ValueError(f"extension is {extension!r}; expected a dict of texts")
+
+    @classmethod
+    def parse(cls, text: str) -> Body:
+        """Read a body. `message` and `extension` may be missing or null, as other senders leave them out.
+
+        Raises:
+            ValueError: it is no JSON object, or a value in it is of another type.
+        """
+        fields = json.loads(text)
+        if not isinstance(fields, dict):
+            raise ValueError(f"body is {text[:80]!r}; expected a JSON object")
+        return cls(
+            fields.get("msg_type", ""),
+            fields.get("code", 0),
+            fields.get("message") or "",
+            fields.get("extension") or {},
+        )
+
+    def to_json(self) -> str:
+        """The body as it goes over the wire."""
+        fields = {"msg_type": self.msg_type, "code": self.code, "message": self.message}
+        return json.dumps({**fields, "extension": dict(self.extension)}, ensure_ascii=False)

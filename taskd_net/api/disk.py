@@ -1,0 +1,114 @@
+"""The bound on the profiling folder that all ranks of a node share (TaskD API reference, `init_taskd_worker`).
+
+The reference names neither the folder nor its files. Here a rank's files are all that lies below `<folder>/<rank>/`, at
+any depth: `profiling/3/step-100/trace.json` is rank 3's. What lies beside these folders is neither counted nor touched.
+
+Every rank keeps the bound, on all ranks' files, at the same time as the others: each removes the oldest files first,
+in an order that is the same for all, so that none removes what would have stayed had it been alone. A file that another
+one has removed first is as good as removed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from taskd_net import limits, logs
+from taskd_net.api.member import log
+from taskd_net.position import is_rank
+
+PATH: Final = "TASKD_NET_PROFILING_PATH"
+
+
+class _File(NamedTuple):
+    """In the order in which files go."""
+
+    modified_ns: int
+    path: str
+    size: int
+
+
+def folder() -> Path:
+    """The profiling folder: `TASKD_NET_PROFILING_PATH`, else `profiling` in the folder of the log files."""
+    configured = os.environ.get(PATH)
+    return Path(configured) if configured else Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH) / "profiling"
+
+
+def prune(profiling: Path, limit: int, ended: threading.Event | None = None) -> int:
+    """Remove the oldest files until all together have at most `limit` bytes, or only the newest of each rank are left.
+
+    Args:
+        profiling: the folder; need not exist.
+        limit: bytes.
+        ended: set to stop early.
+
+    Returns:
+        How many files this call has removed.
+    """
+    ranks = {rank: sorted(_files(rank)) for rank in _rank_folders(profiling)}
+    total = sum(file.size for files in ranks.values() for file in files)
+    removed = 0
+    for file in sorted(file for files in ranks.values() for file in files[: -limits.PROFILING_KEPT]):
+        if total <= limit or (ended is not None and ended.is_set()):
+            break
+        try:
+            Path(file.path).unlink()
+            removed += 1
+        except FileNotFoundError:
+            pass  # another rank was quicker
+        except OSError:
+            continue  # not ours to remove: then the others have to do
+        total -= file.size
+    return removed
+
+
+class Pruner:
+    """A thread that keeps the bound until it is ended.
+
+    Args:
+        limit_mb: MB (1,048,576 bytes) that the files of all ranks may take.
+    """
+
+    def __init__(self, limit_mb: int) -> None:
+        self._limit = limit_mb * 1024 * 1024
+        self._folder = folder()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="taskd_net profiling", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, if it has begun."""
+        self._ended.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(limits.HANDLER_GRACE_S)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            if removed := prune(self._folder, self._limit, self._ended):
+                log.info("profiling_pruned", folder=str(self._folder), files=removed, limit_bytes=self._limit)
+            self._ended.wait(limits.PROFILING_PRUNE_S)
+
+
+def _rank_folders(profiling: Path) -> Iterator[Path]:
+    with suppress(OSError), os.scandir(profiling) as entries:
+        for entry in entries:
+            if is_rank(entry.name) and entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+
+
+def _files(rank: Path) -> Iterator[_File]:
+    for parent, _, names in os.walk(rank):  # follows no links
+        for name in names:
+            path = f"{parent}/{name}"
+            with suppress(OSError):  # gone since it was listed
+                status = os.lstat(path)
+                if stat.S_ISREG(status.st_mode):
+                    yield _File(status.st_mtime_ns, path, status.st_size)

@@ -1,0 +1,228 @@
+"""The Manager: the root of a job's mesh (contract, section 7; TaskD API reference, "TaskD Manager").
+
+It keeps what every node has last reported, and gives Agents the go to start. What is to be done about faults is decided
+elsewhere, from these reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+from uuid import uuid4
+
+from taskd_net import limits
+from taskd_net.api import body as bodies
+from taskd_net.api import settings
+from taskd_net.api.body import Body
+from taskd_net.api.member import Refused, Slot, documented, log
+from taskd_net.api.receiver import Receiver
+from taskd_net.blocking import BlockingNode
+from taskd_net.codes import ConfigError, describe
+from taskd_net.config import NodeConfig
+from taskd_net.node import Node
+from taskd_net.position import Position, Role
+from taskd_net.wire.codec import Message
+
+MTYPE: Final = "default"
+_TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
+_NUMBERS: Final = ("node_nums", "proc_per_node")
+_CLUSTER_TEXTS: Final = ("ip", "port", "name", "role")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a node has reported.
+
+    Args:
+        body: what it said.
+        at: when it came in, in seconds since the epoch.
+        uuid: the message's uuid.
+    """
+
+    body: Body
+    at: float
+    uuid: str
+
+
+class Manager:
+    """The Mgr of this process, from init to destroy.
+
+    Args:
+        node: the mesh's side of it.
+        config: what it was given, checked.
+    """
+
+    def __init__(self, node: NodeConfig, config: Mapping[str, object]) -> None:
+        self.config = config
+        self.node = BlockingNode(node).start()
+        self._receiver = Receiver(self.node, self._take)
+        self._starting = threading.Lock()
+        self._started = False
+        # A SimpleQueue and no Event: a signal handler may put into it while its own thread is about to wait.
+        self._ending: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._reports: dict[Position, Mapping[str, Report]] = {}
+        self._answering: set[Position] = set()
+
+    def begin(self) -> None:
+        """Take reports from now on."""
+        with self._starting:
+            if self._started:
+                raise Refused("it has been started already")
+            self._started = True
+        self._receiver.start()
+        log.info("manager_started", **{key: self.config[key] for key in _TEXTS + _NUMBERS if key in self.config})
+
+    def wait(self) -> None:
+        """Wait for `end` or `close`."""
+        self._ending.get()
+
+    def end(self) -> None:
+        """Have `serve` return; may be called by a signal handler."""
+        self._ending.put(None)
+
+    def close(self) -> None:
+        """Leave the mesh, and end every thread."""
+        self.end()
+        self.node.close()
+        self._receiver.join()
+
+    @property
+    def reports(self) -> Mapping[Position, Mapping[str, Report]]:
+        """What every node has last reported, by msg_type; a copy."""
+        return dict(self._reports)
+
+    def _take(self, message: Message, body: Body) -> None:
+        src = message.src.identity
+        kept = {kind: report for kind, report in self._reports.get(src, {}).items() if kind != body.msg_type}
+        if len(kept) >= limits.REPORTS_PER_NODE:
+            del kept[next(iter(kept))]  # the oldest
+        # A new dict each time, so that whoever reads has one that does not change.
+        self._reports[src] = {**kept, body.msg_type: Report(body, time.time(), message.uuid)}
+        if body.code == bodies.MAY_I_START and src.role == Role.AGENT and src not in self._answering:
+            self._answering.add(src)
+            self.node.beside(lambda node: self._give_the_go(node, src, body.message))
+
+    async def _give_the_go(self, node: Node, agent: Position, restarts: str) -> None:
+        """Answer a 201 with a 210, which leaves the Agent its own count of restarts."""
+        body, uuid = Body(bodies.ACTION, bodies.START, restarts), str(uuid4())
+        try:
+            ack = await node.send(body.to_json(), to=agent, mtype=MTYPE, uuid=uuid)
+            for _ in range(1, limits.COMMAND_ATTEMPTS):
+                if ack.ok:
+                    break
+                await asyncio.sleep(limits.COMMAND_RETRY_S)
+                ack = await node.send(body.to_json(), to=agent, mtype=MTYPE, uuid=uuid)
+            if ack.ok:
+                log.info("agent_may_start", agent=str(agent))
+            else:
+                log.warning("command_not_taken", dst=str(agent), code=body.code, reason=describe(ack.code))
+        finally:
+            self._answering.discard(agent)
+
+
+slot: Final[Slot[Manager]] = Slot("manager")
+
+
+@documented
+def init_taskd_manager(config: Mapping[str, object]) -> bool:
+    """Make this process the Mgr of the job. It listens when this returns, on `POD_IP` (127.0.0.1), port 9601.
+
+    Args:
+        config: all of it optional. `job_id`, `plugin_dir`, `fault_recover`, `taskd_enable`: texts. `node_nums`,
+            `proc_per_node`: whole numbers. `cluster_infos`: a dict, or a list of dicts, with the texts `ip`, `port`,
+            `name`, `role`.
+
+    Returns:
+        True, or False with one line in the log: a value is of another type, the address cannot be listened on, there is
+        a Manager already, or this process is a forked child.
+
+    Source: TaskD API reference; contract, section 7.
+    """
+    wanted = _checked(settings.checked(config))
+    listen = settings.joined(os.environ.get("POD_IP") or settings.LOOPBACK, "POD_IP", settings.MGR_PORT, "port")
+    slot.fill(lambda: Manager(NodeConfig.mgr(listen=listen), wanted), "manager.log")
+    return True
+
+
+@documented
+def start_taskd_manager() -> bool:
+    """Serve the job, until `destroy_taskd_manager` is called in another thread or the process gets SIGTERM.
+
+    SIGTERM ends it so where this is called in the main thread and the application has no handler for it. SIGINT raises
+    KeyboardInterrupt, as ever. The Manager is gone when this returns; `init_taskd_manager` may be called again.
+
+    Returns:
+        True when it was ended, or False with one line in the log: no Manager was initialised, or it has been started.
+
+    Source: TaskD API reference; contract, section 7.
+    """
+    manager = slot.member
+    manager.begin()
+    try:
+        with _ended_by_sigterm(manager):
+            manager.wait()
+    finally:
+        slot.clear(manager)
+    return True
+
+
+@documented
+def destroy_taskd_manager() -> bool:
+    """End the job's mesh, and so `start_taskd_manager`, from any thread.
+
+    Returns:
+        True, or False with one line in the log: no Manager was initialised.
+    """
+    slot.clear()
+    return True
+
+
+def last_reports() -> Mapping[Position, Mapping[str, Report]]:
+    """What every node has last reported to this process's Manager, by position and msg_type; empty without one."""
+    try:
+        return slot.member.reports
+    except Refused:
+        return {}
+
+
+@contextmanager
+def _ended_by_sigterm(manager: Manager) -> Iterator[None]:
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not ours:
+        yield
+        return
+
+    def handle(_: int, __: FrameType | None) -> None:
+        manager.end()
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _checked(config: Mapping[str, object]) -> Mapping[str, object]:
+    for key in _TEXTS:
+        if not isinstance(config.get(key, ""), str):
+            raise ConfigError(f"{key} is {config[key]!r}; expected a text")
+    for key in _NUMBERS:
+        if key in config:
+            settings.whole(config[key], key)
+    infos = config.get("cluster_infos", {})
+    for info in infos if isinstance(infos, list) else [infos]:
+        if not isinstance(info, Mapping):
+            raise ConfigError(f"cluster_infos is {infos!r}; expected a dict with ip, port, name and role")
+        for key in _CLUSTER_TEXTS:
+            if not isinstance(info.get(key, ""), str):
+                raise ConfigError(f"{key} of cluster_infos is {info[key]!r}; expected a text")
+    return config

@@ -1,0 +1,161 @@
+"""What the documented calls have in common: how they fail, and how long what they make lives.
+
+A process has at most one Worker, one Agent, one Proxy and one Mgr of these calls, each from its `init_taskd_…` to its
+`destroy_taskd_…`. All of them share one thread with an event loop and one log file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, Generic, ParamSpec, Protocol, TypeVar
+
+from taskd_net import fork, logs
+from taskd_net.codes import ConfigError
+from taskd_net.log import late_logger
+from taskd_net.node import NodeClosed
+
+P = ParamSpec("P")
+
+log: Final = late_logger()
+
+
+class Refused(Exception):
+    """A call cannot do what it is asked for; the text says why."""
+
+
+class _Reported(Exception):
+    """A call failed, and the log says so already."""
+
+
+def documented(call: Callable[P, bool]) -> Callable[P, bool]:
+    """Make a documented call of a function: whatever it raises becomes False and one line in the log."""
+
+    @wraps(call)
+    def safe(*args: P.args, **kwargs: P.kwargs) -> bool:
+        try:
+            if fork.forked():
+                raise Refused(fork.REASON)
+            return call(*args, **kwargs)
+        except _Reported:
+            pass
+        except Exception as error:  # noqa: BLE001 - it goes into the log; a training script must not end by it
+            _report(call.__name__, error)
+        return False
+
+    return safe
+
+
+def _report(call: str, error: Exception) -> None:
+    if isinstance(error, ValueError | TypeError | Refused | NodeClosed):  # a ConfigError is a ValueError
+        log.error("call_failed", call=call, reason=str(error))
+    else:
+        # A fault of this package's, so with a traceback.
+        log.error("call_failed", call=call, reason=repr(error), exc_info=error)
+
+
+class Member(Protocol):
+    """What a slot holds."""
+
+    def close(self) -> None:
+        """Leave the mesh, and end every thread; closing twice is closing once.
+
+        Raises:
+            Refused: something of the application's own does not end; the rest is closed.
+        """
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Slot(Generic[M]):
+    """The place of the one Worker (Agent, Proxy, Mgr) of this process.
+
+    Args:
+        role: its name in the calls: `worker`, `agent`, `proxy` or `manager`.
+    """
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        # Re-entrant, as a signal handler may destroy what its own thread is about to make.
+        self._changing = threading.RLock()
+        self._member: M | None = None
+
+    def fill(self, make: Callable[[], M], log_file: str) -> None:
+        """Make the member; what it logs goes to `log_file` already.
+
+        Raises:
+            Refused: there is one already.
+        """
+        with self._changing:
+            if self._member is not None:
+                raise Refused(f"it has been initialised already; destroy_taskd_{self._role} first")
+            _log_file.enter(log_file)
+            try:
+                self._member = make()
+            except Exception as error:
+                _report(f"init_taskd_{self._role}", error)
+                _log_file.leave()
+                raise _Reported from error
+
+    @property
+    def member(self) -> M:
+        """The member.
+
+        Raises:
+            Refused: there is none.
+        """
+        member = self._member
+        if member is None:
+            raise Refused(f"it has not been initialised; init_taskd_{self._role} first")
+        return member
+
+    def clear(self, member: M | None = None) -> None:
+        """Close the member; with `member`, only if it is this one that is still there.
+
+        Raises:
+            Refused: there is none; or it is closed, but something of the application's own does not end.
+        """
+        with self._changing:
+            if member is not None and member is not self._member:
+                return
+            held, self._member = self.member, None
+        # Not under the lock: a handler that is waited for may be about to call in here itself.
+        try:
+            held.close()
+        finally:
+            _log_file.leave()
+
+
+class _LogFile:
+    """The log file of this process: opened with its first member, closed with its last."""
+
+    def __init__(self) -> None:
+        self._changing = threading.RLock()
+        self._users = 0
+        self._ours = False
+
+    def enter(self, file_name: str) -> None:
+        """Begin to log, unless somebody has arranged that: the application, or the member before."""
+        with self._changing:
+            self._users += 1
+            if self._users > 1 or logs.started():
+                return
+            try:
+                logs.start(file_name)
+                self._ours = True
+            except ConfigError as error:
+                # A log that cannot be written is no reason to train without a mesh.
+                log.warning("no_log_file", reason=str(error))
+
+    def leave(self) -> None:
+        """End it with the last member."""
+        with self._changing:
+            self._users -= 1
+            if self._users == 0 and self._ours:
+                self._ours = False
+                logs.stop()
+
+
+_log_file: Final = _LogFile()

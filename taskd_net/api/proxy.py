@@ -1,0 +1,68 @@
+"""The Proxy: what all Workers and the Agent of one node are connected to (TaskD API reference, "TaskD Proxy")."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from taskd_net.api import settings
+from taskd_net.api.member import Slot, documented
+from taskd_net.blocking import BlockingNode
+from taskd_net.config import NodeConfig
+
+LOCAL: Final = "LOCAL_PROXY_ENABLE"
+
+
+class Proxy:
+    """The Proxy of this process, from init to destroy."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.node = BlockingNode(config).start()
+
+    def close(self) -> None:
+        """Leave the mesh."""
+        self.node.close()
+
+
+slot: Final[Slot[Proxy]] = Slot("proxy")
+
+
+@documented
+def init_taskd_proxy(config: Mapping[str, object]) -> bool:
+    """Make this process the Proxy of its node. It listens when this returns, and joins the Mgr in the background.
+
+    Args:
+        config: `ListenAddr` (127.0.0.1), `ListenPort` (9602), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9601),
+            `ServerRank` (the variable `RANK`, then `MS_NODE_RANK`, then 0). Addresses are host names, IPv4 or IPv6;
+            ports and ranks are texts or ints. With the variable `LOCAL_PROXY_ENABLE=on` the upstream is at 127.0.0.1.
+
+    Returns:
+        True, or False with one line in the log: a value is not usable, the address cannot be listened on, there is a
+        Proxy already, or this process is a forked child.
+
+    Source: TaskD API reference; contract, section 7.
+    """
+    wanted = settings.checked(config)
+    server_rank = settings.server_rank(wanted, "RANK", "MS_NODE_RANK")
+    listen = settings.address(wanted, "Listen", settings.PROXY_PORT)
+    if os.environ.get(LOCAL, "").strip().lower() == "on":
+        wanted = {**wanted, "UpstreamAddr": settings.LOOPBACK}
+    upstream = settings.address(wanted, "Upstream", settings.MGR_PORT)
+    # Without an inbox: nobody reads what is sent to a Proxy itself, so its sender has to hear that at once (5000).
+    node = NodeConfig.proxy(server_rank=server_rank, listen=listen, upstream=upstream, inbox=0)
+    slot.fill(lambda: Proxy(node), f"taskd-proxy-{server_rank}.log")
+    return True
+
+
+@documented
+def destroy_taskd_proxy() -> bool:
+    """Leave the mesh and stop listening; children try to come back until there is a Proxy again.
+
+    Returns:
+        True, or False with one line in the log: no Proxy was initialised.
+
+    Source: TaskD API reference; contract, section 7.
+    """
+    slot.clear()
+    return True

@@ -1,0 +1,216 @@
+"""The Worker: one training process of the job (contract, section 7; TaskD API reference, "TaskD Worker").
+
+Environment: `RANK` and `LOCAL_WORLD_SIZE` (framework `pt`, as torchrun sets them) or `MS_NODE_RANK` (`ms`) tell the
+node that the process is on; `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy where it is not 127.0.0.1:9602.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+from taskd_net import limits
+from taskd_net.api import settings
+from taskd_net.api.body import REGISTER, WORKER_REGISTERS, Body
+from taskd_net.api.disk import Pruner
+from taskd_net.api.member import Refused, Slot, documented, log
+from taskd_net.api.receiver import Receiver
+from taskd_net.api.reporting import report, stay_registered
+from taskd_net.blocking import BlockingNode
+from taskd_net.codes import ConfigError
+from taskd_net.config import NodeConfig
+from taskd_net.position import Position
+from taskd_net.wire.codec import Message
+
+UPSTREAM: Final = "TASKD_NET_UPSTREAM"
+MTYPE: Final = "default"
+_KINDS_NAMED: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Body):
+    """A message that came in, for a handler.
+
+    Args:
+        src: who has sent it; the Mgr, as a rule.
+        uuid: the message's uuid, the same when it was sent again.
+    """
+
+    src: Position = field(default_factory=Position.mgr)
+    uuid: str = ""
+
+
+Handler = Callable[[Command], object]
+
+
+class _Handlers:
+    """What the application does with commands. It outlives a Worker, as it belongs to the application."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[int | str, Handler] = {}
+        self._missing: set[tuple[int, str]] = set()
+
+    def register(self, command: int | str, handler: Handler | None) -> None:
+        if handler is None:
+            self._by_kind.pop(command, None)
+        else:
+            self._by_kind[command] = handler
+
+    def take(self, message: Message, body: Body) -> None:
+        """Call the handler of a command: that of its code, else that of its msg_type."""
+        handler = self._by_kind.get(body.code) or self._by_kind.get(body.msg_type)
+        if handler is not None:
+            handler(Command(body.msg_type, body.code, body.message, body.extension, message.src, message.uuid))
+        elif len(self._missing) < _KINDS_NAMED and (body.code, body.msg_type) not in self._missing:
+            # Once for each kind: a line per message is no help.
+            self._missing.add((body.code, body.msg_type))
+            log.warning("command_without_handler", code=body.code, msg_type=body.msg_type, src=str(message.src))
+
+
+_handlers: Final = _Handlers()
+
+
+class Worker:
+    """The Worker of this process, from init to destroy."""
+
+    def __init__(self, config: NodeConfig, limit_mb: int) -> None:
+        self.node = BlockingNode(config).start()
+        self._receiver = Receiver(self.node, _handlers.take)
+        self._pruner = Pruner(limit_mb)
+        self._starting = Lock()
+        self._started = False
+
+    def start(self) -> None:
+        """Register with the Mgr, serve its commands, and keep the bound on the profiling folder."""
+        with self._starting:
+            if self._started:
+                raise Refused("it has been started already")
+            self.node.beside(lambda node: stay_registered(node, Body(REGISTER, WORKER_REGISTERS), MTYPE))
+            self._receiver.start()
+            self._pruner.start()
+            self._started = True
+
+    def close(self) -> None:
+        """Leave the mesh, and end every thread."""
+        self.node.close()
+        self._pruner.close()
+        self._receiver.join()
+
+
+slot: Final[Slot[Worker]] = Slot("worker")
+
+
+@documented
+def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, framework: str = "pt") -> bool:
+    """Make this training process a Worker of the mesh. It joins in the background, whenever its Proxy is there.
+
+    Args:
+        rank_id: the global rank of this process.
+        upper_limit_of_disk_in_mb: MB that the profiling files of all ranks of the node may take, more or less; at least
+            0. See `taskd_net.api.disk`.
+        framework: `pt` (PyTorch) or `ms` (MindSpore).
+
+    Returns:
+        True, or False with one line in the log: an argument or a variable of the environment is missing or not usable,
+        there is a Worker already, or this process is a forked child.
+
+    Source: TaskD API reference; contract, section 7.
+    """
+    rank = settings.whole(rank_id, "rank_id")
+    limit_mb = settings.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
+    if framework == "pt":
+        local = settings.rank_of_environment("LOCAL_WORLD_SIZE")
+        if local == 0:
+            raise ConfigError("LOCAL_WORLD_SIZE is 0; expected at least 1")
+        server_rank = settings.rank_of_environment("RANK") // local
+    elif framework == "ms":
+        server_rank = settings.rank_of_environment("MS_NODE_RANK")
+    else:
+        raise ConfigError(f"framework is {framework!r}; expected 'pt' or 'ms'")
+    upstream = os.environ.get(UPSTREAM) or f"{settings.LOOPBACK}:{settings.PROXY_PORT}"
+    try:
+        config = NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream)
+    except ConfigError as error:
+        raise ConfigError(f"{UPSTREAM}: {error}") from None
+    slot.fill(lambda: Worker(config, limit_mb), f"taskd-worker-{rank}.log")
+    return True
+
+
+@documented
+def start_taskd_worker() -> bool:
+    """Register the Worker with the Mgr, in the background, and begin to serve commands with the registered handlers.
+
+    Returns:
+        True, or False with one line in the log: no Worker was initialised, or it has been started.
+
+    Source: TaskD API reference; contract, section 7.
+    """
+    slot.member.start()
+    return True
+
+
+@documented
+def destroy_taskd_worker() -> bool:
+    """Leave the mesh. Afterwards `init_taskd_worker` can be called again; registered handlers stay.
+
+    Returns:
+        True, or False with one line in the log: no Worker was initialised, or one of its handlers does not return (the
+        Worker is gone all the same).
+
+    Source: TaskD API reference; contract, section 7.
+    """
+    slot.clear()
+    return True
+
+
+@documented
+def register_handler(command: int | str, handler: Handler | None) -> bool:
+    """Have a function called for what the Mgr (or any other node) sends to this Worker.
+
+    It runs in a thread of its own, one command after another, and may take its time; what it raises is logged. A
+    command that was sent again with the same uuid is handed over once.
+
+    Args:
+        command: the `code` (such as 700) or the `msg_type` (such as `"ACTION"`) of a command; a code goes before a
+            msg_type.
+        handler: called with a `Command`; replaces the one before. None: no handler any more.
+
+    Returns:
+        True, or False with one line in the log: `command` or `handler` is not usable, or this is a forked child.
+    """
+    if isinstance(command, bool) or not isinstance(command, int | str):
+        raise ConfigError(f"command is {command!r}; expected a code (int) or a msg_type (str)")
+    if handler is not None and not callable(handler):
+        raise ConfigError(f"handler is {handler!r}; expected a function, or None")
+    _handlers.register(command, handler)
+    return True
+
+
+@documented
+def send_to_manager(
+    code: int,
+    msg_type: str,
+    message: str = "",
+    extension: Mapping[str, str] | None = None,
+    *,
+    timeout: float = limits.ACK_TIMEOUT_S,
+) -> bool:
+    """Report something to the Mgr from this process's Worker, and wait until it has it.
+
+    It is sent up to 4 times, a second apart, always as the same message: the Mgr has it once.
+
+    Args:
+        code: the number of the report, such as 1410.
+        msg_type: its type, such as `STATUS`.
+        message: what belongs to it.
+        extension: more of it, by key.
+        timeout: seconds for each attempt.
+
+    Returns:
+        True when the Mgr has acknowledged it, else False with one line in the log that says why not.
+    """
+    report(slot.member.node, Body(msg_type, code, message, extension or {}), MTYPE, timeout)
+    return True

@@ -1,0 +1,72 @@
+"""The one thread with an event loop that all `BlockingNode`s of a process share.
+
+One, as gRPC serves a single live event loop well and several badly: its poller belongs to one. The thread starts with
+the first node and ends with the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Final
+
+import uvloop
+
+
+class Background:
+    """The loop, its thread, and how many nodes use them."""
+
+    def __init__(self) -> None:
+        # Re-entrant, like every lock that a signal handler could meet again in the thread that holds it.
+        self._changing = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._users = 0
+
+    def acquire(self) -> asyncio.AbstractEventLoop:
+        """The running loop; each call wants one `release`."""
+        with self._changing:
+            if self._loop is None:
+                self._loop = uvloop.new_event_loop()
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name="taskd_net", daemon=True)
+                self._thread.start()
+            self._users += 1
+            return self._loop
+
+    def release(self) -> None:
+        """Give the loop back. The last one waits until its thread has ended."""
+        with self._changing:
+            self._users -= 1
+            if self._users > 0 or self._loop is None or self._thread is None:
+                return
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    def runs_here(self) -> bool:
+        """True in the loop's own thread, which must not wait for itself."""
+        return threading.current_thread() is self._thread
+
+    def in_forked_child(self) -> None:
+        """The thread did not come along, and its lock may have been held."""
+        self.__init__()  # type: ignore[misc]
+
+
+shared: Final = Background()
+os.register_at_fork(after_in_child=shared.in_forked_child)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        # Whoever still waits, in another thread, gets an error instead of waiting for ever.
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()

@@ -1,0 +1,126 @@
+"""A mesh around the documented calls, and a process that every test leaves as it found it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from taskd_net import BlockingNode, Message, NodeConfig, logs
+from taskd_net.api import agent, disk, manager, member, proxy, worker
+from taskd_net.api.body import Body
+
+SOON = 10.0
+VARIABLES = (
+    *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
+    *(logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT),
+)
+# The Mgr's port is fixed, so each run of the tests has a loopback address of its own.
+OWN_IP = f"127.{os.getpid() >> 16 & 127}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No variable is set but the log folder, and every role is empty afterwards."""
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(logs.PATH, str(tmp_path / "log"))
+    yield
+    for slot in (worker.slot, agent.slot, proxy.slot, manager.slot):
+        if slot._member is not None:
+            slot.clear()
+    assert member._log_file._users == 0 and not logs.started()
+    worker._handlers._by_kind.clear()
+    worker._handlers._missing.clear()
+    agent._operators._functions.clear()
+
+
+class Failures(logging.Handler):
+    """The lines of level ERROR of the package."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "taskd_net":
+            self.lines.append(record.getMessage())
+
+    def only(self) -> str:
+        """The one line that there is; taken out."""
+        assert len(self.lines) == 1, self.lines
+        return self.lines.pop()
+
+
+@pytest.fixture
+def failures() -> Iterator[Failures]:
+    """What goes into the log at level ERROR; what a test leaves in it fails the test."""
+    handler = Failures()
+    logging.getLogger().addHandler(handler)
+    yield handler
+    logging.getLogger().removeHandler(handler)
+    assert handler.lines == []
+
+
+@pytest.fixture
+def mgr() -> Iterator[BlockingNode]:
+    """A Mgr made of the mesh alone, whose inbox the test reads."""
+    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        yield node
+
+
+@pytest.fixture
+def near(mgr: BlockingNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockingNode]:
+    """A Proxy of node 0, to which a Worker of these tests connects; the environment is that of rank 3 of 8."""
+    config = NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=mgr.address or "")
+    with BlockingNode(config) as node:
+        node.joined(SOON)
+        monkeypatch.setenv(worker.UPSTREAM, node.address or "")
+        rank_3_of_8(monkeypatch)
+        yield node
+
+
+def rank_3_of_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of torchrun."""
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads that call."""
+    with ThreadPoolExecutor(16) as pool:
+        yield pool
+
+
+def take(node: BlockingNode) -> tuple[Message, Body]:
+    """The next message of a node that is no registration."""
+    while True:
+        message = node.receive(SOON)
+        body = Body.parse(message.body)
+        if body.msg_type != "REGISTER":
+            return message, body
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what no event tells of: looks every few milliseconds."""
+    pause = threading.Event()
+    for _ in range(int(SOON / 0.01)):
+        if holds():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it does not come to hold")

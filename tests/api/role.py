@@ -1,0 +1,49 @@
+"""One process of a job that is made of the documented calls: `python -m tests.api.role ROLE ...`, asked over stdin."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+
+from taskd_net import api, limits
+
+limits.REGISTER_EVERY_S = 0.2  # type: ignore[misc]
+
+
+def manager() -> None:
+    """Answers each line with the reports by node, and ends by SIGTERM."""
+    assert api.init_taskd_manager({"job_id": "job", "node_nums": 1})
+
+    def answer() -> None:
+        for _ in sys.stdin:
+            reports = {str(node): sorted(kinds) for node, kinds in api.last_reports().items()}
+            print(json.dumps(reports), flush=True)
+
+    threading.Thread(target=answer, daemon=True).start()
+    assert api.start_taskd_manager()
+
+
+def node(mgr: str, port: str) -> None:
+    """The Proxy and the Agent of a node, in one process; says which of its functions are called."""
+    assert api.init_taskd_proxy({"ListenPort": port, "UpstreamAddr": mgr})
+    for operator in ("KILL_WORKER", "START_ALL_WORKER"):
+        api.register_func(operator, lambda *arguments, name=operator: print(name, *arguments, flush=True))
+    assert api.init_taskd_agent({"UpstreamPort": port})
+    threading.Thread(target=lambda: (sys.stdin.read(), api.destroy_taskd_agent()), daemon=True).start()
+    assert api.start_taskd_agent()
+    assert api.destroy_taskd_proxy()
+
+
+def worker(rank: str) -> None:
+    """A training process: a report for each line."""
+    assert api.init_taskd_worker(int(rank)) and api.start_taskd_worker()
+    for line in sys.stdin:
+        print(api.send_to_manager(1410, "STATUS", line.strip(), timeout=10.0), flush=True)
+    assert api.destroy_taskd_worker()
+
+
+if __name__ == "__main__":
+    roles: dict[str, Callable[..., None]] = {"manager": manager, "node": node, "worker": worker}
+    roles[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,85 @@
+"""Children of a process that has a Worker, made in every way that there is, while messages go through a real mesh."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from taskd_net import BlockingNode
+from taskd_net.api.body import Body
+from tests.api.conftest import SOON
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(module: str, *arguments: str, mgr: BlockingNode, timeout: float) -> tuple[dict[str, object], Counter[int]]:
+    """Run the training process below a Mgr and a Proxy in this one. Returns what it says and what came up, by code."""
+    codes: Counter[int] = Counter()
+
+    def count() -> None:
+        for message in mgr.messages():
+            codes[Body.parse(message.body).code] += 1
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        command = [sys.executable, "-m", module, *arguments]
+        training = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+    finally:
+        mgr.close()
+        counting.join(SOON)
+    assert training.returncode == 0, training.stderr
+    said: dict[str, object] = json.loads(training.stdout.splitlines()[-1])
+    return said, codes
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lines on the standard output but the result."""
+    monkeypatch.setenv("TASKD_LOG_STDOUT", "False")
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    ("way", "children"),
+    [
+        ("fork", 40),
+        ("multiprocessing-fork", 20),
+        ("multiprocessing-forkserver", 5),
+        ("multiprocessing-spawn", 3),
+        ("exec", 3),
+    ],
+)
+def test_children_under_traffic(way: str, children: int, mgr: BlockingNode, near: BlockingNode) -> None:
+    said, came = run("tests.api.forking", way, str(children), mgr=mgr, timeout=50)
+    assert said["troubles"] == []
+    assert said["failed"] == 0
+    # The parent's messages all arrived, no forked child has sent one, every other child has sent its own.
+    assert came[2] == said["messages"] and came[2] > children
+    assert came[3] == 0 and came[4] == (0 if way.endswith("fork") else children)
+
+
+def test_child_that_was_forked_before_there_was_a_node(near: BlockingNode) -> None:
+    code = (
+        "import os; from tests.api.forking import with_node; child = os.fork(); with_node(100 if child else 101);"
+        "assert not child or os.waitpid(child, 0)[1] == 0"
+    )
+    training = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=SOON, check=False)
+    assert (training.returncode, training.stderr) == (0, b"")
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(280)
+def test_data_loader_under_traffic(mgr: BlockingNode, near: BlockingNode) -> None:
+    pytest.importorskip("torch")
+    said, came = run("tests.api.loading", "50", mgr=mgr, timeout=270)
+    assert said["troubles"] == []
+    assert said["failed"] == 0
+    assert came[2] == said["messages"] and came[3] == 0
+    print(f"200 forked workers of a data loader, {came[2]} messages of the parent's meanwhile")

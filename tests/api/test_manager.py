@@ -1,0 +1,178 @@
+"""The Manager: what it keeps, what it answers, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from taskd_net import BlockingNode, Code, NodeConfig, Position, api, limits
+from taskd_net.api import manager, settings
+from taskd_net.api.body import Body
+from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
+
+CONFIG: dict[str, object] = {
+    "job_id": "job",
+    "node_nums": 2,
+    "proc_per_node": 8,
+    "plugin_dir": "",
+    "fault_recover": "",
+    "taskd_enable": "on",
+    "cluster_infos": {"ip": "", "port": "8899", "name": "ClusterD", "role": "server"},
+}
+
+
+@pytest.fixture
+def running(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Future[bool]]:
+    """A Manager that serves in a thread."""
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    assert api.init_taskd_manager(CONFIG)
+    result = threads.submit(api.start_taskd_manager)
+    until(lambda: manager.slot._member is not None and manager.slot._member._started)
+    yield result
+    if manager.slot._member is not None:
+        assert api.destroy_taskd_manager()
+    result.result(SOON)
+
+
+@contextmanager
+def leaf(config: NodeConfig) -> Iterator[BlockingNode]:
+    """A node below the Manager, joined."""
+    with BlockingNode(config) as node:
+        node.joined(SOON)
+        yield node
+
+
+UPSTREAM = f"{OWN_IP}:9601"
+
+
+def test_what_each_node_has_last_reported(running: Future[bool]) -> None:
+    began = time.time()
+    position = Position.worker(0, 3)
+    with leaf(NodeConfig.worker(server_rank=0, rank=3, upstream=UPSTREAM)) as worker:
+        for text in (Body("REGISTER", 101).to_json(), "no JSON", Body("STATUS", 1410).to_json()):
+            assert worker.send(text, to="Mgr").ok
+        assert worker.send(Body("STATUS", 1420, "last").to_json(), to="Mgr", uuid="some-uuid").ok
+        until(lambda: "last" in str(api.last_reports()))
+        reports = api.last_reports()
+        assert set(reports) == {position} and list(reports[position]) == ["REGISTER", "STATUS"]
+        status = reports[position]["STATUS"]
+        assert (status.body, status.uuid) == (Body("STATUS", 1420, "last"), "some-uuid")
+        assert began <= status.at <= time.time()
+        # Bounded, whatever a node sends.
+        for kind in range(100):
+            assert worker.send(Body(f"KIND {kind}", 0).to_json(), to="Mgr").ok
+        until(lambda: "KIND 99" in api.last_reports()[position])
+        assert len(api.last_reports()[position]) == limits.REPORTS_PER_NODE
+        assert list(reports[position]) == ["REGISTER", "STATUS"]
+    assert api.destroy_taskd_manager() and running.result(SOON) is True
+    assert api.last_reports() == {}
+
+
+def test_agent_that_asks_for_the_go_gets_it(running: Future[bool]) -> None:
+    with leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM)) as agent:
+        assert agent.send(Body("STATUS", 201, "3").to_json(), to="Mgr", mtype="DEFAULT").ok
+        message = agent.receive(SOON)
+        assert Body.parse(message.body) == Body("ACTION", 210, "3")
+        assert (message.mtype, message.sync, str(message.src)) == ("default", True, "Mgr/0")
+
+
+def test_go_is_given_again_until_it_is_acknowledged(running: Future[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COMMAND_RETRY_S", 0.01)
+    with leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM, inbox=1)) as agent:
+        with leaf(NodeConfig.agent(server_rank=6, upstream=UPSTREAM)) as filler:
+            assert filler.send("in the way", to="Agent/5").ok
+            for _ in range(3):
+                assert agent.send(Body("STATUS", 201, "3").to_json(), to="Mgr").ok
+            assert filler.send("in the way", to="Agent/5").code == Code.RECV_BUF_BUSY
+        assert agent.receive(SOON).body == "in the way"
+        assert Body.parse(agent.receive(SOON).body).code == 210
+
+
+def test_worker_that_asks_for_the_go_gets_nothing(running: Future[bool]) -> None:
+    with leaf(NodeConfig.worker(server_rank=0, rank=0, upstream=UPSTREAM)) as worker:
+        assert worker.send(Body("STATUS", 201, "3").to_json(), to="Mgr").ok
+        until(lambda: bool(api.last_reports()))
+        with pytest.raises(TimeoutError):
+            worker.receive(0.05)
+
+
+def test_address_and_second_start(running: Future[bool], failures: Failures) -> None:
+    assert manager.slot.member.node.address == UPSTREAM
+    assert manager.slot.member.config == CONFIG
+    assert api.start_taskd_manager() is False
+    assert "it has been started already" in failures.only()
+    assert not running.done()
+
+
+@pytest.mark.parametrize("address", ["::1", "[::1]"])
+def test_ipv6(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_IP", address)
+    port = free_port()  # the usual one may be taken: there is but one ::1
+    monkeypatch.setattr(settings, "MGR_PORT", port)
+    assert api.init_taskd_manager({})
+    assert manager.slot.member.node.address == f"[::1]:{port}"
+    assert api.destroy_taskd_manager()
+
+
+def test_destroy_between_init_and_start(monkeypatch: pytest.MonkeyPatch, failures: Failures) -> None:
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    for _ in range(3):
+        assert api.init_taskd_manager({}) and api.destroy_taskd_manager()
+    assert api.start_taskd_manager() is False
+    assert "init_taskd_manager first" in failures.only()
+
+
+SERVE = """
+import taskd_net
+assert taskd_net.init_taskd_manager({"job_id": "job"})
+print("listening", flush=True)
+result = taskd_net.start_taskd_manager()
+print("ended", result, flush=True)
+"""
+
+
+def test_sigterm_ends_it_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    monkeypatch.setenv("TASKD_STD_LOG_LEVEL", "ERROR")
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "listening\n"
+            with leaf(NodeConfig.agent(server_rank=0, upstream=UPSTREAM)) as agent:
+                assert agent.send(Body("STATUS", 201).to_json(), to="Mgr").ok
+                assert Body.parse(agent.receive(SOON).body).code == 210  # so it serves
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=SOON)
+            assert (process.returncode, out, err) == (0, "ended True\n", "")
+        finally:
+            process.kill()
+
+
+def test_sigterm_of_the_application_stays_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    before = signal.getsignal(signal.SIGTERM)
+    seen: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+    try:
+        assert api.init_taskd_manager({})
+
+        def end() -> None:
+            signal.raise_signal(signal.SIGTERM)
+            api.destroy_taskd_manager()
+
+        timer = threading.Timer(0.1, end)
+        timer.start()
+        assert api.start_taskd_manager() is True
+        timer.join()
+        assert seen == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)

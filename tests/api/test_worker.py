@@ -1,0 +1,317 @@
+"""The Worker of a training script, in a mesh of real sockets."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, limits
+from taskd_net.api import worker
+from taskd_net.api.body import Body
+from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, take, until
+
+pytestmark = pytest.mark.compat
+
+WORKER = "Worker/0/3"
+
+
+def started() -> None:
+    """Make the Worker of these tests."""
+    assert api.init_taskd_worker(3) and api.start_taskd_worker()
+
+
+def reach(mgr: BlockingNode, body: Body, *, uuid: str | None = None) -> None:
+    """Send a command to the Worker as soon as it is there."""
+    while not (ack := mgr.send(body.to_json(), to=WORKER, timeout=SOON, uuid=uuid)).ok:
+        assert ack.code in (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED, Code.RECV_BUF_BUSY), ack
+
+
+def test_start_registers_with_the_manager(mgr: BlockingNode, near: BlockingNode) -> None:
+    started()
+    message = mgr.receive(SOON)
+    assert (str(message.src), message.mtype, message.sync) == (WORKER, "default", True)
+    assert Body.parse(message.body) == Body("REGISTER", 101)
+    assert api.destroy_taskd_worker()
+
+
+@pytest.mark.parametrize(
+    ("framework", "environment", "position"),
+    [
+        ("pt", {"RANK": "17", "LOCAL_WORLD_SIZE": "8"}, "Worker/2/17"),
+        ("ms", {"MS_NODE_RANK": "5"}, "Worker/5/17"),
+    ],
+)
+def test_node_that_the_process_is_on(
+    framework: str, environment: dict[str, str], position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    assert api.init_taskd_worker(17, framework=framework)
+    node = worker.slot.member.node
+    assert (str(node.position), node.config.upstream) == (position, "127.0.0.1:9602")
+    assert api.destroy_taskd_worker()
+
+
+def test_commands_go_to_the_handler_of_their_code_or_type(
+    mgr: BlockingNode, near: BlockingNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken: SimpleQueue[tuple[str, api.Command, str]] = SimpleQueue()
+
+    def by(name: str) -> worker.Handler:
+        return lambda command: taken.put((name, command, threading.current_thread().name))
+
+    assert api.register_handler(700, by("code")) and api.register_handler("ACTION", by("type"))
+    started()
+    reach(mgr, Body("ACTION", 700, "off", {"key": "value"}), uuid="some-uuid")
+    name, command, thread = taken.get(timeout=SOON)
+    assert (name, thread) == ("code", "taskd_net handlers")
+    assert (command.msg_type, command.code, command.message) == ("ACTION", 700, "off")
+    assert (command.extension, str(command.src), command.uuid) == ({"key": "value"}, "Mgr/0", "some-uuid")
+    reach(mgr, Body("ACTION", 710))
+    assert taken.get(timeout=SOON)[0] == "type"
+    # The same again is the same; another one of that kind is not.
+    reach(mgr, Body("ACTION", 700), uuid="some-uuid")
+    assert api.register_handler(700, None)
+    reach(mgr, Body("ACTION", 700))
+    assert taken.get(timeout=SOON)[0] == "type"
+    for _ in range(3):
+        reach(mgr, Body("OTHER", 5))
+    reach(mgr, Body("ACTION", 1))
+    assert taken.get(timeout=SOON)[1].code == 1 and taken.empty()
+    assert caplog.text.count("command_without_handler code=5 msg_type=OTHER") == 1
+
+
+def test_handler_that_raises_harms_nothing(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:
+    called = threading.Event()
+
+    def leave(_: api.Command) -> None:
+        sys.exit(3)
+
+    api.register_handler(1, lambda command: 1 // len(command.message))
+    api.register_handler(2, leave)
+    api.register_handler(3, lambda _: called.set())
+    started()
+    for text in ("no JSON", "[]", '{"code": "one"}', '{"code": 1, "extension": {"a": 1}}'):
+        assert mgr.send(text, to=WORKER, timeout=SOON).code in (Code.OK, Code.NO_ROUTE)
+    for code in (1, 2, 3):
+        reach(mgr, Body("ACTION", code))
+    assert called.wait(SOON)
+    assert ["ZeroDivisionError" in line for line in failures.lines] == [True, False]
+    assert all("handler_failed" in line for line in failures.lines)
+    failures.lines.clear()
+
+
+@pytest.mark.parametrize(
+    ("command", "handler", "reason"),
+    [
+        (None, print, "command is None; expected a code (int) or a msg_type (str)"),
+        (True, print, "command is True;"),
+        (700, "print", "handler is 'print'; expected a function, or None"),
+    ],
+)
+def test_handler_that_is_none(command: object, handler: object, reason: str, failures: Failures) -> None:
+    assert api.register_handler(command, handler) is False  # type: ignore[arg-type]
+    assert reason in failures.only()
+
+
+def test_handlers_do_not_hold_up_the_mesh(mgr: BlockingNode, near: BlockingNode) -> None:
+    """While one works, the next commands wait in the inbox, which says so when it is full; sends go on."""
+    go_on, taken = threading.Event(), SimpleQueue[int]()
+
+    def work(command: api.Command) -> None:
+        taken.put(command.code)
+        assert go_on.wait(SOON)
+
+    api.register_handler("ACTION", work)
+    started()
+    reach(mgr, Body("ACTION", 0))
+    assert taken.get(timeout=SOON) == 0
+    for code in range(1, limits.INBOX["Worker"] + 1):
+        assert mgr.send(Body("ACTION", code).to_json(), to=WORKER).ok
+    assert mgr.send(Body("ACTION", 99).to_json(), to=WORKER).code == Code.RECV_BUF_BUSY
+    assert api.send_to_manager(1410, "STATUS")
+    go_on.set()
+    assert [taken.get(timeout=SOON) for _ in range(limits.INBOX["Worker"])] == list(range(1, 9))
+
+
+def test_reports(mgr: BlockingNode, near: BlockingNode, threads: ThreadPoolExecutor) -> None:
+    started()
+    assert api.send_to_manager(1410, "STATUS", "on", {"switchNicUUID": "some-uuid"})
+    message, body = take(mgr)
+    assert (body, message.mtype) == (Body("STATUS", 1410, "on", {"switchNicUUID": "some-uuid"}), "default")
+    done = [threads.submit(api.send_to_manager, code, "STATUS") for code in range(50)]
+    assert all(future.result(SOON) for future in done)
+    assert {take(mgr)[1].code for _ in done} == set(range(50))
+
+
+def test_report_that_nobody_takes(monkeypatch: pytest.MonkeyPatch, failures: Failures) -> None:
+    monkeypatch.setattr(limits, "REPORT_RETRY_S", 0.0)
+    rank_3_of_8(monkeypatch)
+    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    assert api.init_taskd_worker(3)
+    assert api.send_to_manager(1410, "STATUS", timeout=0.05) is False
+    assert "the Mgr has not got it: 6002 NET_STREAM_NOT_INITED" in failures.only()
+    for arguments, reason in (
+        (("1410", "STATUS"), "code is '1410'; expected a whole number"),
+        ((1410, None), "msg_type is None; expected a text"),
+        ((1410, "STATUS", 5), "message is 5; expected a text"),
+        ((1410, "STATUS", "", {"a": 1}), "extension is {'a': 1}; expected a dict of texts"),
+        ((1410, "STATUS", "", "text"), "extension is 'text'; expected"),
+        ((1410, "STATUS", "x" * 9_000_000), "the Mgr has not got it: 4999"),
+    ):
+        assert api.send_to_manager(*arguments) is False
+        assert reason in failures.only()
+    assert api.send_to_manager(1, "x", timeout=float("nan")) is False
+    assert "timeout is not a number" in failures.only()
+
+
+def test_report_whose_answer_is_lost_arrives_once(
+    mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REPORT_RETRY_S", 0.0)
+    assert api.init_taskd_worker(3)
+    node = worker.slot.member.node
+    uuids: list[str] = []
+    send = BlockingNode.send
+
+    def lossy(self: BlockingNode, body: str | None, **settings: Any) -> Ack:
+        ack = send(self, body, **settings)
+        if self is node:
+            uuids.append(settings["uuid"])
+            return ack if len(uuids) > 2 else Ack(ack.uuid, Code.NETWORK_ACK_LOST, ack.src)
+        return ack
+
+    monkeypatch.setattr(BlockingNode, "send", lossy)
+    assert api.send_to_manager(1, "STATUS", timeout=SOON)
+    assert api.send_to_manager(2, "STATUS", timeout=SOON)
+    assert [take(mgr)[1].code for _ in range(2)] == [1, 2]
+    assert uuids[0] == uuids[1] == uuids[2] != uuids[3]
+
+
+def test_upstream_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    rank_3_of_8(monkeypatch)
+    port, called = free_port(), threading.Event()
+    monkeypatch.setenv(worker.UPSTREAM, f"127.0.0.1:{port}")
+    api.register_handler(700, lambda _: called.set())
+    started()
+    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
+        config = NodeConfig.proxy(server_rank=0, listen=f"127.0.0.1:{port}", upstream=mgr.address or "")
+        with BlockingNode(config):
+            assert Body.parse(mgr.receive(SOON).body).code == 101
+            reach(mgr, Body("ACTION", 700))
+            assert called.wait(SOON)
+            assert api.destroy_taskd_worker()
+
+
+def test_manager_that_is_restarted_hears_of_the_worker_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a Proxy that lives on, so that the Worker's own link knows nothing of it."""
+    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.1)
+    rank_3_of_8(monkeypatch)
+    listen = f"127.0.0.1:{free_port()}"
+    with BlockingNode(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=listen)) as near:
+        monkeypatch.setenv(worker.UPSTREAM, near.address or "")
+        started()
+        for _ in range(2):
+            with BlockingNode(NodeConfig.mgr(listen=listen)) as mgr:
+                assert str(mgr.receive(SOON).src) == WORKER
+        assert api.destroy_taskd_worker()
+
+
+def test_again_after_destroy(mgr: BlockingNode, near: BlockingNode) -> None:
+    threads = set(threading.enumerate())
+    for _ in range(5):
+        started()
+        until(lambda: worker.slot.member.node.position in mgr.routes())
+        assert api.send_to_manager(1, "STATUS") and take(mgr)[1].code == 1
+        assert api.destroy_taskd_worker()
+        assert set(threading.enumerate()) == threads
+    # Destroyed without a start, too.
+    assert api.init_taskd_worker(3) and api.destroy_taskd_worker()
+
+
+def test_handler_may_destroy_its_worker(mgr: BlockingNode, near: BlockingNode) -> None:
+    done: SimpleQueue[bool] = SimpleQueue()
+    api.register_handler(1, lambda _: done.put(api.destroy_taskd_worker()))
+    started()
+    reach(mgr, Body("ACTION", 1))
+    assert done.get(timeout=SOON) is True
+    until(lambda: not any(thread.name == "taskd_net handlers" for thread in threading.enumerate()))
+    started()
+    assert api.destroy_taskd_worker()
+
+
+def test_destroy_does_not_wait_for_a_handler_without_end(
+    mgr: BlockingNode, near: BlockingNode, failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HANDLER_GRACE_S", 0.05)
+    go_on, began = threading.Event(), threading.Event()
+
+    def work(_: api.Command) -> None:
+        began.set()
+        go_on.wait(SOON)
+
+    api.register_handler(1, work)
+    started()
+    reach(mgr, Body("ACTION", 1))
+    assert began.wait(SOON)
+    assert api.destroy_taskd_worker() is False
+    assert "a handler has not returned within 0.05 s; the node is closed" in failures.only()
+    assert api.init_taskd_worker(3) and api.destroy_taskd_worker()
+    go_on.set()
+
+
+def test_signal_handler_may_destroy(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:
+    """Whatever the main thread is doing with the Worker at that moment."""
+    results: list[bool] = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: results.append(api.destroy_taskd_worker()))
+    taking = threading.Thread(target=lambda: list(mgr.messages()))
+    taking.start()
+    try:
+        for turn in range(30):
+            started()
+            sent = 0
+            timer = threading.Timer(0.002 * (turn % 7), signal.raise_signal, (signal.SIGUSR1,))
+            timer.start()
+            while api.send_to_manager(1, "STATUS"):
+                sent += 1
+            timer.join()
+            until(lambda turn=turn: len(results) > turn)  # type: ignore[misc]
+            failures.only()
+        assert results == [True] * 30
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        mgr.close()
+        taking.join()
+
+
+UNTIL_EXIT = """
+import sys, taskd_net
+def registered(command): pass
+assert taskd_net.register_handler(700, registered)
+assert taskd_net.init_taskd_worker(3)
+assert taskd_net.start_taskd_worker()
+if sys.argv[1] == "joined":
+    assert taskd_net.send_to_manager(1, "STATUS")
+if sys.argv[2] == "raise":
+    raise SystemExit(5)
+"""
+
+
+@pytest.mark.parametrize("state", ["joined", "alone"])
+@pytest.mark.parametrize(("end", "status"), [("return", 0), ("raise", 5)])
+def test_interpreter_ends_promptly_without_destroy(
+    state: str, end: str, status: int, mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKD_STD_LOG_LEVEL", "ERROR")
+    if state == "alone":
+        monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    code = [sys.executable, "-c", UNTIL_EXIT, state, end]
+    run = subprocess.run(code, capture_output=True, text=True, timeout=SOON, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (status, "", "")
