@@ -94,6 +94,15 @@ BATCH_BYTES: Final = 512 * 1024
 """Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB went about twice as fast eight in a
 batch as one by one (docs/performance.md); more would delay what is queued behind a batch by more."""
 
+BATCHES_AHEAD: Final = 4
+"""Batches that an end of a batched link writes ahead of what the other end has taken in. Without this bound a steady
+stream of single messages piles up before a busy receiver as so many small batches, which cost it so much that it falls
+further behind: 4,000 messages a second then took 20 to 190 ms each, with it 2 ms (docs/performance.md). More: the pile
+is that much longer; fewer: an end would have to confirm each batch by one of its own."""
+
+BATCHES_CONFIRMED: Final = 2
+"""Batches after which an end says so by itself, if nothing else goes back: before the other end has to wait."""
+
 LOG_FILE_BYTES: Final = 10 * 1024 * 1024
 """Bytes of one log file, some 50,000 lines: with a line per change of state, days of a job in trouble."""
 

@@ -2,6 +2,10 @@
 
 Batches come about by themselves: whatever has queued up while the event loop had other things to do, or while the
 write before was under way, leaves together. There is no timer, so a single message on an idle link leaves at once.
+
+A write is done when gRPC has it, long before the other end has taken it in. So each end says how many batches it has
+taken in, mostly in a batch that goes back anyway, and the other one writes a few ahead and no more: what comes after
+waits here, where it can join others, and not in front of a busy receiver as many small batches.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Arrival
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES
+from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES, BATCHES_AHEAD, BATCHES_CONFIRMED
 from taskd_net.position import Position
 from taskd_net.transport.host import Host
 from taskd_net.transport.stream import Pipe, Session
@@ -31,6 +35,9 @@ class BatchedLink(Session):
         self._accepted: list[str] = []
         self._answers: list[bytes] = []
         self._under_way: list[Frame] = []
+        # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
+        self._ahead = 0
+        self._taken = 0
 
     def forward(self, frame: Frame, patience: float) -> None:
         """Queue a message for the next batch."""
@@ -38,7 +45,7 @@ class BatchedLink(Session):
         # At least 1 ms where an answer is awaited: 0 says that none is.
         self._patience.append(int(patience * 1000.0) + 1 if patience > 0.0 else 0)
         self._bytes += len(frame.data)
-        if self._sleep is not None:
+        if self._sleep is not None and self._ahead < BATCHES_AHEAD:
             self._wake()
 
     def unwritten(self) -> list[Frame]:
@@ -56,7 +63,7 @@ class BatchedLink(Session):
             self._reply_in_full(ack)
         elif not self._closed:
             self._accepted.append(ack.uuid)
-            if self._sleep is not None:
+            if self._sleep is not None and self._ahead < BATCHES_AHEAD:
                 self._wake()
 
     def _reply_in_full(self, ack: Ack) -> None:
@@ -65,15 +72,22 @@ class BatchedLink(Session):
             self._answers.append(codec.write_ack(ack))
             self._wake()
 
-    def _has_output(self) -> bool:
+    def _has_queued(self) -> bool:
         return bool(self._frames or self._accepted or self._answers)
 
+    def _has_output(self) -> bool:
+        return self._taken >= BATCHES_CONFIRMED or (self._ahead < BATCHES_AHEAD and self._has_queued())
+
     async def _write_next(self) -> bool:
+        taken, self._taken = self._taken, 0
+        if self._ahead >= BATCHES_AHEAD or not self._has_queued():
+            return await self._pipe.write(write_batch((), (), (), (), taken))
+        self._ahead += 1
         frames, patience, size = self._take_batch()
         self._under_way = frames
         accepted, self._accepted = self._accepted, []
         answers, self._answers = self._answers, []
-        data = write_batch([frame.data for frame in frames], patience, accepted, answers)
+        data = write_batch([frame.data for frame in frames], patience, accepted, answers, taken)
         if not await self._pipe.write(data):
             return False
         if frames:
@@ -101,7 +115,7 @@ class BatchedLink(Session):
     def _take_in(self, data: bytes) -> None:
         host, router, link = self._host, self._router, self.link
         try:
-            messages, patience, accepted, answers = read_batch(data)
+            messages, patience, accepted, answers, taken = read_batch(data)
             acks = [codec.read_ack(answer, self.peer) for answer in answers]
         except Refusal as refusal:
             # Only a node of ours is at the other end, so this is a fault: begin again with a new stream.
@@ -110,6 +124,9 @@ class BatchedLink(Session):
             return
         if host.links.get(link) is not self:
             return
+        self._ahead = max(0, self._ahead - taken)
+        if messages or accepted or answers:
+            self._taken += 1
         now = host.now()
         actions = router.accepted(now, link, accepted, sync=True) if accepted else []
         for ack in acks:
@@ -125,6 +142,8 @@ class BatchedLink(Session):
                 host.log.exception("request_failed", peer=str(self.peer))
                 self._answer_failed(messages, patience)
         host.perform(actions)
+        if self._sleep is not None and self._has_output():
+            self._wake()
 
     def _answer_failed(self, messages: Sequence[bytes], patience: Sequence[int]) -> None:
         """Answer 5999 to a batch under which this node failed; an answer that comes after all is dropped as late."""

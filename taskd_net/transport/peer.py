@@ -17,7 +17,7 @@ from taskd_net.version import __version__
 VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"
 LINKS_KEY = "taskd-net-links"
-BATCHED = "batched"
+BATCHED = "batched/2"
 ROUTES_KEY = "taskd-net-routes"
 
 

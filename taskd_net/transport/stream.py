@@ -122,7 +122,8 @@ class Session(ABC):
                     if not await self._write_next():
                         return
                 else:
-                    _rouse(self._idle)
+                    if not self._has_queued():
+                        _rouse(self._idle)
                     self._sleep = self._loop.create_future()
                     await self._sleep
         finally:
@@ -137,14 +138,14 @@ class Session(ABC):
 
     async def idle(self) -> None:
         """Wait until everything queued so far has been written, or the stream has ended. For one caller."""
-        if not self._closed and self._has_output():
+        if self._unwritten_left():
             self._idle = self._loop.create_future()
             await self._idle
 
     @property
     def busy(self) -> bool:
         """Whether something is being written, or waits for that."""
-        return not self._closed and self._sleep is None
+        return self._unwritten_left()
 
     # ---- for the subclass
 
@@ -154,8 +155,16 @@ class Session(ABC):
         _rouse(sleep)
 
     @abstractmethod
-    def _has_output(self) -> bool:
+    def _has_queued(self) -> bool:
         """Whether something is queued."""
+
+    def _has_output(self) -> bool:
+        """Whether something may be written now."""
+        return self._has_queued()
+
+    def _unwritten_left(self) -> bool:
+        # The writer is asleep when it has written all that it may.
+        return not self._closed and (self._sleep is None or self._has_queued())
 
     @abstractmethod
     async def _write_next(self) -> bool:

@@ -41,7 +41,7 @@ class ToChild(Session):
         self._queue.clear()
         return left
 
-    def _has_output(self) -> bool:
+    def _has_queued(self) -> bool:
         return bool(self._queue)
 
     async def _write_next(self) -> bool:
@@ -95,7 +95,7 @@ class ToParent(Session):
             self._acks.append(codec.write_ack(ack))
             self._wake()
 
-    def _has_output(self) -> bool:
+    def _has_queued(self) -> bool:
         return bool(self._acks)
 
     async def _write_next(self) -> bool:

@@ -32,14 +32,21 @@ class Batch(NamedTuple):
     patience: Sequence[int]
     accepted: Sequence[str]
     answers: Sequence[bytes]
+    taken: int = 0
 
 
 def write_batch(
-    messages: Sequence[bytes], patience: Sequence[int], accepted: Sequence[str], answers: Sequence[bytes]
+    messages: Sequence[bytes],
+    patience: Sequence[int],
+    accepted: Sequence[str],
+    answers: Sequence[bytes],
+    taken: int = 0,
 ) -> bytes:
     """Serialize a batch; the fields are those of `Batch`."""
     if len(messages) + len(accepted) + len(answers) > BY_HAND and not (messages and len(messages[0]) >= LARGE):
-        whole = link_pb2.Batch(messages=messages, patience=patience, accepted=accepted, answers=answers)
+        whole = link_pb2.Batch(
+            messages=messages, patience=patience, accepted=accepted, answers=answers, taken=taken
+        )
         return whole.SerializeToString()
     parts: list[bytes] = []
     for message in messages:
@@ -52,6 +59,8 @@ def write_batch(
         parts += (b"\x1a", cached_varint(len(text)), text)
     for answer in answers:
         parts += (b"\x22", cached_varint(len(answer)), answer)
+    if taken:
+        parts += (b"\x28", cached_varint(taken))
     return b"".join(parts)
 
 
@@ -80,7 +89,7 @@ def _few_or_large(data: bytes) -> bool:
 
 def _read(data: bytes) -> Batch:
     whole = link_pb2.Batch.FromString(data)
-    return Batch(whole.messages, whole.patience, whole.accepted, whole.answers)
+    return Batch(whole.messages, whole.patience, whole.accepted, whole.answers, whole.taken)
 
 
 def _read_by_hand(data: bytes) -> Batch:
@@ -88,9 +97,13 @@ def _read_by_hand(data: bytes) -> Batch:
     patience: list[int] = []
     accepted: list[str] = []
     answers: list[bytes] = []
+    taken = 0
     at, end = 0, len(data)
     while at < end:
         tag = data[at]
+        if tag == 0x28:
+            taken, at = read_varint(data, at + 1)
+            continue
         if tag not in _FIELDS:
             # A field of a later version, or one of these in another form: what follows it need not be a size.
             return _read(data)
@@ -110,4 +123,4 @@ def _read_by_hand(data: bytes) -> Batch:
             accepted.append(data[start:at].decode())
         else:
             answers.append(data[start:at])
-    return Batch(messages, patience, accepted, answers)
+    return Batch(messages, patience, accepted, answers, taken)

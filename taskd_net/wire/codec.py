@@ -194,13 +194,17 @@ def _split(data: bytes) -> tuple[str, _Flow, bytes, int]:
     if data[0] != 0x0A or data[start] != 0x0A or not 0 < length < 0x80 or end > len(data):
         raise ValueError("the message does not begin with a header that begins with a short uuid")
     created = data[end - 7 : end]
-    if created[0] == 0x30 and int.from_bytes(created[1:]) & _SIX_BYTES == _SIX_BYTES - 0x80:
+    if end - middle <= _FLOW_BYTES and created[0] == 0x30 and int.from_bytes(created[1:]) & _SIX_BYTES == _SIX_BYTES - 0x80:
         flow = _flow(data[middle : end - 7])
     else:
-        # Another time than one in milliseconds of this century; not to be remembered, each may have its own.
+        # Another time than one in milliseconds of this century, or something long; each message may have its own, so it
+        # is not remembered.
         created, flow = b"", _flow.__wrapped__(data[middle:end])
     return data[start + 2 : middle].decode(), flow, created, end
 
+
+_FLOW_BYTES = 256
+"""Longest header, without its uuid, that is remembered: most have some 60 bytes."""
 
 _SIX_BYTES = 0x8080_8080_8080
 """In a varint of six bytes, the bits that say whether another byte follows: all are set but the last."""

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19taskd_net/wire/link.proto\x12\x0etaskd_net.link\"N\n\x05\x42\x61tch\x12\x10\n\x08messages\x18\x01 \x03(\x0c\x12\x10\n\x08patience\x18\x02 \x03(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x03(\t\x12\x0f\n\x07\x61nswers\x18\x04 \x03(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19taskd_net/wire/link.proto\x12\x0etaskd_net.link\"]\n\x05\x42\x61tch\x12\x10\n\x08messages\x18\x01 \x03(\x0c\x12\x10\n\x08patience\x18\x02 \x03(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x03(\t\x12\x0f\n\x07\x61nswers\x18\x04 \x03(\x0c\x12\r\n\x05taken\x18\x05 \x01(\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,5 +22,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'taskd_net.wire.link_pb2', _
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_BATCH']._serialized_start=45
-  _globals['_BATCH']._serialized_end=123
+  _globals['_BATCH']._serialized_end=138
 # @@protoc_insertion_point(module_scope)

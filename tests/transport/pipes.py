@@ -38,10 +38,20 @@ class FakePipe:
         self.gate.set()
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_cut = False
+        self._reading = False
 
     async def read(self) -> bytes | None:
         """The next message; None when the stream has ended."""
+        if self._reading:
+            self._incoming.task_done()
+        self._reading = True
         return await self._incoming.get()
+
+    async def settled(self) -> None:
+        """Until everything that has come in so far has been handled, and the writer has had its turn."""
+        await self._incoming.join()
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def write(self, data: bytes) -> bool:
         """Write a message. Returns False when the stream has ended."""

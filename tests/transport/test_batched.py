@@ -40,10 +40,10 @@ class Cable:
         return uuids, list(batch.patience), list(batch.accepted), answers
 
     def comes_in(
-        self, *frames: tuple[bytes, int], accepted: tuple[str, ...] = (), answers: tuple[Ack, ...] = ()
+        self, *frames: tuple[bytes, int], accepted: tuple[str, ...] = (), answers: tuple[Ack, ...] = (), taken: int = 0
     ) -> None:
         """The Worker writes a batch."""
-        batch = link_pb2.Batch(accepted=accepted, answers=[codec.write_ack(ack) for ack in answers])
+        batch = link_pb2.Batch(accepted=accepted, answers=[codec.write_ack(ack) for ack in answers], taken=taken)
         for data, patience in frames:
             batch.messages.append(data)
             batch.patience.append(patience)
@@ -111,6 +111,98 @@ async def test_queue_that_the_router_counts_is_counted_down_when_it_is_written(c
     cable.pipe.gate.set()
     await soon(cable.link.idle())
     assert (cable.child.queued_messages, cable.child.queued_bytes) == (0, 0)
+
+
+# ---- how far one end is ahead of the other
+
+
+async def ahead(cable: Cable) -> None:
+    """Write as many batches as may be written before the other end has taken one in."""
+    for number in range(limits.BATCHES_AHEAD):
+        cable.node.send(frame(uuid=str(number)))
+        assert (await cable.take())[0] == [str(number)]
+
+
+async def test_what_is_too_far_ahead_of_the_other_end_waits_and_leaves_together(cable: Cable) -> None:
+    await ahead(cable)
+    for uuid in "abc":
+        cable.node.send(frame(uuid=uuid))
+        await asyncio.sleep(0)
+    assert cable.link.busy
+    assert cable.pipe.begun.empty()
+    cable.comes_in(taken=1)
+    assert (await cable.take())[0] == ["a", "b", "c"]
+    cable.node.send(frame(uuid="d"))
+    cable.comes_in(taken=2**32 - 1)  # what cannot be: not more is allowed by it than by the truth
+    assert (await cable.take())[0] == ["d"]
+    for number in range(limits.BATCHES_AHEAD - 1):
+        cable.node.send(frame(uuid=f"more {number}"))
+        await cable.take()
+    cable.node.send(frame(uuid="e"))
+    await soon(cable.pipe.settled())
+    assert cable.pipe.begun.empty()
+
+
+async def test_what_was_taken_in_is_said_with_whatever_goes_back(cable: Cable) -> None:
+    cable.comes_in((frame(uuid="up", src="Worker/0/0", to="Mgr").data, 1000))
+    batch = link_pb2.Batch.FromString(await soon(cable.pipe.begun.get()))
+    assert (list(batch.accepted), batch.taken) == (["up"], 1)
+
+
+async def test_without_anything_to_send_back_it_is_said_after_two_batches(cable: Cable) -> None:
+    post = frame(uuid="post", src="Worker/0/0", to="Mgr", sync=False).data
+    cable.comes_in((post, 0))
+    await soon(cable.pipe.settled())
+    assert cable.pipe.begun.empty()
+    cable.comes_in((post, 0))
+    assert await soon(cable.pipe.begun.get()) == link_pb2.Batch(taken=2).SerializeToString()
+    # Such a batch is not to be confirmed itself, or that would never end.
+    for _ in range(4):
+        cable.comes_in(taken=0)
+    await soon(cable.pipe.settled())
+    assert cable.pipe.begun.empty()
+
+
+async def test_two_ends_that_are_both_too_far_ahead_let_each_other_go_on(cable: Cable) -> None:
+    await ahead(cable)
+    cable.node.send(frame(uuid="waits"))
+    for _ in range(2):
+        cable.comes_in((frame(uuid="post", src="Worker/0/0", to="Mgr", sync=False).data, 0))
+    assert await soon(cable.pipe.begun.get()) == link_pb2.Batch(taken=2).SerializeToString()
+    cable.comes_in(taken=2)
+    assert (await cable.take())[0] == ["waits"]
+
+
+async def test_link_is_not_idle_while_something_waits_for_the_other_end(cable: Cable) -> None:
+    await ahead(cable)
+    cable.node.send(frame(uuid="waits"))
+    idle = asyncio.create_task(cable.link.idle())
+    await soon(cable.pipe.settled())
+    assert not idle.done()
+    cable.comes_in(taken=1)
+    await soon(idle)
+    assert (await cable.take())[0] == ["waits"]
+
+
+async def test_link_is_not_idle_while_a_write_is_under_way(cable: Cable) -> None:
+    """Or a node that leaves would cut off its last answer."""
+    cable.pipe.gate.clear()
+    cable.node.send(frame(uuid="a"))
+    await cable.take()
+    idle = asyncio.create_task(cable.link.idle())
+    await cable.pipe.settled()
+    assert not idle.done()
+    cable.pipe.gate.set()
+    await soon(idle)
+    assert len(cable.pipe.written) == 1
+
+
+async def test_what_waits_for_the_other_end_is_told_as_unwritten(cable: Cable) -> None:
+    await ahead(cable)
+    cable.node.send(frame(uuid="waits"))
+    cable.pipe.cut()
+    await soon(asyncio.shield(cable.running))
+    assert [one.uuid for one in cable.link.unwritten()] == ["waits"]
 
 
 # ---- answers

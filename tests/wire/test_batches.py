@@ -17,12 +17,13 @@ pytestmark = pytest.mark.compat
 BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([100, 127, 128, 4095, 4096, 40_000]).map(bytes))
 PATIENCE = st.one_of(st.integers(0, 5000), st.integers(0, 2**32 - 1))
 BATCHES = st.builds(
-    lambda messages, accepted, answers: Batch(
-        [data for data, _ in messages], [wait for _, wait in messages], accepted, answers
+    lambda messages, accepted, answers, taken: Batch(
+        [data for data, _ in messages], [wait for _, wait in messages], accepted, answers, taken
     ),
     st.lists(st.tuples(BYTES, PATIENCE), max_size=6),
     st.lists(st.text(max_size=9), max_size=6),
     st.lists(BYTES, max_size=6),
+    st.one_of(st.integers(0, 4), st.integers(0, 2**32 - 1)),
 )
 
 
@@ -32,9 +33,9 @@ def generated(batch: Batch) -> bytes:
     return data
 
 
-def plain(batch: Batch) -> tuple[list[object], ...]:
+def plain(batch: Batch) -> tuple[object, ...]:
     """A batch in a form that can be compared."""
-    return tuple(list(part) for part in batch)
+    return (*(list(part) for part in batch[:4]), batch.taken)
 
 
 @given(BATCHES)
@@ -56,8 +57,8 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
 
 def test_patience_one_by_one_is_patience_all_the_same() -> None:
     """A peer may write a repeated number unpacked."""
-    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [])
-    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [])
+    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [], 0)
+    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0)
 
 
 @pytest.mark.parametrize(
