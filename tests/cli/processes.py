@@ -27,6 +27,9 @@ class Command:
         cwd: its folder.
     """
 
+    program: tuple[str, ...] = ("-m", "taskd_net.cli")
+    """What Python runs."""
+
     def __init__(
         self,
         *arguments: object,
@@ -49,8 +52,7 @@ class Command:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "taskd_net.cli",
+            *self.program,
             *self._arguments,
             stdin=null if self._stdin is None else pipe,
             stdout=pipe if self._stdout is None else self._stdout,
