@@ -85,7 +85,7 @@ async def test_daemon_as_the_unit_runs_it(tmp_path: Path) -> None:
     around = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": f"{int(only('WatchdogSec')) * 1_000_000}"}
     here = {"TASKD_NET_LISTEN": "127.0.0.1:0", "TASKD_NET_UPSTREAM": "127.0.0.1:9"}
     assert only("Type") == "notify"
-    assert shlex.split(only("ExecReload")) == ["/bin/kill", "-HUP", "$MAINPID"]
+    assert shlex.split(only("ExecReload")) == ["/bin/sh", "-c", "kill -HUP $MAINPID"]
     with service_manager(address) as manager:
         async with Command(*arguments(), env=environment(tmp_path / "log") | around | here, cwd=tmp_path) as proxy:
             ready, status = await heard(manager)
