@@ -129,6 +129,7 @@ def _write(bench: Bench, machine: Machine, reached: Sequence[Target], folder: Pa
         tables = f"{head}\n\n## Targets\n\n{verdicts}\n\n## All figures\n\n{report.markdown(bench.results)}\n"
         if folder.resolve() == ROOT / "docs" / "benchmarks":
             documents.fill(ROOT / "docs" / "performance.md", "targets", f"{verdicts}\n\n{where}")
+            documents.fill(ROOT / "README.md", "figures", f"{report.markdown_summary(bench.results)}\n\n{where}")
     (folder / "results.md").write_text(tables)
 
 

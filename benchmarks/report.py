@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.results import Case, Key, Results
+from benchmarks.results import Case, Conditions, Key, Results
 from benchmarks.systems import ALL, OURS
 from benchmarks.targets import Target
 
@@ -179,6 +179,23 @@ def markdown_targets(reached: Sequence[Target]) -> str:
     """The targets as Markdown."""
     rows = [[target.name, *_value_and_bound(target), DONE if target.met else MISSED] for target in reached]
     return _markdown_table(["measure", "value", "target", ""], rows)
+
+
+def markdown_summary(results: Results) -> str:
+    """What a reader wants to know first: what a message takes, and how many there are a second."""
+    compared = (OURS, "nats", "zmq", "unary")
+    one: Conditions = {"direction": "up", "body": 64}
+    rows = [
+        ("p50, one in flight", "latency", "p50", "µs", one),
+        ("p99, one in flight", "latency", "p99", "µs", one),
+        *((f"messages/s, {n} in flight", "rate", "messages/s", "1/s", {**one, "in_flight": n}) for n in (64, 256)),
+        ("64 KiB messages/s, 64 in flight", "rate", "messages/s", "1/s", {**one, "body": 65_536, "in_flight": 64}),
+    ]
+    cells: list[list[str]] = []
+    for label, measure, metric, unit, case in rows:
+        values = [results.value(measure, metric, system, **case) for system in compared]
+        cells.append([label, *("–" if value is None else number(value, unit) for value in values)])
+    return _markdown_table(["", "taskd_net", "NATS", "ZeroMQ", "plain gRPC, unary"], cells)
 
 
 def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

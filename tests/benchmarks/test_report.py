@@ -61,6 +61,13 @@ def test_tables_have_the_ratio_to_each_peer() -> None:
     assert "| up, 64 B, 64 in flight | 30,002 | 1,002 (29.9×) | 20,002 (1.50×) |" in table
 
 
+def test_summary_has_a_column_for_each_system_and_a_dash_for_what_was_not_measured() -> None:
+    table = report.markdown_summary(_results()).splitlines()
+
+    assert "| messages/s, 64 in flight | 30,002 | 20,002 | – | 1,002 |" in table
+    assert "| p99, one in flight | – | – | – | – |" in table
+
+
 def test_only_what_stands_between_the_markers_is_written(tmp_path: Path) -> None:
     document = tmp_path / "document.md"
     document.write_text("before\n<!-- table: generated -->\nold\n<!-- end of table -->\nafter\n")
