@@ -20,7 +20,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage lint bench profile proto proto-check compat torch clean
+.PHONY: help demo test coverage lint bench profile proto proto-check compat torch install-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -58,12 +58,20 @@ compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest sup
 torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
 	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
 
+# From nothing each time, as a user's machine has nothing; what pip has fetched before it fetches from its cache.
+install-test:  ## a new user: the wheel in a clean environment, what README shows, the examples
+	@rm -rf .venv-install
+	@$(MAKE) -s --no-print-directory .venv-install/bin/python
+	@.venv-install/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w .venv-install/dist .
+	@.venv-install/bin/python $(PIP_INSTALL) .venv-install/dist/*.whl
+	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/*.whl
+
 clean:  ## remove the environments and everything that the tools left
-	rm -rf .venv .venv-oldest .venv-proto .venv-torch .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache \
-	  .coverage .coverage.* htmlcov build dist taskd_log
+	rm -rf .venv .venv-install .venv-oldest .venv-proto .venv-torch .hypothesis .import_linter_cache .mypy_cache \
+	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python:
+.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python:
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
 	@echo "setting up $(@D:/bin=)"

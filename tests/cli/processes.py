@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +28,9 @@ class Command:
         stdout: a file descriptor for its output; None: the test reads it.
         cwd: its folder.
     """
+
+    program: tuple[str, ...] = ("-m", "taskd_net.cli")
+    """What Python runs."""
 
     def __init__(
         self,
@@ -49,8 +54,7 @@ class Command:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "taskd_net.cli",
+            *self.program,
             *self._arguments,
             stdin=null if self._stdin is None else pipe,
             stdout=pipe if self._stdout is None else self._stdout,
@@ -147,3 +151,18 @@ async def run(
     async with Command(*arguments, env=env, stdin=stdin) as command:
         output = await command.rest()
         return await command.exit_code(), output, command.errors
+
+
+@contextlib.contextmanager
+def service_manager(address: str) -> Iterator[socket.socket]:
+    """The far end of `NOTIFY_SOCKET`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("\0" + address[1:] if address.startswith("@") else address)
+        manager.setblocking(False)
+        yield manager
+
+
+async def heard(manager: socket.socket) -> list[str]:
+    """The lines of the next datagram."""
+    loop = asyncio.get_running_loop()
+    return (await asyncio.wait_for(loop.sock_recv(manager, 4096), PATIENCE_S)).decode().splitlines()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
 import signal
-import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from taskd_net import Code
-from tests.cli.processes import PATIENCE_S, Command, Daemon, run
+from tests.cli.processes import Command, Daemon, heard, run, service_manager
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.slow import SlowChild
 
@@ -221,21 +219,6 @@ async def test_sighup_changes_what_can_be_changed_and_names_the_rest(tmp_path: P
 
 
 # ---- systemd
-
-
-@contextlib.contextmanager
-def service_manager(address: str) -> Iterator[socket.socket]:
-    """The far end of `NOTIFY_SOCKET`."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind("\0" + address[1:] if address.startswith("@") else address)
-        manager.setblocking(False)
-        yield manager
-
-
-async def heard(manager: socket.socket) -> list[str]:
-    """The lines of the next datagram."""
-    loop = asyncio.get_running_loop()
-    return (await asyncio.wait_for(loop.sock_recv(manager, 4096), PATIENCE_S)).decode().splitlines()
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])

@@ -1,0 +1,53 @@
+"""A training process with a Worker: it reports its steps, and saves a checkpoint when it is told to.
+
+One process for each rank, as torchrun starts them; the Proxy of the node is at 127.0.0.1:9602 or TASKD_NET_UPSTREAM:
+
+    RANK=0 LOCAL_WORLD_SIZE=1 python train.py --steps 1000
+"""
+
+import argparse
+import os
+import threading
+import time
+
+import taskd_net
+from taskd_net.api import Command
+
+save_now = threading.Event()
+
+
+def on_checkpoint(command: Command) -> None:
+    """Called in a thread of its own for each CHECKPOINT; the training loop does the work."""
+    print(f"checkpoint, asked for by {command.src}", flush=True)
+    save_now.set()
+
+
+def main() -> None:
+    """Train."""
+    arguments = argparse.ArgumentParser(description="Train, as a Worker of the mesh.")
+    arguments.add_argument("--steps", type=int, default=1000)
+    arguments.add_argument("--step-seconds", type=float, default=0.05)
+    options = arguments.parse_args()
+
+    # Each call returns False where it cannot do its work, and the log says why. The training goes on without a mesh.
+    taskd_net.register_handler("CHECKPOINT", on_checkpoint)
+    taskd_net.init_taskd_worker(rank_id=int(os.environ["RANK"]))
+    taskd_net.start_taskd_worker()
+
+    weight = 0.0
+    for step in range(1, options.steps + 1):
+        time.sleep(options.step_seconds)  # what a real step takes
+        loss = (weight - 3.0) ** 2
+        weight -= 0.05 * 2 * (weight - 3.0)
+        if step % 20 == 0:
+            # Returns when the Manager has it; without a Manager, after four attempts of `timeout` seconds each.
+            taskd_net.send_to_manager(0, "STEP", f"step {step}, loss {loss:.4f}", timeout=1.0)
+        if save_now.is_set():
+            save_now.clear()
+            taskd_net.send_to_manager(0, "SAVED", f"step {step}", {"weight": str(weight)})
+    taskd_net.send_to_manager(0, "DONE", f"weight {weight:.3f}")
+    taskd_net.destroy_taskd_worker()
+
+
+if __name__ == "__main__":
+    main()

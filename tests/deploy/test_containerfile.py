@@ -1,0 +1,62 @@
+"""What the Containerfile says of the program is so. Nothing here builds an image."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+
+from click.testing import CliRunner
+
+from taskd_net import __version__
+from taskd_net.cli.group import group
+from taskd_net.cli.settings import COMMANDS
+from tests.cli.processes import ROOT
+from tests.deploy.artefacts import DEPLOY, containerfile, port_of
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def every(name: str) -> list[str]:
+    """The arguments of every instruction of this name."""
+    return [rest for instruction, rest in containerfile() if instruction == name]
+
+
+def only(name: str) -> str:
+    """The arguments of the only instruction of this name."""
+    (rest,) = every(name)
+    return rest
+
+
+def test_everything_that_a_wheel_is_made_of_is_copied_in() -> None:
+    copied = {path for rest in every("COPY") if not rest.startswith("--from") for path in rest.split()[:-1]}
+    assert all((ROOT / path).exists() for path in copied)
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    assert copied == {"pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"], *wheel}
+
+
+def test_it_installs_the_command_and_runs_it() -> None:
+    assert re.search(r"pip install .*'/src\[cli\]'$", every("RUN")[0])
+    (entry,) = json.loads(only("ENTRYPOINT"))
+    assert entry in PROJECT["project"]["scripts"]
+    assert CliRunner().invoke(group, json.loads(only("CMD"))).exit_code == 0
+    assert all(base.split()[0] == "python:3.11-slim" for base in every("FROM"))
+
+
+def test_ports_are_the_defaults() -> None:
+    listen = [setting for name in ("mgr", "proxy") for setting in COMMANDS[name] if setting.name == "listen"]
+    assert [int(port) for port in only("EXPOSE").split()] == [port_of(str(setting.default)) for setting in listen]
+
+
+def test_it_runs_as_nobody_in_particular_who_can_write_its_log() -> None:
+    user, _, group_id = only("USER").partition(":")
+    assert user.isdigit() and group_id.isdigit() and int(user) > 0
+    variables = dict(pair.split("=", 1) for pair in only("ENV").split())
+    assert set(variables) == {"PATH", "TASKD_LOG_PATH"}
+    assert every("RUN")[1] == f"install -d -o {user} -g {group_id} {variables['TASKD_LOG_PATH']}"
+
+
+def test_the_tag_that_it_is_built_with_is_the_version() -> None:
+    for text in (DEPLOY / "Containerfile", DEPLOY / "README.md", DEPLOY / "kubernetes" / "job.yaml"):
+        tags = set(re.findall(r"\btaskd-net:([\w.]+)", text.read_text()))
+        assert tags == {__version__}, text

@@ -1,0 +1,116 @@
+"""The unit of the Proxy: as systemd reads it, and as the daemon behaves when it is run by it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import Command, heard, service_manager
+from tests.deploy.artefacts import CLOSING_S, DEPLOY, settings_of
+
+UNIT = DEPLOY / "systemd" / "taskd-net-proxy.service"
+PROGRAM = "/opt/taskd-net/bin/taskd-net"
+ETC = "/etc/taskd-net/"
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def directives() -> dict[str, list[str]]:
+    """What the unit says in its section [Service], by name."""
+    found = defaultdict(list)
+    section = ""
+    for line in UNIT.read_text().splitlines():
+        if line.startswith("["):
+            section = line
+        elif line and not line.startswith("#") and section == "[Service]":
+            name, _, value = line.partition("=")
+            found[name].append(value)
+    return found
+
+
+def only(name: str) -> str:
+    """The one value of a directive."""
+    (value,) = directives()[name]
+    return value
+
+
+def arguments() -> list[str]:
+    """What the unit runs `taskd-net` with; its configuration is that of the checkout."""
+    program, *rest = shlex.split(only("ExecStart"))
+    assert program == PROGRAM
+    return [str(DEPLOY / "systemd" / part.removeprefix(ETC)) if part.startswith(ETC) else part for part in rest]
+
+
+def environment(logs: Path) -> dict[str, str]:
+    """The variables that the unit sets, with its log folder in another place than /var/log."""
+    file = only("EnvironmentFile")
+    assert file.startswith(ETC)
+    lines = (DEPLOY / "systemd" / file.removeprefix(ETC)).read_text().splitlines()
+    pairs = directives()["Environment"] + [line for line in lines if line and not line.startswith("#")]
+    env = dict(pair.split("=", 1) for pair in pairs)
+    assert env["TASKD_LOG_PATH"] == f"%L/{only('LogsDirectory')}"
+    return env | {"TASKD_LOG_PATH": str(logs)}
+
+
+def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / UNIT.name
+    # It looks for the program, which need not be installed here.
+    unit.write_text(UNIT.read_text().replace(PROGRAM, sys.executable))
+    command = [analyze, "verify", "--man=no", str(unit)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "taskd-net" in line]) == (0, [])
+
+
+def test_settings_of_the_unit_and_its_files_are_the_daemons(tmp_path: Path) -> None:
+    settings = settings_of(arguments(), environment(tmp_path))
+    assert settings["listen"] == "127.0.0.1:9602"
+    assert (settings["upstream"], settings["server_rank"]) == ("10.0.0.7:9601", 0)
+    assert settings["log_path"] == str(tmp_path)
+    assert settings["drain"] + CLOSING_S <= float(only("TimeoutStopSec"))
+    assert only("RestartPreventExitStatus") == "2"
+
+
+async def test_daemon_as_the_unit_runs_it(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    around = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": f"{int(only('WatchdogSec')) * 1_000_000}"}
+    here = {"TASKD_NET_LISTEN": "127.0.0.1:0", "TASKD_NET_UPSTREAM": "127.0.0.1:9"}
+    assert only("Type") == "notify"
+    assert shlex.split(only("ExecReload")) == ["/bin/sh", "-c", "kill -HUP $MAINPID"]
+    with service_manager(address) as manager:
+        async with Command(*arguments(), env=environment(tmp_path / "log") | around | here, cwd=tmp_path) as proxy:
+            ready, status = await heard(manager)
+            assert ready == "READY=1"
+            assert status.startswith("STATUS=taskd-net proxy Proxy/0 ready, listening on 127.0.0.1:")
+            assert await heard(manager) == ["WATCHDOG=1"]
+            proxy.signal(signal.SIGHUP)
+            assert (await heard(manager))[0] == "RELOADING=1"
+            assert await heard(manager) == ["READY=1"]
+            proxy.signal(signal.Signals[only("KillSignal")])
+            assert await heard(manager) == ["STOPPING=1"]
+            assert await proxy.exit_code() == 0
+    assert "draining" in (tmp_path / "log" / "taskd-proxy-0.log").read_text()
+
+
+async def test_watchdog_leaves_a_trace_of_every_thread(tmp_path: Path) -> None:
+    here = {"TASKD_NET_LISTEN": "127.0.0.1:0"}
+    async with Command(*arguments(), env=environment(tmp_path / "log") | here, cwd=tmp_path) as proxy:
+        assert " ready, " in await proxy.line()
+        proxy.signal(signal.Signals[only("WatchdogSignal")])
+        assert await proxy.exit_code() == -signal.SIGABRT
+        assert "Fatal Python error: Aborted" in proxy.errors
+        assert "taskd_net/cli/daemon.py" in proxy.errors
+
+
+async def test_wrong_setting_is_no_reason_to_start_again(tmp_path: Path) -> None:
+    async with Command(*arguments(), env=environment(tmp_path) | {"TASKD_NET_SERVER_RANK": "three"}) as proxy:
+        assert str(await proxy.exit_code()) == only("RestartPreventExitStatus")

@@ -1,0 +1,284 @@
+"""What a new user does, with nothing but the wheel: `make install-test`.
+
+Run by the Python of a clean environment that has the wheel without any extra; installs the extra `cli` itself. Works in
+an empty folder outside the checkout, of which it takes README.md and the examples, as a user would copy them. Imports
+nothing but the standard library. Exits with 0 when everything was as it had to be, else with a line or a traceback that
+says what was not; what it has started is ended either way.
+
+    python -I new_user.py dist/taskd_net-….whl
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+SOON_S = 20.0
+"""How long any one thing may take."""
+ALL_S = 120
+"""How long all of it may take, without what pip does; some 20 s on two idle cores."""
+OWN_IP = f"127.{os.getpid() >> 16 & 127}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
+"""The Manager's port is fixed, so each run has a loopback address of its own."""
+
+
+class User:
+    """Somebody in a folder, with a shell that has the environment activated and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # A terminal would show each line at once, and not only when there are many.
+        self.env = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
+
+    def runs(self, line: str, *, code: int = 0, env: Mapping[str, str] | None = None) -> tuple[str, str]:
+        """Run a command to its end: what it wrote on stdout and on stderr. Its exit code has to be this one."""
+        done = subprocess.run(
+            shlex.split(line),
+            check=False,
+            cwd=self.folder,
+            env={**self.env, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=SOON_S,
+        )
+        assert done.returncode == code, f"{line}: ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout, done.stderr
+
+    def starts(self, line: str, env: Mapping[str, str] | None = None) -> Running:
+        """Run a command beside this one."""
+        return Running(line, self.folder, {**self.env, **(env or {})})
+
+    def sends(self, to: str, body: str, upstream: str) -> None:
+        """Send until it arrives: whoever it is for may still be joining."""
+        give_up_at = time.monotonic() + SOON_S
+        line = ["taskd-net", "send", to, body, "--upstream", upstream]
+        while subprocess.run(line, check=False, env=self.env, capture_output=True, timeout=SOON_S).returncode != 0:
+            assert time.monotonic() < give_up_at, f"{to} is never there"
+
+
+class Running:
+    """A process. As a context it is ended, however that goes."""
+
+    def __init__(self, line: str, folder: Path, env: Mapping[str, str]) -> None:
+        self.line = line
+        self.seen = ""
+        self._process = subprocess.Popen(
+            shlex.split(line), cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait(SOON_S)
+        self._reader.join(SOON_S)
+
+    def says(self, pattern: str) -> re.Match[str]:
+        """Read its output until a line in which this can be found."""
+        give_up_at = time.monotonic() + SOON_S
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, give_up_at - time.monotonic()))
+            except queue.Empty:
+                line = ""
+            assert line, f"{self.line}: never said {pattern!r}\n{self.seen}"
+            if found := re.search(pattern, line):
+                return found
+
+    def ends(self, number: signal.Signals | None = None, code: int | None = 0) -> None:
+        """Wait for its end, after a signal if there is one to be sent. Its exit code has to be this one."""
+        if number is not None:
+            self._process.send_signal(number)
+        ended = self._process.wait(SOON_S)
+        self._reader.join(SOON_S)
+        assert code is None or ended == code, f"{self.line}: ended with {ended}\n{self.seen}"
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.seen += line
+            self._lines.put(line)
+        self._lines.put("")
+
+
+def free_address() -> str:
+    """Where nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def step(name: str) -> Iterator[None]:
+    """Say what was tried, and how long it took."""
+    began = time.monotonic()
+    yield
+    print(f"ok: {name}, {time.monotonic() - began:.1f} s", flush=True)
+
+
+def fenced(language: str) -> list[str]:
+    """The code blocks of README.md of a language; "" for those without one."""
+    readme = (CHECKOUT / "README.md").read_text()
+    return [code for named, code in re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", readme) if named == language]
+
+
+def wheel_has_what_it_should(wheel: Path) -> None:
+    """The types' marker, the wire for peers in other languages, the command; and nothing that is not the package."""
+    names = zipfile.ZipFile(wheel).namelist()
+    needed = {"taskd_net/py.typed", "taskd_net/proto/tasknet.proto", "taskd_net/proto/link.proto"}
+    assert needed <= set(names), names
+    tops = {name.partition("/")[0] for name in names}
+    assert len(tops) == 2 and any(top.endswith(".dist-info") for top in tops), tops
+    assert not any("test" in name for name in names), names
+
+
+def package_works_without_the_extra(user: User) -> None:
+    """A training script needs no command line; whoever calls it all the same is told what to do."""
+    code = "import taskd_net; print(taskd_net.__file__, taskd_net.Node, taskd_net.init_taskd_worker)"
+    said, _ = user.runs(f'python -c "{code}"')
+    assert said.startswith(sys.prefix), said
+    said, complaint = user.runs("taskd-net --version", code=1)
+    assert said == "" and complaint.count("\n") == 1 and "pip install 'taskd-net[cli]'" in complaint, complaint
+
+
+def commands_that_need_no_mesh(user: User) -> None:
+    """Version, help, and the settings in force."""
+    said, _ = user.runs("taskd-net --version")
+    installed, _ = user.runs('python -c "import importlib.metadata as m; print(m.version(\'taskd-net\'))"')
+    assert said == f"taskd-net {installed}", said
+    said, _ = user.runs("taskd-net --help")
+    commands = ("mgr", "proxy", "send", "listen", "config", "demo", "bench")
+    assert all(f"\n  {name} " in said for name in commands), said
+    said, _ = user.runs("taskd-net config")
+    assert "[mgr]" in said and 'listen = "127.0.0.1:9602"' in said, said
+    said, _ = user.runs("taskd-net config proxy --json", env={"RANK": "3"})
+    assert json.loads(said)["proxy"]["server_rank"] == {"value": 3, "source": "environment", "name": "RANK"}, said
+    _, complaint = user.runs("taskd-net bench", code=1)
+    assert "Traceback" not in complaint, complaint
+
+
+def demo(user: User) -> None:
+    """`taskd-net demo`."""
+    said, _ = user.runs("taskd-net demo --json")
+    report = json.loads(said)
+    assert report["joined"] == report["expected"] == 13, said
+
+
+def readme(user: User) -> None:
+    """The command lines of README.md, and on the mesh that they make its pieces of Python."""
+    mgr, upstream = free_address(), free_address()
+    places = {"TASKD_NET_UPSTREAM": upstream}
+    lines = [line for block in fenced("") for line in block.splitlines() if line.startswith("taskd-net ")]
+    assert [line.split()[1] for line in lines] == ["mgr", "proxy", "listen", "send"], lines
+    with contextlib.ExitStack() as ending:
+        running = {}
+        for line in lines:
+            command, _, comment = (part.strip() for part in re.sub(r"\b[\d.]+:9601\b", mgr, line).partition("#"))
+            name = command.split()[1]
+            if name == "send":
+                said, _ = user.runs(command, env=places)
+                assert said == f"{comment}\n", (command, said)
+            else:
+                env = {"TASKD_NET_LISTEN": upstream} if name == "proxy" else {} if name == "mgr" else places
+                running[name] = ending.enter_context(user.starts(command, env))
+                running[name].says(r" ready, ")
+        running["listen"].says(r"^Agent/\d+ default step 100$")
+        for number, snippet in enumerate(fenced("python")):
+            (user.folder / f"readme_{number}.py").write_text(snippet.replace("127.0.0.1:9602", upstream))
+            ranks = {"RANK": "1", "LOCAL_WORLD_SIZE": "8"}
+            with user.starts(f"python readme_{number}.py", places | ranks) as script:
+                if where := re.search(r"(?s)worker\(server_rank=(\d+), rank=(\d+),.*\.messages\(\)", snippet):
+                    script.says("^arrived$")
+                    user.sends(f"Worker/{where[1]}/{where[2]}", "hello", upstream)
+                    script.says(r"^Agent/\d+ hello$")
+                    script.ends(signal.SIGINT, code=None)
+                else:
+                    script.ends()
+                    assert not re.search(r"Traceback|\berror\b", script.seen), script.seen
+        running["mgr"].says(r'"src": "Worker/0/3".*"body": "step 100"')
+        running["mgr"].says(r'"src": "Worker/0/1".*1410')
+        for name in ("listen", "proxy", "mgr"):
+            running[name].ends(signal.SIGTERM)
+
+
+def examples(user: User) -> None:
+    """Every script of the folder `examples`."""
+    names = {path.name for path in (CHECKOUT / "examples").glob("*.py")}
+    assert names == {"manager.py", "proxy.py", "train.py", "service.py"}, f"somebody has to run these: {names}"
+    for name in names:
+        shutil.copy(CHECKOUT / "examples" / name, user.folder)
+    upstream = free_address()
+    ranks = {"TASKD_NET_UPSTREAM": upstream, "LOCAL_WORLD_SIZE": "8", "RANK": "0"}
+    with (
+        user.starts("python manager.py", {"POD_IP": OWN_IP}) as manager,
+        user.starts(f"python proxy.py --manager {OWN_IP} --listen-port {upstream.rpartition(':')[2]}") as proxy,
+        user.starts("python train.py --steps 100000", ranks) as endless,
+        user.starts("python train.py --steps 20", ranks | {"RANK": "1"}) as short,
+        user.starts(f"python service.py --upstream {upstream}") as service,
+    ):
+        short.ends()
+        manager.says("^Worker/0/1 DONE weight ")
+        user.sends("Agent/1000", "checkpoint", upstream)
+        endless.says("^checkpoint, asked for by Agent/1000$")
+        manager.says("^Worker/0/0 SAVED step ")
+        for process in (service, proxy, manager):
+            process.ends(signal.SIGTERM)
+
+
+def give_up(_: int, __: FrameType | None) -> None:
+    """All of it takes too long."""
+    raise TimeoutError(f"not done in {ALL_S} s")
+
+
+def main() -> None:
+    """Try all of it."""
+    wheel = Path(sys.argv[1]).resolve()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        user = User(Path(folder))
+        with step("the wheel has what it should"):
+            wheel_has_what_it_should(wheel)
+        with step("the package without the extra"):
+            package_works_without_the_extra(user)
+        with step("pip install taskd-net[cli]"):
+            pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-q", f"{wheel}[cli]"]
+            subprocess.run(pip, check=True, cwd=folder)
+        signal.signal(signal.SIGALRM, give_up)
+        signal.alarm(ALL_S)
+        for name, check in (
+            ("--version, --help, config", commands_that_need_no_mesh),
+            ("demo", demo),
+            ("README", readme),
+            ("examples", examples),
+        ):
+            with step(name):
+                check(user)
+        signal.alarm(0)
+    print(f"a new user gets along, {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
