@@ -61,7 +61,7 @@ class Effort:
 
     turns: int = 5
     seconds: float = 0.3
-    latency_seconds: float = 0.8
+    latency_seconds: float = 0.6
     settle: float = 2.0
 
 

@@ -8,8 +8,7 @@ import argparse
 import asyncio
 import signal
 
-from taskd_net import Message, Node, NodeConfig, Position
-from taskd_net.api import Body
+from taskd_net import Body, Message, Node, NodeConfig, Position
 
 
 async def checkpoint(node: Node, request: Message) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 
 import taskd_net
-from taskd_net.api import Command
+from taskd_net import Command
 
 save_now = threading.Event()
 

@@ -17,6 +17,9 @@ from taskd_net.wire.codec import Message
 
 if TYPE_CHECKING:
     from taskd_net.api import (
+        Body,
+        Command,
+        Report,
         destroy_taskd_agent,
         destroy_taskd_manager,
         destroy_taskd_proxy,
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Ack",
     "BlockingNode",
+    "Body",
     "Code",
+    "Command",
     "ConfigError",
     "MeshError",
     "Message",
@@ -48,6 +53,7 @@ __all__ = [
     "NodeForked",
     "Position",
     "ReceiverError",
+    "Report",
     "Role",
     "SenderError",
     "TaskdNetError",

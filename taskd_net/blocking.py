@@ -89,6 +89,14 @@ class BlockingNode:
             self._end()
             _open.discard(self)
 
+    def withdraw(self, timeout: float) -> bool:
+        """Take this node out of the routes of the mesh, before it is closed for good; see `Node.withdraw`.
+
+        Raises:
+            NodeClosed: the node is closed.
+        """
+        return self._call(self._running.withdraw(timeout))
+
     def __enter__(self) -> Self:
         return self.start()
 

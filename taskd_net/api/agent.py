@@ -17,7 +17,7 @@ from taskd_net import limits
 from taskd_net.api import body as bodies
 from taskd_net.api import settings
 from taskd_net.api.body import Body
-from taskd_net.api.member import Refused, Slot, documented, log
+from taskd_net.api.member import Refused, Slot, documented, leave, log
 from taskd_net.api.operators import MONITOR, Operators
 from taskd_net.api.reporting import report_until_taken, stay_registered
 from taskd_net.blocking import BlockingNode
@@ -76,7 +76,7 @@ class Agent:
     def close(self) -> None:
         """Leave the mesh; `serve` returns when the command that it is carrying out is done."""
         self._closed.set()
-        self.node.close()
+        leave(self.node)
 
     async def _report(self, node: Node) -> None:
         await report_until_taken(node, Body(bodies.REGISTER, bodies.AGENT_REGISTERS), MTYPE)

@@ -6,12 +6,14 @@ A process has at most one Worker, one Agent, one Proxy and one Mgr of these call
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
-from taskd_net import fork, logs
+from taskd_net import fork, limits, logs
+from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.log import late_logger
 from taskd_net.node import NodeClosed
@@ -126,6 +128,13 @@ class Slot(Generic[M]):
             held.close()
         finally:
             _log_file.leave()
+
+
+def leave(node: BlockingNode) -> None:
+    """Close a leaf's node for good: the mesh is told, or every broadcast would be answered 6002 for the grace time."""
+    with contextlib.suppress(NodeClosed):
+        node.withdraw(limits.CLOSE_GRACE_S)
+    node.close()
 
 
 class _LogFile:

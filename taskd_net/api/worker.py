@@ -16,7 +16,7 @@ from taskd_net import limits
 from taskd_net.api import settings
 from taskd_net.api.body import REGISTER, WORKER_REGISTERS, Body
 from taskd_net.api.disk import Pruner
-from taskd_net.api.member import Refused, Slot, documented, log
+from taskd_net.api.member import Refused, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver
 from taskd_net.api.reporting import report, stay_registered
 from taskd_net.blocking import BlockingNode
@@ -95,7 +95,7 @@ class Worker:
 
     def close(self) -> None:
         """Leave the mesh, and end every thread."""
-        self.node.close()
+        leave(self.node)
         self._pruner.close()
         self._receiver.join()
 

@@ -194,7 +194,8 @@ def _split(data: bytes) -> tuple[str, _Flow, bytes, int]:
     if data[0] != 0x0A or data[start] != 0x0A or not 0 < length < 0x80 or end > len(data):
         raise ValueError("the message does not begin with a header that begins with a short uuid")
     created = data[end - 7 : end]
-    if end - middle <= _FLOW_BYTES and created[0] == 0x30 and int.from_bytes(created[1:]) & _SIX_BYTES == _SIX_BYTES - 0x80:
+    in_six = created[0] == 0x30 and int.from_bytes(created[1:]) & _SIX_BYTES == _SIX_BYTES - 0x80
+    if in_six and end - middle <= _FLOW_BYTES:
         flow = _flow(data[middle : end - 7])
     else:
         # Another time than one in milliseconds of this century, or something long; each message may have its own, so it

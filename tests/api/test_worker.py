@@ -224,6 +224,20 @@ def test_manager_that_is_restarted_hears_of_the_worker_again(monkeypatch: pytest
         assert api.destroy_taskd_worker()
 
 
+@pytest.mark.parametrize("role", ["Worker", "Agent"])
+def test_who_has_left_costs_no_broadcast_anything(role: str, mgr: BlockingNode, near: BlockingNode) -> None:
+    """Without being told, the Proxy keeps a place for 30 s for who has left, and answers 6002 for it."""
+    if role == "Worker":
+        assert api.init_taskd_worker(3) and api.start_taskd_worker()
+    else:
+        assert api.init_taskd_agent({"UpstreamPort": (near.address or "").rpartition(":")[2]})
+    everybody = f"{role}/All/All"
+    while not mgr.send("", to=everybody, timeout=SOON).ok:
+        pass
+    assert api.destroy_taskd_worker() if role == "Worker" else api.destroy_taskd_agent()
+    assert mgr.send("", to=everybody, timeout=SOON).code == Code.NO_ROUTE
+
+
 def test_again_after_destroy(mgr: BlockingNode, near: BlockingNode) -> None:
     threads = set(threading.enumerate())
     for _ in range(5):
