@@ -205,12 +205,20 @@ class Session:
         self.flows: dict[_Flow, deque[_Queued]] = {}
 
     def answer(self, ack: Ack) -> None:
-        """Take the child's answer to a message that came down."""
-        self.mesh.put(self, Stage.ACKS, ack)
+        """Take the child's answer to a sync message that came down."""
+        self.mesh.put(self, Stage.ACKS, (ack, True))
+
+    def answer_post(self, ack: Ack) -> None:
+        """Take the child's answer to a `sync=false` message that came down a batched link."""
+        self.mesh.put(self, Stage.ACKS, (ack, False))
 
     def answer_up(self, ack: Ack) -> None:
-        """Take the parent's answer to a message that came up a batched link."""
-        self.mesh.put(self, Stage.ACKS_DOWN, ack)
+        """Take the parent's answer to a sync message that came up a batched link."""
+        self.mesh.put(self, Stage.ACKS_DOWN, (ack, True))
+
+    def answer_post_up(self, ack: Ack) -> None:
+        """Take the parent's answer to a `sync=false` message that came up a batched link."""
+        self.mesh.put(self, Stage.ACKS_DOWN, (ack, False))
 
     def __repr__(self) -> str:
         return f"{self.parent}-{self.child}"
@@ -537,32 +545,34 @@ class Mesh:
         for frame, _ in batch:
             self._cross(session, frame)
         if session.batched:
-            arrivals = self._arrivals(batch, session.answer)
+            arrivals = self._arrivals(batch, session.answer, session.answer_post)
             actions = child.router.frames_arrived(self.now, UP, arrivals)
         else:
             ((frame, _),) = batch
             actions = child.router.frame_arrived(self.now, UP, frame, session.answer if frame.sync else None)
         self._perform(child, actions, "frames_arrived", [frame for frame, _ in batch], session.parent)
 
-    def _arrivals(self, batch: list[_Queued], reply: Reply) -> list[Arrival]:
+    def _arrivals(self, batch: list[_Queued], reply: Reply, reply_to_post: Reply) -> list[Arrival]:
         return [
-            (frame, reply, max(0.001, deadline - self.now)) if deadline else (frame, None, None)
+            (frame, reply if frame.sync else reply_to_post, max(0.001, deadline - self.now))
+            if deadline
+            else (frame, None, None)
             for frame, deadline in batch
         ]
 
-    def _arrive_ack(self, session: Session, ack: Ack) -> None:
+    def _arrive_ack(self, session: Session, answer: tuple[Ack, bool]) -> None:
         parent, link = session.parent, session.link
         assert link is not None
         if link.session is session:
-            self._answer(session, parent, link.id, ack)
+            self._answer(session, parent, link.id, *answer)
 
-    def _arrive_ack_down(self, session: Session, ack: Ack) -> None:
+    def _arrive_ack_down(self, session: Session, answer: tuple[Ack, bool]) -> None:
         if session.child.session is session:
-            self._answer(session, session.child, UP, ack)
+            self._answer(session, session.child, UP, *answer)
 
-    def _answer(self, session: Session, node: Node, link: LinkId, ack: Ack) -> None:
+    def _answer(self, session: Session, node: Node, link: LinkId, ack: Ack, sync: bool) -> None:
         if session.batched and ack.ok:
-            actions = node.router.accepted(self.now, link, [ack.uuid])
+            actions = node.router.accepted(self.now, link, [ack.uuid], sync=sync)
         else:
             actions = node.router.ack_arrived(self.now, link, ack.uuid, ack.code, ack.src)
         self._perform(node, actions, "ack_arrived", ack)
@@ -598,7 +608,9 @@ class Mesh:
             actions = parent.router.frame_arrived(self.now, link.id, item.frame, item.reply, budget)
         else:
             frames = [frame for frame, _ in item]
-            actions = parent.router.frames_arrived(self.now, link.id, self._arrivals(item, session.answer_up))
+            actions = parent.router.frames_arrived(
+                self.now, link.id, self._arrivals(item, session.answer_up, session.answer_post_up)
+            )
         for frame in frames:
             self._cross(session, frame)
         self._perform(parent, actions, "frames_arrived", frames, session.child)
