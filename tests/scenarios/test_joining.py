@@ -159,6 +159,8 @@ async def test_fault_at_each_step_of_joining(mesh: Mesh, stage: str, fault: str)
             parent.refuse[stage] = grpc.StatusCode.INTERNAL if stage == "InitServerDownStream" else Code.SERVER_ERR
         else:
             parent.hold[stage] = asyncio.Event()
+            # This parent does not say that it has accepted a stream: its answer to the announcement is all there is.
+            parent.hold["PathDiscovery"] = asyncio.Event()
         worker = await mesh.worker(0, 0, wire.address, join=False)
         for _ in range(3):
             await parent.requested(stage)
