@@ -437,7 +437,7 @@ class Mesh:
                     node,
                     link.position,
                 )
-            assert not router.door.line and not router._held and router._held_bytes == 0
+            assert not router.door.line and not len(router._held) and router._held._bytes == 0
             assert not router._announcer.clear(), "an announcement was never made"
 
     # ---- joining

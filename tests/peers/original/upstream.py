@@ -35,6 +35,7 @@ class Upstream:
     Attributes:
         joins: streams that it has opened so far.
         registers: calls of Register so far.
+        refused: how calls of Register failed.
         leaked: connections that failed Registers have left behind.
         joined: the stream was opened, and has not ended yet as far as it knows.
         largest: bytes of the largest message that may come down.
@@ -61,6 +62,7 @@ class Upstream:
         self._task: asyncio.Task[None] | None = None
         self.joins = 0
         self.registers = 0
+        self.refused: list[tuple[grpc.StatusCode, str]] = []
         self.leaked: list[grpc.aio.Channel] = []
         self.joined = asyncio.Event()
 
@@ -141,7 +143,8 @@ class Upstream:
         self.registers += 1
         try:
             ack = await self._call(self._stub.Register, pb.RegisterReq(uuid=str(uuid4()), pos=wire(self._me)))
-        except Failed:
+        except Failed as failed:
+            self.refused.append((failed.status, failed.text))
             return False
         return bool(ack.code == 0)
 
