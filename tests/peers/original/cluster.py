@@ -41,8 +41,8 @@ class Originals:
         return node
 
 
-async def stands(parent: Node | OriginalNode, child: str) -> None:
-    """Wait until a child's stream stands at its parent."""
+async def stands(parent: Node | OriginalNode, child: str, *, still: bool = True) -> None:
+    """Wait until a child's stream stands at its parent, or no longer does."""
 
     def up() -> bool:
         if isinstance(parent, OriginalNode):
@@ -51,7 +51,7 @@ async def stands(parent: Node | OriginalNode, child: str) -> None:
         return link is not None and link.up
 
     async with asyncio.timeout(PATIENCE_S):
-        while not up():  # noqa: ASYNC110 - a stand-in tells nobody what changes in it
+        while up() is not still:  # noqa: ASYNC110 - a stand-in tells nobody what changes in it
             await asyncio.sleep(0.002)
 
 

@@ -204,7 +204,8 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
                 raise Failed("ack time out")
             down.queue.put_nowait(message)
             try:
-                ack = await asyncio.wait_for(down.acks.get(), self.wait)
+                async with asyncio.timeout(self.wait):
+                    ack = await down.acks.get()
             except TimeoutError:
                 down.stuck = True
                 raise Failed("ack time out") from None

@@ -73,8 +73,10 @@ class Upstream:
     async def stop(self) -> None:
         """Be gone, as a process that was killed."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            # More than once: what it waits for may be there at the same moment, and then it goes on.
+            while not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=0.5)
         for channel in [*self.leaked, *([self._channel] if self._channel else [])]:
             await channel.close()
         self.leaked, self._channel = [], None
