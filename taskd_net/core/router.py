@@ -15,8 +15,8 @@ from typing import TypeAlias
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited, Part, Pending, PostedPart, Reply, Spread
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
-from taskd_net.core.announcer import Announcer, Kind, Waiter
+from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
+from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.held import Held
 from taskd_net.core.inbox import InboxDoor, Waiting
@@ -24,6 +24,7 @@ from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import LOCAL, Plan, Topology
+from taskd_net.core.upward import Upward
 from taskd_net.position import Position
 
 
@@ -69,15 +70,14 @@ class Router:
 
     __slots__ = (
         "_actions",
-        "_announcer",
         "_config",
         "_copies",
         "_held",
         "_hop_timeout",
         "_topology",
         "_up",
+        "_upward",
         "_wake",
-        "_withdraws",
         "children",
         "door",
         "identity",
@@ -97,9 +97,8 @@ class Router:
         self.routes = self._topology.routes
         self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
         self.statistics = Statistics()
-        self._withdraws = False
         self._hop_timeout = config.ack_timeout
-        self._announcer = Announcer()
+        self._upward = Upward(self._topology, self._emit)
         self._held = Held(config.link_messages, config.link_bytes)
         self._copies = Copies(config.dedup_window, limits.COPIES_S)
         self._wake = float("inf")
@@ -259,18 +258,8 @@ class Router:
         assert link is not None
         for position in positions:
             link.spell(position)
-        self._withdraw(gone)
-        if self._up is None:
-            self._actions.append(Answer(reply, Ack(uuid, Code.OK, self.position)))
-        elif not self._up.up:
-            text = "no upstream at present"
-            self._actions.append(Answer(reply, Ack(uuid, Code.CLIENT_ERR, self.position, text)))
-        elif new:
-            link.announcing += 1
-            self._announcer.add(Kind.ADD, [*new, self.identity], Waiter(uuid, reply, link))
-            self._announce()
-        else:
-            self._actions.append(Answer(reply, Ack(uuid, Code.OK, self.position)))
+        self._upward.gone(gone)
+        self._upward.pass_on(link, new, reply, uuid)
         return self._take()
 
     # ---- the parent
@@ -297,8 +286,7 @@ class Router:
         up = self._up
         assert up is not None, "the Mgr has no upstream"
         up.session, up.position, up.manners = session, parent, manners
-        self._announcer.limit = limits.ANNOUNCE_POSITIONS if manners is None else manners.announce_positions
-        self._withdraws = withdraws
+        self._upward.came_up(withdraws, manners)
         self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**depth
         for waiting in self._held.take_all():
             self._send(now, waiting.frame, waiting.reply, waiting.deadline)
@@ -309,18 +297,13 @@ class Router:
         up = self._up
         assert up is not None and up.session is session, "the upstream has one session at a time"
         up.session = None
-        for waiter in self._announcer.clear():
-            self._tell(waiter, Code.CLIENT_ERR, self.position)
+        self._upward.went_down()
         self._drop_traffic(up, unwritten)
         return self._take()
 
     def announce_all(self, reply: Reply, uuid: str) -> list[Action]:
         """Tell the parent everything that can be reached through this node; `reply` gets its answer."""
-        if self._up is None or not self._up.up:
-            self._actions.append(Answer(reply, Ack(uuid, Code.NET_STREAM_NOT_INITED, self.position)))
-        else:
-            self._announcer.add(Kind.COMPLETE, [*self.routes, self.identity], Waiter(uuid, reply))
-            self._announce()
+        self._upward.everything(Kind.COMPLETE, reply, uuid)
         return self._take()
 
     def withdraw(self, reply: Reply, uuid: str) -> list[Action]:
@@ -328,19 +311,13 @@ class Router:
 
         A parent that does not understand this is not told (6002): it forgets the node when its grace time is over.
         """
-        if self._up is None or not self._up.up or not self._withdraws:
-            self._actions.append(Answer(reply, Ack(uuid, Code.NET_STREAM_NOT_INITED, self.position)))
-        else:
-            self._announcer.add(Kind.WITHDRAW, [*self.routes, self.identity], Waiter(uuid, reply))
-            self._announce()
+        self._upward.everything(Kind.WITHDRAW, reply, uuid)
         return self._take()
 
     def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
         """The parent answered the announcement under way."""
         if self._up is not None and self._up.session is session:
-            for waiter in self._announcer.answered():
-                self._tell(waiter, code, src)
-            self._announce()
+            self._upward.answered(code, src)
         return self._take()
 
     # ---- time
@@ -368,7 +345,7 @@ class Router:
             self._actions.append(Answer(held.reply, ack))
         for link, gone in self._topology.expire(now):
             self._actions.append(Forgot(link.id, link.position, len(gone)))
-            self._withdraw(gone)
+            self._upward.gone(gone)
         self._wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
             self._held.next_deadline(),
@@ -384,8 +361,7 @@ class Router:
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, text)
             self._actions.append(Answer(held.reply, ack))
         self._shut_door()
-        for waiter in self._announcer.clear():
-            self._tell(waiter, Code.CLIENT_ERR, self.position)
+        self._upward.went_down()
         for link in self._topology.links():
             for part in link.in_flight.take_all():
                 self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
@@ -556,9 +532,7 @@ class Router:
         if not manners.announces_again and sender not in self.routes and self._topology.may_lie_below(sender):
             self.routes.learn(sender, link.id, link.epoch)
             link.spell(frame.src)
-            if self._up is not None and self._up.up:
-                self._announcer.add(Kind.ADD, [sender])
-                self._announce()
+            self._upward.found(sender)
         return True
 
     def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
@@ -655,25 +629,8 @@ class Router:
         for part in link.in_flight.take_all():
             self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
 
-    # ---- the parent is told
-
-    def _withdraw(self, gone: Sequence[Position]) -> None:
-        # While the parent is away nothing needs to be said: COMPLETE says it all when the node joins again.
-        if gone and self._withdraws and self._up is not None and self._up.up:
-            self._announcer.add(Kind.WITHDRAW, gone)
-            self._announce()
-
-    def _announce(self) -> None:
-        following = self._announcer.next()
-        if following is not None:
-            self._actions.append(Announce(*following))
-
-    def _tell(self, waiter: Waiter, code: int, src: Position) -> None:
-        ack = waiter.settle(code, src)
-        if ack is not None:
-            if waiter.link is not None:
-                waiter.link.announcing -= 1
-            self._actions.append(Answer(waiter.reply, ack))
+    def _emit(self, action: Action) -> None:
+        self._actions.append(action)
 
     def _take(self) -> list[Action]:
         actions, self._actions = self._actions, []

@@ -444,7 +444,7 @@ class Mesh:
                     link.position,
                 )
             assert not router.door.line and not len(router._held) and router._held._bytes == 0
-            assert not router._announcer.clear(), "an announcement was never made"
+            assert not router._upward.queue.clear(), "an announcement was never made"
 
     # ---- joining
 
