@@ -74,6 +74,16 @@ BACKOFF_MAX_S: Final = 1.0
 POSITION_TAKEN_PAUSE_S: Final = 5.0
 """Least pause before a node whose position was taken tries again (contract, section 3)."""
 
+FIGHT_S: Final = 10.0
+"""Seconds within which a position that changed hands counts as claimed by two nodes."""
+
+FIGHT_PAUSE_S: Final = 1.0
+"""Seconds that the answer to Register is held then, for a child that joins again without any pause of its own. Doubles
+each time; a single hand-over, a node that was replaced, costs nobody a pause."""
+
+FIGHT_PAUSE_MAX_S: Final = 5.0
+"""Seconds that it is held at most: as long as a node of ours waits whose position was taken."""
+
 KEEPALIVE_TIME_S: Final = 5.0
 """Seconds of silence before a link is pinged."""
 
@@ -86,6 +96,38 @@ CLOSE_GRACE_S: Final = 1.0
 DRAIN_LOOK_S: Final = 0.01
 """Seconds between two looks at whether a draining node is done. Looked at, not signalled: a signal would cost every
 message of a node's life something, for once at its end."""
+
+ORIGINAL_DOWN_BYTES: Final = 4_194_304
+"""Bytes of a serialized Message that a node of the original's takes from its parent; of a larger one it drops its whole
+connection (docs/interop.md)."""
+
+ORIGINAL_WAIT_S: Final = 3.0
+"""Seconds that a node of the original's waits for the next Ack, as a parent, and for each message that it passes on, as
+a Proxy (docs/interop.md)."""
+
+ORIGINAL_TURN_S: Final = 1.1 * ORIGINAL_WAIT_S
+"""Seconds for each message on a link to a Proxy of the original's: its own wait, and the way there and back."""
+
+ORIGINAL_ANSWER_S: Final = 0.9 * ORIGINAL_WAIT_S
+"""Seconds within which a parent of the original's gets its Ack from us: its own wait, less the way there and back."""
+
+ORIGINAL_LATE_S: Final = 0.97 * ORIGINAL_WAIT_S
+"""Seconds after which an Ack for a parent of the original's does more harm than none: it would be taken for the next
+message's."""
+
+PULSE_S: Final = 0.2
+"""Seconds between two looks at whether the event loop stood still, on a link to a parent of the original's."""
+
+ORIGINAL_GONE_S: Final = 0.05
+"""Seconds in which a lost connection to a parent of the original's shows itself by its stream. UNAVAILABLE on a stream
+that stands then is an answer: a node further away is gone."""
+
+ORIGINAL_ANNOUNCE_POSITIONS: Final = 100_000
+"""Positions in one PathDiscovery to a parent of the original's: some 3 MB, so everything below us in one request."""
+
+COPIES_S: Final = 10.0
+"""Seconds for which a broadcast is known that a neighbour sends once for each receiver. Who sends it again later means
+to send it again."""
 
 BATCH_MESSAGES: Final = 256
 """Messages in one batch of a batched link. More gains nothing measurable and delays the answers in the same batch."""

@@ -28,8 +28,9 @@ hypothesis.settings.load_profile("taskd_net")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes the golden transcripts anew."""
+    """Add the options that write anew what tests have written down."""
     parser.addoption("--rewrite-golden", action="store_true", help="write tests/core/golden/ anew")
+    parser.addoption("--rewrite-matrix", action="store_true", help="write the table in docs/interop.md anew")
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

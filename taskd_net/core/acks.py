@@ -68,6 +68,10 @@ class Spread:
         self._took: Position | None = None
         self._failure: Ack | None = None
 
+    def expect(self, more: int) -> None:
+        """Count answers of further parts that have to come in."""
+        self._parts += more
+
     def settle(self, code: int, src: Position, detail: str) -> Ack | None:
         """Record the answer of one part; the whole answer when it was the last, else None.
 
@@ -117,6 +121,17 @@ class Part:
     def settle(self, code: int, src: Position, detail: str) -> Ack | None:
         """Record the answer of this part; see `Spread.settle`."""
         return self._spread.settle(code, src, detail)
+
+
+class PostedPart(Part):
+    """A copy for a neighbour that answers no broadcast: it is settled when it is written."""
+
+    __slots__ = ()
+
+    @property
+    def sync(self) -> bool:
+        """It went as a `sync=false` message."""
+        return False
 
 
 Awaited: TypeAlias = Pending | Part

@@ -14,6 +14,7 @@ from enum import Enum
 from taskd_net.codes import Code
 from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Ack
+from taskd_net.core.links import Link
 from taskd_net.limits import ANNOUNCE_POSITIONS
 from taskd_net.position import Position
 
@@ -30,13 +31,17 @@ class Kind(Enum):
 
 
 class Waiter:
-    """Somebody who asked for an announcement and gets the parent's answer, once all its requests are answered."""
+    """Somebody who asked for an announcement and gets the parent's answer, once all its requests are answered.
 
-    __slots__ = ("_code", "_open", "_src", "reply", "uuid")
+    `link` is the child that asked; None for this node itself.
+    """
 
-    def __init__(self, uuid: str, reply: Reply) -> None:
+    __slots__ = ("_code", "_open", "_src", "link", "reply", "uuid")
+
+    def __init__(self, uuid: str, reply: Reply, link: Link | None = None) -> None:
         self.uuid = uuid
         self.reply = reply
+        self.link = link
         self._open = 0
         self._code: int = Code.OK
         self._src: Position | None = None
@@ -61,18 +66,23 @@ class _Item:
 
 
 class Announcer:
-    """The queue of announcements towards the parent."""
+    """The queue of announcements towards the parent.
 
-    __slots__ = ("_queue", "_under_way")
+    Attributes:
+        limit: positions in one request.
+    """
+
+    __slots__ = ("_queue", "_under_way", "limit")
 
     def __init__(self) -> None:
+        self.limit = ANNOUNCE_POSITIONS
         self._queue: deque[_Item] = deque()
         self._under_way: list[Waiter] | None = None
 
     def add(self, kind: Kind, positions: Sequence[Position], waiter: Waiter | None = None) -> None:
         """Queue an announcement. A long one becomes several requests; COMPLETE is said with the last of them."""
-        for start in range(0, len(positions), ANNOUNCE_POSITIONS):
-            part = positions[start : start + ANNOUNCE_POSITIONS]
+        for start in range(0, len(positions), self.limit):
+            part = positions[start : start + self.limit]
             last = start + len(part) == len(positions)
             self._queue.append(_Item(kind if last or kind is not Kind.COMPLETE else Kind.ADD, list(part), waiter))
             if waiter:
@@ -90,7 +100,7 @@ class Announcer:
             item = self._queue[0]
             if (item.kind is Kind.WITHDRAW) != (kind is Kind.WITHDRAW):
                 break
-            if len(positions) + len(item.positions) > ANNOUNCE_POSITIONS:
+            if len(positions) + len(item.positions) > self.limit:
                 break
             self._queue.popleft()
             kind = item.kind

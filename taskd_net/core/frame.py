@@ -23,6 +23,15 @@ class Frame:
     data: bytes
 
 
+@dataclass(slots=True, eq=False)
+class Adapted(Frame):
+    """A message as one neighbour needs it: `sync` and `dst` count, not what stands in `data`.
+
+    It is written anew where it leaves (`codec.write_checked`). `data` stays as it came, and its size is what counts in
+    queues.
+    """
+
+
 class Ack(NamedTuple):
     """The answer to a message.
 

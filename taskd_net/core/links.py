@@ -11,8 +11,9 @@ from typing import Final
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import InFlight
+from taskd_net.core.manners import Manners
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
+from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
 from taskd_net.position import Position, Role, require_node
 
 UP: Final[LinkId] = 0
@@ -20,18 +21,29 @@ UP: Final[LinkId] = 0
 
 
 class Link:
-    """What the Router knows of one link."""
+    """What the Router knows of one link.
+
+    Attributes:
+        manners: what the neighbour does otherwise than the contract says; None where it does not.
+        spellings: how nodes behind it are written there, by identity, where that differs.
+        announcing: announcements of this child that are under way further up.
+    """
 
     __slots__ = (
+        "_changed_hands",
+        "_pause",
+        "announcing",
         "epoch",
         "expires",
         "id",
         "in_flight",
         "in_flight_limit",
+        "manners",
         "position",
         "queued_bytes",
         "queued_messages",
         "session",
+        "spellings",
     )
 
     def __init__(self, id: LinkId, position: Position) -> None:
@@ -45,6 +57,39 @@ class Link:
         self.in_flight_limit = LEAF_IN_FLIGHT if leaf else SHARED_IN_FLIGHT
         self.queued_messages = 0
         self.queued_bytes = 0
+        self.manners: Manners | None = None
+        self.spellings: dict[Position, Position] = {}
+        self.announcing = 0
+        self._changed_hands = float("-inf")
+        self._pause = 0.0
+
+    @property
+    def is_child(self) -> bool:
+        """False for the link to the parent."""
+        return self.id != UP
+
+    def spell(self, position: Position) -> None:
+        """Note how a node behind this link is written there."""
+        if position == position.identity:
+            self.spellings.pop(position.identity, None)
+        else:
+            self.spellings[position.identity] = position
+
+    def changed_hands(self, now: float) -> None:
+        """A stream was replaced by one of another node with the same position."""
+        self._changed_hands = now
+
+    def next_pause(self, now: float) -> float:
+        """Seconds that the next node that claims this position is to wait, where it would not do so by itself.
+
+        None unless the position has changed hands a moment ago; then more from time to time, as somebody who never
+        pauses will be back at once.
+        """
+        if now - self._changed_hands > FIGHT_S:
+            self._pause = 0.0
+        else:
+            self._pause = min(FIGHT_PAUSE_MAX_S, max(FIGHT_PAUSE_S, 2.0 * self._pause))
+        return self._pause
 
     @property
     def up(self) -> bool:
@@ -118,6 +163,10 @@ class Children:
     def expired(self, now: float) -> list[Link]:
         """Take out the children that have been without a stream for too long."""
         gone = [link for link in self.by_id.values() if link.expires <= now]
+        for link in [link for link in gone if link.announcing and not link.up]:
+            # It waits for the answer to its announcement before it opens its stream.
+            link.expires = now + self._hold
+            gone.remove(link)
         for link in gone:
             del self.by_id[link.id], self._by_identity[link.position.identity]
         return gone

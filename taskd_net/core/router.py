@@ -14,14 +14,17 @@ from typing import TypeAlias
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited, Part, Pending, Reply, Spread
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
-from taskd_net.core.announcer import Announcer, Kind, Waiter
+from taskd_net.core.acks import Awaited, Part, Pending, PostedPart, Reply, Spread
+from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
+from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.held import Held
 from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.links import UP, Children, Link
+from taskd_net.core.manners import Copies, Manners, copies, spelled
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import LOCAL, Plan, Topology
+from taskd_net.core.upward import Upward
 from taskd_net.position import Position
 
 
@@ -56,15 +59,6 @@ Arrival: TypeAlias = tuple[Frame, Reply | None, float | None]
 """A message, where its answer goes, and how long that is awaited; as in `Router.frame_arrived`."""
 
 
-@dataclass(slots=True)
-class _Held:
-    """A message of this node's own application that waits for the node to join."""
-
-    frame: Frame
-    reply: Reply
-    deadline: float
-
-
 class Router:
     """One node's decisions.
 
@@ -76,15 +70,14 @@ class Router:
 
     __slots__ = (
         "_actions",
-        "_announcer",
         "_config",
+        "_copies",
         "_held",
-        "_held_bytes",
         "_hop_timeout",
         "_topology",
         "_up",
+        "_upward",
         "_wake",
-        "_withdraws",
         "children",
         "door",
         "identity",
@@ -104,11 +97,10 @@ class Router:
         self.routes = self._topology.routes
         self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
         self.statistics = Statistics()
-        self._withdraws = False
         self._hop_timeout = config.ack_timeout
-        self._announcer = Announcer()
-        self._held: list[_Held] = []
-        self._held_bytes = 0
+        self._upward = Upward(self._topology, self._emit)
+        self._held = Held(config.link_messages, config.link_bytes)
+        self._copies = Copies(config.dedup_window, limits.COPIES_S)
         self._wake = float("inf")
         self._actions: list[Action] = []
 
@@ -135,11 +127,15 @@ class Router:
             reply: where its answer goes; None where the wire has no answer (`sync=false` from above).
             budget: seconds within which whoever sent it here wants the answer, if known.
         """
-        self._arrive(now, came_from, frame, reply, budget)
+        link = self._topology.link(came_from)
+        if link is None or link.manners is None or self._is_new(now, link, link.manners, frame):
+            self._arrive(now, came_from, frame, reply, budget)
+        elif reply is not None:
+            self._actions.append(Answer(reply, Ack(frame.uuid, Code.OK, self.position)))
         return self._take()
 
     def frames_arrived(self, now: float, came_from: LinkId, arrivals: Iterable[Arrival]) -> list[Action]:
-        """Several messages came in on a link together, in this order."""
+        """Several messages came in together, in this order, on a link that keeps the contract."""
         for frame, reply, budget in arrivals:
             self._arrive(now, came_from, frame, reply, budget)
         return self._take()
@@ -166,6 +162,8 @@ class Router:
             self.statistics.late_acks += 1
         else:
             self._settle(part, code, src, detail)
+            if link is not None and link.manners is not None:
+                self._next_turn(now, link, link.manners)
         return self._take()
 
     def post_answered(
@@ -205,19 +203,32 @@ class Router:
 
     # ---- children
 
-    def register(self, now: float, position: Position) -> Link:
+    def register(self, now: float, position: Position, manners: Manners | None = None) -> Link:
         """A child introduces itself; it is routable from here once its stream stands.
+
+        Args:
+            now: the time.
+            position: who it is.
+            manners: what it does otherwise than the contract says, if it does.
 
         Raises:
             Refusal: 4003-4005 for a bad position, 4999 for this node's own, 5003 when there is no place.
         """
         link = self._topology.register(now, position)
+        link.manners = manners
+        link.spell(position)
         self._wake = min(self._wake, link.expires)
         return link
+
+    def register_pause(self, now: float, position: Position) -> float:
+        """Seconds to wait before `register`, for a child that makes no pauses and whose position is fought for."""
+        link = self.children.find(position)
+        return 0.0 if link is None else link.next_pause(now)
 
     def link_up(self, now: float, link: Link, session: object, unwritten: Iterable[Frame] = ()) -> list[Action]:
         """A child's stream stands; one that stood before for the same position ends, with these frames in its queue."""
         if link.up:
+            link.changed_hands(now)
             self._actions.append(EndStream(link.session, Reason.POSITION_TAKEN))
             self._drop_traffic(link, unwritten)
         self.children.opened(link, session)
@@ -244,23 +255,23 @@ class Router:
         except Refusal as refusal:
             self._actions.append(Answer(reply, Ack(uuid, refusal.code, self.position, refusal.detail)))
             return self._take()
-        self._withdraw(gone)
-        if self._up is None:
-            self._actions.append(Answer(reply, Ack(uuid, Code.OK, self.position)))
-        elif not self._up.up:
-            text = "no upstream at present"
-            self._actions.append(Answer(reply, Ack(uuid, Code.CLIENT_ERR, self.position, text)))
-        elif new:
-            self._announcer.add(Kind.ADD, [*new, self.identity], Waiter(uuid, reply))
-            self._announce()
-        else:
-            self._actions.append(Answer(reply, Ack(uuid, Code.OK, self.position)))
+        assert link is not None
+        for position in positions:
+            link.spell(position)
+        self._upward.gone(gone)
+        self._upward.pass_on(link, new, reply, uuid)
         return self._take()
 
     # ---- the parent
 
     def upstream_up(
-        self, now: float, session: object, parent: Position, depth: int = 1, withdraws: bool = False
+        self,
+        now: float,
+        session: object,
+        parent: Position,
+        depth: int = 1,
+        withdraws: bool = False,
+        manners: Manners | None = None,
     ) -> list[Action]:
         """The stream to the parent stands.
 
@@ -270,14 +281,14 @@ class Router:
             parent: who the parent is.
             depth: levels below the Mgr of this node; decides how long it waits for answers from below.
             withdraws: whether the parent understands COMPLETE and WITHDRAW.
+            manners: what the parent does otherwise than the contract says, if it does.
         """
         up = self._up
         assert up is not None, "the Mgr has no upstream"
-        up.session, up.position = session, parent
-        self._withdraws = withdraws
+        up.session, up.position, up.manners = session, parent, manners
+        self._upward.came_up(withdraws, manners)
         self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**depth
-        held, self._held, self._held_bytes = self._held, [], 0
-        for waiting in held:
+        for waiting in self._held.take_all():
             self._send(now, waiting.frame, waiting.reply, waiting.deadline)
         return self._take()
 
@@ -286,18 +297,13 @@ class Router:
         up = self._up
         assert up is not None and up.session is session, "the upstream has one session at a time"
         up.session = None
-        for waiter in self._announcer.clear():
-            self._tell(waiter, Code.CLIENT_ERR, self.position)
+        self._upward.went_down()
         self._drop_traffic(up, unwritten)
         return self._take()
 
     def announce_all(self, reply: Reply, uuid: str) -> list[Action]:
         """Tell the parent everything that can be reached through this node; `reply` gets its answer."""
-        if self._up is None or not self._up.up:
-            self._actions.append(Answer(reply, Ack(uuid, Code.NET_STREAM_NOT_INITED, self.position)))
-        else:
-            self._announcer.add(Kind.COMPLETE, [*self.routes, self.identity], Waiter(uuid, reply))
-            self._announce()
+        self._upward.everything(Kind.COMPLETE, reply, uuid)
         return self._take()
 
     def withdraw(self, reply: Reply, uuid: str) -> list[Action]:
@@ -305,19 +311,13 @@ class Router:
 
         A parent that does not understand this is not told (6002): it forgets the node when its grace time is over.
         """
-        if self._up is None or not self._up.up or not self._withdraws:
-            self._actions.append(Answer(reply, Ack(uuid, Code.NET_STREAM_NOT_INITED, self.position)))
-        else:
-            self._announcer.add(Kind.WITHDRAW, [*self.routes, self.identity], Waiter(uuid, reply))
-            self._announce()
+        self._upward.everything(Kind.WITHDRAW, reply, uuid)
         return self._take()
 
     def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
         """The parent answered the announcement under way."""
         if self._up is not None and self._up.session is session:
-            for waiter in self._announcer.answered():
-                self._tell(waiter, code, src)
-            self._announce()
+            self._upward.answered(code, src)
         return self._take()
 
     # ---- time
@@ -335,20 +335,20 @@ class Router:
             if link.in_flight.count:
                 for part in link.in_flight.take_due(now):
                     self._settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
+                if link.manners is not None:
+                    self._next_turn(now, link, link.manners)
         for waiting in self.door.take_due(now):
             assert waiting.pending is not None
             self._settle(waiting.pending, Code.RECV_BUF_BUSY, self.position, "the inbox is full")
-        for held in [held for held in self._held if held.deadline <= now]:
-            self._held.remove(held)
-            self._held_bytes -= len(held.frame.data)
+        for held in self._held.take_due(now):
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
             self._actions.append(Answer(held.reply, ack))
         for link, gone in self._topology.expire(now):
             self._actions.append(Forgot(link.id, link.position, len(gone)))
-            self._withdraw(gone)
+            self._upward.gone(gone)
         self._wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
-            min((held.deadline for held in self._held), default=float("inf")),
+            self._held.next_deadline(),
             self.door.next_deadline(),
             self.children.next_expiry(),
         )
@@ -356,14 +356,12 @@ class Router:
 
     def close(self) -> list[Action]:
         """The node closes: everything that waits is answered now."""
-        for held in self._held:
+        for held in self._held.take_all():
             text = "the node was closed before it joined"
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, text)
             self._actions.append(Answer(held.reply, ack))
-        self._held, self._held_bytes = [], 0
         self._shut_door()
-        for waiter in self._announcer.clear():
-            self._tell(waiter, Code.CLIENT_ERR, self.position)
+        self._upward.went_down()
         for link in self._topology.links():
             for part in link.in_flight.take_all():
                 self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
@@ -409,6 +407,9 @@ class Router:
                 hop = self._topology.next_hop(dst, came_from)
                 if reply is None or not frame.sync:
                     self._hand_on(now, frame, Plan((hop,), False) if hop else Plan((), True), reply)
+                elif hop is not None and hop.manners is not None and hop.manners.turn and budget is not None:
+                    # Its turn may come late; how late, only the sender's patience says.
+                    self._carry_one(now, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget)
                 else:
                     self._carry_one(now, frame, hop, reply, now + (up if hop is self._up else down))
             else:
@@ -439,14 +440,11 @@ class Router:
             self._refuse(frame, reply, refusal)
 
     def _hold(self, frame: Frame, reply: Reply, deadline: float) -> None:
-        size, config = len(frame.data), self._config
-        if len(self._held) >= config.link_messages or self._held_bytes + size > config.link_bytes:
+        if self._held.add(frame, reply, deadline):
+            self._wake = min(self._wake, deadline)
+        else:
             text = "too many messages wait for the node to join"
             self._actions.append(Answer(reply, Ack(frame.uuid, Code.RECV_BUF_BUSY, self.position, text)))
-            return
-        self._held.append(_Held(frame, reply, deadline))
-        self._held_bytes += size
-        self._wake = min(self._wake, deadline)
 
     def _carry_one(self, now: float, frame: Frame, hop: Link | None, reply: Reply, deadline: float) -> None:
         """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
@@ -471,10 +469,14 @@ class Router:
         if plan.here:
             self._deliver(now, frame, Part(spread, down))
         for link in plan.links:
-            part = Part(spread, up if link.id == UP else down)
-            refusal = self._forward(now, link, frame, part)
-            if refusal is not None:
-                self._settle(part, refusal.code, self.position, refusal.detail)
+            sent = self._copies_for(now, link, frame)
+            spread.expect(len(sent) - 1)
+            for copy in sent:
+                kind = Part if copy.sync == frame.sync else PostedPart
+                part = kind(spread, up if link.id == UP else down)
+                refusal = self._forward(now, link, copy, part)
+                if refusal is not None:
+                    self._settle(part, refusal.code, self.position, refusal.detail)
 
     def _hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
@@ -482,7 +484,8 @@ class Router:
         if plan.here:
             failure = self._accept(now, frame) or failure
         for link in plan.links:
-            failure = self._forward(now, link, frame, None) or failure
+            for copy in (frame,) if frame.dst.unicast else self._copies_for(now, link, frame):
+                failure = self._forward(now, link, copy, None) or failure
         if failure is not None:
             self._refuse(frame, reply, failure)
         elif reply is not None:
@@ -492,13 +495,20 @@ class Router:
         """Queue a message on a link, or say why not."""
         if link.session is None:
             return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
-        size, config = len(frame.data), self._config
+        size, config, manners = len(frame.data), self._config, link.manners
+        if manners is not None:
+            if size > manners.largest:
+                text = f"the message has {size} bytes serialized; {link.position} takes at most {manners.largest}"
+                return Refusal(Code.CLIENT_ERR, text)
+            frame = spelled(link, frame)
         if link.queued_messages >= config.link_messages or link.queued_bytes + size > config.link_bytes:
             return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
         patience = 0.0
         if part is not None:
             if link.in_flight.count >= link.in_flight_limit:
                 return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
+            if manners is not None and manners.turn and not link.in_flight.count:
+                part.deadline = min(part.deadline, now + manners.turn)
             if not link.in_flight.add(frame.uuid, part):
                 return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
             deadline = part.deadline
@@ -510,6 +520,39 @@ class Router:
         self.statistics.forwarded += 1
         self._actions.append(Forward(link.id, frame, patience))
         return None
+
+    # ---- neighbours with manners of their own
+
+    def _is_new(self, now: float, link: Link, manners: Manners, frame: Frame) -> bool:
+        """Look at a message that came from such a neighbour: False for a further copy of a broadcast."""
+        if manners.repeats and not frame.dst.unicast and not self._copies.add(now, frame):
+            self.statistics.duplicates += 1
+            return False
+        sender = frame.src.identity
+        if not manners.announces_again and sender not in self.routes and self._topology.may_lie_below(sender):
+            self.routes.learn(sender, link.id, link.epoch)
+            link.spell(frame.src)
+            self._upward.found(sender)
+        return True
+
+    def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
+        """What goes on a link for a broadcast or multicast."""
+        manners = link.manners
+        if manners is None:
+            return (frame,)
+        sent = copies(link, manners, frame, self.routes, self.identity)
+        if manners.repeats:
+            # They come back from there, to this node's side too.
+            for copy in sent:
+                self._copies.add(now, copy)
+        return sent
+
+    def _next_turn(self, now: float, link: Link, manners: Manners) -> None:
+        """A message on the link was answered: only now the neighbour turns to the next one."""
+        head = next(iter(link.in_flight), None) if manners.turn else None
+        if head is not None:
+            head.deadline = min(head.deadline, now + manners.turn)
+            self._wake = min(self._wake, head.deadline)
 
     # ---- the own inbox
 
@@ -586,23 +629,8 @@ class Router:
         for part in link.in_flight.take_all():
             self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
 
-    # ---- the parent is told
-
-    def _withdraw(self, gone: Sequence[Position]) -> None:
-        # While the parent is away nothing needs to be said: COMPLETE says it all when the node joins again.
-        if gone and self._withdraws and self._up is not None and self._up.up:
-            self._announcer.add(Kind.WITHDRAW, gone)
-            self._announce()
-
-    def _announce(self) -> None:
-        following = self._announcer.next()
-        if following is not None:
-            self._actions.append(Announce(*following))
-
-    def _tell(self, waiter: Waiter, code: int, src: Position) -> None:
-        ack = waiter.settle(code, src)
-        if ack is not None:
-            self._actions.append(Answer(waiter.reply, ack))
+    def _emit(self, action: Action) -> None:
+        self._actions.append(action)
 
     def _take(self) -> list[Action]:
         actions, self._actions = self._actions, []

@@ -135,7 +135,7 @@ class Topology:
         identities = []
         for position in positions:
             require_node(position)
-            if position.identity == self.identity or position.role == Role.MGR:
+            if not self.may_lie_below(position.identity):
                 raise Refusal(Code.CLIENT_ERR, f"{position} cannot lie below {self.position}")
             identities.append(position.identity)
         self.children.renew(now, link)
@@ -146,6 +146,10 @@ class Topology:
             routes.learn(identity, link.id, link.epoch)
         gone = routes.drop_older(link.id, link.epoch) if kind is Kind.COMPLETE else []
         return gone, identities
+
+    def may_lie_below(self, identity: Position) -> bool:
+        """False for this node itself, and for a Mgr, which is the root."""
+        return identity != self.identity and identity.role != Role.MGR
 
     def expire(self, now: float) -> list[tuple[Link, list[Position]]]:
         """Forget the children that have been without a stream for too long; each with the nodes behind it."""

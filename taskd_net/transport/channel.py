@@ -1,4 +1,4 @@
-"""The settings of gRPC, the names of the calls, and what a status means in the mesh's codes."""
+"""The settings of gRPC, and the names of the calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 import grpc
 
 from taskd_net import limits
-from taskd_net.codes import Code
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
@@ -90,16 +89,3 @@ def channel_options(*, pings: bool) -> Options:
             ("grpc.http2.max_pings_without_data", 0),
         ]
     return options
-
-
-def code_of_status(status: grpc.StatusCode) -> Code:
-    """The mesh's code for a call that ended with a status instead of an answer.
-
-    UNAVAILABLE and CANCELLED say that the connection broke, not whether the message was through before it did: 6001,
-    the answer that claims less.
-    """
-    if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return Code.CLIENT_ERR
-    if status in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return Code.NETWORK_ACK_LOST
-    return Code.NET_ERR

@@ -24,7 +24,7 @@ from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
 from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.channel import Stream, channel_options, code_of_status, open_stream, unary_call
+from taskd_net.transport.channel import Stream, channel_options, open_stream, unary_call
 from taskd_net.transport.host import Host
 from taskd_net.transport.stream import ClientPipe, Session
 from taskd_net.transport.tasknet import ToParent
@@ -64,6 +64,7 @@ class _Stay:
         self.peer = peer
         self.stream = stream
         self.path_discovery = unary_call(channel, "PathDiscovery")
+        self.session: Session | None = None
         self.tasks: set[asyncio.Task[None]] = set()
 
 
@@ -167,7 +168,7 @@ class ChildSide:
                 self._pings = peer.profile.permits_pings
                 return
             batched = self._batched and peer.batched
-            stream = open_stream(channel, peers.stream_metadata(self._router.position), batched=batched)
+            stream = open_stream(channel, peers.stream_metadata(self._router.identity), batched=batched)
             try:
                 await self._while_open(_Stay(channel, parent, peer, stream), batched=batched)
             finally:
@@ -176,10 +177,12 @@ class ChildSide:
             await channel.close()
 
     async def _register(self, channel: grpc.aio.Channel) -> tuple[Position, peers.Peer]:
+        # The same three fields here, on the stream and in announcements: some parents look them up as they are. And
+        # no longer than it takes until the first ping, as this parent may not permit one.
         call = unary_call(channel, "Register")(
-            codec.write_register(self._new_uuid(), self._router.position),
+            codec.write_register(self._new_uuid(), self._router.identity),
             metadata=peers.own_metadata(),
-            timeout=self._ack_timeout,
+            timeout=min(self._ack_timeout, limits.KEEPALIVE_TIME_S) if self._pings else self._ack_timeout,
         )
         try:
             ack = codec.read_ack(await call, Position.mgr())
@@ -204,12 +207,14 @@ class ChildSide:
         if batched:
             session = BatchedLink(host, UP, parent, pipe)
         else:
-            session = ToParent(host, UP, parent, pipe, stay.channel, self._ack_timeout)
+            session = ToParent(host, UP, parent, pipe, stay.peer.profile, stay.channel, self._ack_timeout)
         self._stay = stay
+        stay.session = session
         host.links[UP] = session
         depth = stay.peer.depth + 1
         self._on_parent(depth)
-        host.perform(router.upstream_up(host.now(), session, parent, depth, stay.peer.profile.withdraws))
+        profile = stay.peer.profile
+        host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent))
         self._spawn(stay, self._announce_all(stay, session))
         try:
             await session.run()
@@ -224,7 +229,7 @@ class ChildSide:
             stay.stream.cancel()
             await asyncio.gather(*stay.tasks, return_exceptions=True)
         status, details = await stay.stream.code(), await stay.stream.details()
-        taken = status is grpc.StatusCode.ALREADY_EXISTS
+        taken = peers.position_taken(status, details or "")
         if taken:
             host.log.error("position_taken", position=str(router.position), upstream=str(self._upstream))
         pause = limits.POSITION_TAKEN_PAUSE_S if taken else 0.0
@@ -268,16 +273,17 @@ class ChildSide:
         self.joined.set()
 
     async def _path_discovery(self, stay: _Stay, kind: Kind, positions: Sequence[Position]) -> None:
-        request = codec.write_announcement(self._new_uuid(), self._router.position, positions)
+        request = codec.write_announcement(self._new_uuid(), self._router.identity, positions)
         metadata = peers.routes_metadata(kind) if stay.peer.profile.withdraws else ()
         try:
             answer = await stay.path_discovery(request, metadata=metadata, timeout=self._ack_timeout)
             ack = codec.read_ack(answer, stay.parent)
         except grpc.aio.AioRpcError as error:
-            ack = Ack("", code_of_status(error.code()), stay.parent)
+            code = stay.peer.profile.read_status(error.code(), error.details() or "", False)
+            ack = Ack("", code, stay.parent)
         except Refusal as refusal:
             ack = Ack("", refusal.code, stay.parent)
-        self._host.perform(self._router.announce_answered(self._host.links.get(UP), ack.code, ack.src))
+        self._host.perform(self._router.announce_answered(stay.session, ack.code, ack.src))
 
     # ---- small things
 

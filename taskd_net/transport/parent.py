@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import grpc
@@ -14,17 +14,20 @@ from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
-from taskd_net.core.links import UP
+from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import STRANGER
 from taskd_net.transport import peer as peers
+from taskd_net.transport import statuses
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
+from taskd_net.transport.connections import Connections
 from taskd_net.transport.host import Host
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
 from taskd_net.wire import codec
 
+_Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 
 # What an unregistered child's stream, and every stream of a closing parent, is ended with. The first text is the
@@ -50,10 +53,7 @@ class ParentSide:
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
-        self._peers: dict[LinkId, peers.Peer] = {}
-        # Which children came over which connection: that tells where a message came from whose src is not known here.
-        self._connections: dict[str, set[LinkId]] = {}
-        self._connection_of: dict[LinkId, str] = {}
+        self._connections = Connections()
         self._closing = False
         self.depth = 0
 
@@ -115,73 +115,86 @@ class ParentSide:
 
     def forgot(self, link_id: LinkId) -> None:
         """A child was forgotten by the Router."""
-        self._peers.pop(link_id, None)
-        self._went_off(link_id)
+        self._connections.forget(link_id)
 
     # ---- the calls
 
-    def _guarded(self, call: _Unary) -> _Unary:
-        """A call whose every failure becomes an Ack: a refusal its code, a fault of ours 5999."""
+    def _guarded(self, call: _Call) -> _Unary:
+        """A call whose failures are answered in the way that the peer understands: a refusal its code, a fault 5999."""
 
         async def guarded(data: bytes, context: Context) -> bytes:
             try:
-                return await call(data, context)
+                ack = await call(data, context)
             except Refusal as refusal:
                 ack = Ack(refusal.uuid, refusal.code, self._router.position, str(refusal))
                 self._host.log.debug("request_refused", call=call.__name__, code=int(ack.code), detail=ack.detail)
-                return codec.write_ack(ack)
             except Exception:
                 # The gate: one bad request must not cost the others their node.
                 self._host.log.exception("request_failed", call=call.__name__, peer=context.peer())
-                return codec.write_ack(Ack("", Code.SERVER_ERR, self._router.position))
+                ack = Ack("", Code.SERVER_ERR, self._router.position)
+            if ack.code and self._peer(context).profile.fails_by_status:
+                await context.abort(grpc.StatusCode.UNKNOWN, statuses.text_for(ack.code))
+            return codec.write_ack(ack)
 
         return guarded
 
-    async def _register(self, data: bytes, context: Context) -> bytes:
+    async def _register(self, data: bytes, context: Context) -> Ack:
         uuid, position = codec.read_register(data)
-        peer = peers.of_child(peers.read_metadata(context.invocation_metadata()))
+        peer = self._said(context)
+        if not peer.profile.pauses:
+            pause = self._router.register_pause(self._host.now(), position)
+            if pause:
+                self._host.log.info("child_held", child=str(position), seconds=pause)
+                await asyncio.sleep(pause)
         try:
-            link = self._router.register(self._host.now(), position)
+            link = self._router.register(self._host.now(), position, peer.profile.child_manners(position))
         except Refusal as refusal:
             self._host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))
             refusal.uuid = uuid
             raise
         self._host.perform(())
-        self._peers[link.id] = peer
-        self._came_over(context.peer(), link.id)
+        self._connections.came_over(context.peer(), link.id, peer)
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
         context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched))
-        return codec.write_ack(Ack(uuid, Code.OK, self._router.position))
+        return Ack(uuid, Code.OK, self._router.position)
 
-    async def _path_discovery(self, data: bytes, context: Context) -> bytes:
+    async def _path_discovery(self, data: bytes, context: Context) -> Ack:
         request = codec.read_announcement(data)
         link = self._router.children.find(request.proxy)
-        understands = link is not None and self._peers[link.id].profile.withdraws
+        understands = link is not None and self._connections.peer(link.id).profile.withdraws
         kind = peers.routes_kind(peers.read_metadata(context.invocation_metadata())) if understands else Kind.ADD
         answer, reply = _answer()
         self._host.perform(self._router.announced(self._host.now(), link, kind, request.path, reply, request.uuid))
-        return codec.write_ack(await answer)
+        return await answer
 
-    async def _transfer_message(self, data: bytes, context: Context) -> bytes:
+    async def _transfer_message(self, data: bytes, context: Context) -> Ack:
         frame = codec.read_frame(data)
         answer, reply = _answer()
-        came_from = self._router.routes.next_hop(frame.src.identity)
+        # Who brings it, then who wrote it: a route may be older than the connection.
+        came_from = self._connections.link(context.peer())
         if came_from is None:
-            came_from = self._link_of(context.peer())
+            came_from = self._router.routes.next_hop(frame.src.identity)
+        if came_from is None:
+            came_from = STRANGER
         self._host.perform(
             self._router.frame_arrived(self._host.now(), came_from, frame, reply, context.time_remaining())
         )
-        return codec.write_ack(await answer)
+        return await answer
 
     async def _down_stream(self, _: object, context: Context) -> None:
         """InitServerDownStream, for as long as the stream stands."""
-        await self._serve(context, ToChild)
+
+        def session(link: Link) -> Session:
+            profile = self._connections.peer(link.id).profile
+            return ToChild(self._host, link.id, link.position, ServerPipe(context), profile)
+
+        await self._serve(context, session)
 
     async def _exchange(self, _: object, context: Context) -> None:
         """The batched link, for as long as the stream stands."""
-        await self._serve(context, BatchedLink)
+        await self._serve(context, lambda link: BatchedLink(self._host, link.id, link.position, ServerPipe(context)))
 
-    async def _serve(self, context: Context, kind: type[ToChild | BatchedLink]) -> None:
+    async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router
         position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
         link = router.children.find(position)
@@ -189,8 +202,8 @@ class ParentSide:
             host.log.info("stream_refused", child=str(position), closing=self._closing)
             refusal = (grpc.StatusCode.UNAVAILABLE, _CLOSING) if self._closing else (grpc.StatusCode.UNKNOWN, _UNKNOWN)
             await context.abort(*refusal)
-        self._came_over(context.peer(), link.id)
-        session = kind(host, link.id, link.position, ServerPipe(context))
+        self._connections.came_over(context.peer(), link.id)
+        session = make(link)
         replaced = host.links.get(link.id)
         unwritten = []
         if replaced is not None:
@@ -199,7 +212,8 @@ class ParentSide:
         host.links[link.id] = session
         # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
         host.perform(router.link_up(host.now(), link, session, unwritten))
-        host.log.info("child_joined", child=str(position), peer=self._peers[link.id].profile.name, link=kind.__name__)
+        name = self._connections.peer(link.id).profile.name
+        host.log.info("child_joined", child=str(position), peer=name, link=type(session).__name__)
         try:
             # A child of ours announces itself when it sees this: it means that messages reach it from now on.
             await context.send_initial_metadata(())
@@ -219,22 +233,13 @@ class ParentSide:
 
     # ---- small things
 
-    def _came_over(self, connection: str, link_id: LinkId) -> None:
-        # Only the newest of each child: one that connects again and again must not cost memory each time.
-        self._went_off(link_id)
-        self._connection_of[link_id] = connection
-        self._connections.setdefault(connection, set()).add(link_id)
+    def _said(self, context: Context) -> peers.Peer:
+        """What kind of peer is calling, by what it says of itself."""
+        return peers.of_child(peers.read_metadata(context.invocation_metadata()))
 
-    def _went_off(self, link_id: LinkId) -> None:
-        connection = self._connection_of.pop(link_id, None)
-        if connection is not None:
-            self._connections[connection].discard(link_id)
-            if not self._connections[connection]:
-                del self._connections[connection]
-
-    def _link_of(self, connection: str) -> LinkId:
-        links: Sequence[LinkId] = tuple(self._connections.get(connection, ()))
-        return links[0] if len(links) == 1 else STRANGER
+    def _peer(self, context: Context) -> peers.Peer:
+        """What kind of peer is calling: as it was decided when it registered."""
+        return self._connections.peer_over(context.peer()) or self._said(context)
 
 
 def _answer() -> tuple[asyncio.Future[Ack], Reply]:

@@ -1,8 +1,9 @@
 """What kind of node is at the other end of a link: decided once, when it joins, and known to the link.
 
-A profile says what may be done towards such a peer and what can be expected of it; code asks the profile, never for the
-kind. Two kinds are told apart today: a node of ours, and one that keeps the contract and knows nothing more. Nodes of
-the original implementation will be a third profile, told by their `user-agent` (see `Profile.of_child`).
+A profile says what may be done towards such a peer, how a failure is answered and how its answers are read; code asks
+the profile, never for the kind. There are three: a node of ours, one that keeps the contract and knows nothing more,
+and one of the original's (docs/interop.md). A parent that does not say that it is one of ours is taken for one of the
+original's, as nothing tells the two others apart; all that is done for that one suits both.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import grpc
+
+from taskd_net import limits
 from taskd_net.core.announcer import Kind
-from taskd_net.position import Position
+from taskd_net.core.manners import Manners
+from taskd_net.position import Position, Role
+from taskd_net.transport import statuses
 from taskd_net.version import __version__
 
 VERSION_KEY = "taskd-net-version"
@@ -19,27 +25,65 @@ DEPTH_KEY = "taskd-net-depth"
 LINKS_KEY = "taskd-net-links"
 BATCHED = "batched/2"
 ROUTES_KEY = "taskd-net-routes"
+_ORIGINAL_AGENT = "grpc-go/"
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a kind of peer understands beyond the four calls, and permits.
+    """What a kind of peer understands beyond the four calls, permits, and does in its own way.
 
     Attributes:
         name: for logs and status.
         permits_pings: it lets its children ping it; others cut off who pings them.
         confirms_stream: it sends initial metadata when it has accepted the stream.
         withdraws: it understands that an announcement is complete, or takes routes back.
+        checks: it looks at a message's body itself. What goes to another is looked at here once more.
+        fails_by_status: as a child it has to be told of failures by a status; an Ack with a code looks like success.
+        pauses: as a child it waits before it joins again. Another one is made to wait when its position is fought for.
+        next_ack: as a parent it takes the next Ack for the answer to what it sent last.
+        unavailable_answers: it passes UNAVAILABLE on from further away as its answer.
+        read_status: what its statuses mean.
+        proxy, leaf, parent: what a Router has to know of it, by its place; None where it keeps the contract.
     """
 
     name: str
-    permits_pings: bool
-    confirms_stream: bool
-    withdraws: bool
+    permits_pings: bool = False
+    confirms_stream: bool = False
+    withdraws: bool = False
+    checks: bool = False
+    fails_by_status: bool = False
+    pauses: bool = True
+    next_ack: bool = False
+    unavailable_answers: bool = False
+    read_status: statuses.Reader = statuses.read_plain
+    proxy: Manners | None = None
+    leaf: Manners | None = None
+    parent: Manners | None = None
+
+    def child_manners(self, position: Position) -> Manners | None:
+        """What a Router has to know of such a child."""
+        return self.proxy if position.role == Role.PROXY else self.leaf
 
 
-OURS = Profile("taskd_net", permits_pings=True, confirms_stream=True, withdraws=True)
-CONTRACT = Profile("contract", permits_pings=False, confirms_stream=False, withdraws=False)
+OURS = Profile("taskd_net", permits_pings=True, confirms_stream=True, withdraws=True, checks=True)
+CONTRACT = Profile("contract")
+ORIGINAL = Profile(
+    "original",
+    fails_by_status=True,
+    pauses=False,
+    next_ack=True,
+    unavailable_answers=True,
+    read_status=statuses.read_original,
+    proxy=Manners(
+        largest=limits.ORIGINAL_DOWN_BYTES,
+        reads_lists=False,
+        acks_broadcasts=False,
+        turn=limits.ORIGINAL_TURN_S,
+        announces_again=False,
+    ),
+    leaf=Manners(largest=limits.ORIGINAL_DOWN_BYTES, reads_lists=False),
+    parent=Manners(reads_lists=False, repeats=True, announce_positions=limits.ORIGINAL_ANNOUNCE_POSITIONS),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +92,8 @@ class Peer:
 
     Attributes:
         profile: what may be done towards it.
-        version: its version of this package, empty for a foreign node.
-        depth: levels below the Mgr, as far as it says so; a foreign parent is taken for the Mgr.
+        version: its version of this package, empty for any other node.
+        depth: levels below the Mgr, as far as it says so; another parent is taken for the Mgr.
         batched: it offers the batched link.
     """
 
@@ -67,17 +111,24 @@ def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping
 def of_child(metadata: Mapping[str, str]) -> Peer:
     """Who registers, by the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
-    return Peer(OURS, version) if version else Peer(CONTRACT)
+    if version:
+        return Peer(OURS, version)
+    return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
 
 def of_parent(metadata: Mapping[str, str]) -> Peer:
     """Who answers, by the metadata of its answer to Register."""
     version = metadata.get(VERSION_KEY)
     if not version:
-        return Peer(CONTRACT)
+        return Peer(ORIGINAL)
     depth = metadata.get(DEPTH_KEY, "")
     levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
     return Peer(OURS, version, levels, metadata.get(LINKS_KEY) == BATCHED)
+
+
+def position_taken(status: grpc.StatusCode, text: str) -> bool:
+    """Whether a stream has ended because another node with the same position has opened one."""
+    return status is grpc.StatusCode.ALREADY_EXISTS or text == statuses.POSITION_TAKEN
 
 
 def own_metadata() -> tuple[tuple[str, str], ...]:

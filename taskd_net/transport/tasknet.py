@@ -6,12 +6,16 @@ from collections import deque
 
 import grpc
 
+from taskd_net import limits
 from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
+from taskd_net.transport.ackline import AckLine, Pulse
 from taskd_net.transport.host import Host
+from taskd_net.transport.peer import Profile
 from taskd_net.transport.stream import Pipe, Session
 from taskd_net.transport.unary import UnaryWriter
 from taskd_net.wire import codec
@@ -20,8 +24,9 @@ from taskd_net.wire import codec
 class ToChild(Session):
     """The parent's end: writes messages, reads Acks."""
 
-    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe) -> None:
+    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe, profile: Profile) -> None:
         super().__init__(host, link, peer, pipe)
+        self._profile = profile
         self._queue: deque[Frame] = deque()
         self._broken: Frame | None = None
 
@@ -45,8 +50,14 @@ class ToChild(Session):
         return bool(self._queue)
 
     async def _write_next(self) -> bool:
-        self._broken = frame = self._queue.popleft()
-        if not await self._pipe.write(frame.data):
+        frame = self._queue.popleft()
+        try:
+            data = frame.data if self._profile.checks else codec.write_checked(frame)
+        except Refusal as refusal:
+            self._refuse(frame, refusal)
+            return True
+        self._broken = frame
+        if not await self._pipe.write(data):
             return False
         self._broken = None
         self._router.written(self.link, self, 1, len(frame.data))
@@ -55,6 +66,15 @@ class ToChild(Session):
             host = self._host
             host.perform(self._router.post_answered(host.now(), self.link, frame, Code.OK, self.peer))
         return True
+
+    def _refuse(self, frame: Frame, refusal: Refusal) -> None:
+        host, router = self._host, self._router
+        now, src, detail = host.now(), router.position, refusal.detail
+        router.written(self.link, self, 1, len(frame.data))
+        if frame.sync:
+            host.perform(router.ack_arrived(now, self.link, frame.uuid, refusal.code, src, detail))
+        else:
+            host.perform(router.post_answered(now, self.link, frame, refusal.code, src, detail))
 
     def _take_in(self, data: bytes) -> None:
         host = self._host
@@ -71,11 +91,20 @@ class ToParent(Session):
     """The child's end: reads messages, writes Acks, and sends its own messages by unary calls."""
 
     def __init__(
-        self, host: Host, link: LinkId, peer: Position, pipe: Pipe, channel: grpc.aio.Channel, ack_timeout: float
+        self,
+        host: Host,
+        link: LinkId,
+        peer: Position,
+        pipe: Pipe,
+        profile: Profile,
+        channel: grpc.aio.Channel,
+        ack_timeout: float,
     ) -> None:
         super().__init__(host, link, peer, pipe)
         self._acks: deque[bytes] = deque()
-        self._calls = UnaryWriter(channel, peer, ack_timeout, self._written, self._answered)
+        self._calls = UnaryWriter(channel, peer, profile, ack_timeout, self._written, self._answered)
+        self._line = AckLine(host.now, self._reply, self._too_late) if profile.next_ack else None
+        self._pulse = Pulse(self._loop) if profile.next_ack else None
 
     def forward(self, frame: Frame, patience: float) -> None:
         """Send a message to the parent."""
@@ -83,6 +112,8 @@ class ToParent(Session):
 
     def unwritten(self) -> list[Frame]:
         """The messages whose calls had not begun."""
+        if self._pulse is not None:
+            self._pulse.stop()
         return self._calls.close()
 
     @property
@@ -107,18 +138,30 @@ class ToParent(Session):
             frame = codec.read_frame(data)
         except Refusal as refusal:
             host.log.warning("message_refused", parent=str(self.peer), detail=refusal.detail)
-            if refusal.sync and refusal.uuid:
-                self._reply(Ack(refusal.uuid, refusal.code, router.position))
+            if refusal.sync and (refusal.uuid or self._line is not None):
+                self._expect()[0](Ack(refusal.uuid, refusal.code, router.position))
             return
+        reply, budget = self._expect() if frame.sync else (None, None)
         try:
-            actions = router.frame_arrived(host.now(), UP, frame, self._reply if frame.sync else None)
+            actions = router.frame_arrived(host.now(), UP, frame, reply, budget)
         except Exception:
             # The gate: a parent that counts the answers would take every later one for the wrong message.
             host.log.exception("request_failed", peer=str(self.peer))
-            if frame.sync:
-                self._reply(Ack(frame.uuid, Code.SERVER_ERR, router.position))
+            if reply is not None:
+                reply(Ack(frame.uuid, Code.SERVER_ERR, router.position))
             return
         host.perform(actions)
+
+    def _expect(self) -> tuple[Reply, float | None]:
+        """Where the answer to a sync message goes, and within how many seconds it has to, if that is known."""
+        if self._line is None or self._pulse is None:
+            return self._reply, None
+        waited = self._pulse.waited()
+        return self._line.expect(waited), max(0.0, limits.ORIGINAL_ANSWER_S - waited)
+
+    def _too_late(self) -> None:
+        self._host.log.warning("ack_too_late", parent=str(self.peer))
+        self.close()
 
     def _written(self, frame: Frame) -> None:
         self._router.written(UP, self, 1, len(frame.data))

@@ -19,7 +19,8 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.position import Position
-from taskd_net.transport.channel import code_of_status, unary_call
+from taskd_net.transport.channel import unary_call
+from taskd_net.transport.peer import Profile
 from taskd_net.wire import codec
 
 CALLS: Final = limits.SHARED_IN_FLIGHT
@@ -43,6 +44,7 @@ class UnaryWriter:
     Args:
         channel: to the parent.
         parent: who that is; the `src` of answers that the network gives in its place.
+        profile: what kind of peer that is.
         ack_timeout: seconds for the parent's answer to a `sync=false` message.
         written: called with a frame whose call has begun: it no longer waits here.
         answered: called with a frame and the answer to it.
@@ -52,12 +54,14 @@ class UnaryWriter:
         self,
         channel: grpc.aio.Channel,
         parent: Position,
+        profile: Profile,
         ack_timeout: float,
         written: Callable[[Frame], None],
         answered: Callable[[Frame, Ack], None],
     ) -> None:
         self._call = unary_call(channel, "TransferMessage")
         self._parent = parent
+        self._profile = profile
         self._ack_timeout = ack_timeout
         self._written = written
         self._answered = answered
@@ -116,12 +120,21 @@ class UnaryWriter:
         if timeout <= 0:
             return  # the Router has answered it: nobody waits any more
         try:
-            ack = codec.read_ack(await self._call(frame.data, timeout=timeout), self._parent)
+            data = frame.data if self._profile.checks else codec.write_checked(frame)
+            ack = codec.read_ack(await self._call(data, timeout=timeout), self._parent)
         except grpc.aio.AioRpcError as error:
-            ack = Ack(frame.uuid, code_of_status(error.code()), self._parent, f"{error.code().name}: {error.details()}")
+            ack = await self._read_status(frame, error)
         except Refusal as refusal:
             ack = Ack(frame.uuid, refusal.code, self._parent, str(refusal))
         self._answered(frame, ack)
+
+    async def _read_status(self, frame: Frame, error: grpc.aio.AioRpcError) -> Ack:
+        status, text = error.code(), error.details() or ""
+        if status is grpc.StatusCode.UNAVAILABLE and self._profile.unavailable_answers:
+            # If it is our own connection that broke, the stream ends, and this task with it: 6001.
+            await asyncio.sleep(limits.ORIGINAL_GONE_S)
+        code = self._profile.read_status(status, text, not frame.dst.unicast)
+        return Ack(frame.uuid, code, self._parent, f"{status.name}: {text}")
 
     def _done(self, task: asyncio.Task[None]) -> None:
         frame = self._under_way.pop(task, None)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.position import Destination, Position, require_node
 from taskd_net.wire import tasknet_pb2 as pb
@@ -160,6 +160,31 @@ def read_known_frame(data: bytes) -> Frame:
     except _NOT_AS_EXPECTED:
         return _read_any_frame(data)
     return Frame(uuid, flow.sync, flow.src, flow.dst, data) if len(data) <= MESSAGE_BYTES else _read_any_frame(data)
+
+
+def write_checked(frame: Frame) -> bytes:
+    """The bytes of a message for a peer that does not look at what it gets as we do, or one that goes in another form.
+
+    A node further away may have passed on bytes of which only the header was looked at; here it ends.
+
+    Raises:
+        Refusal: 4000, the bytes are not a Message after all.
+    """
+    if not isinstance(frame, Adapted):
+        try:
+            _text(frame.data, _split(frame.data)[3])
+            return frame.data
+        except _NOT_AS_EXPECTED:
+            pass
+    try:
+        message = pb.Message.FromString(frame.data)
+    except DecodeError as error:
+        raise Refusal(Code.NIL_MESSAGE, "the bytes are not a Message (or its text is not UTF-8)") from error
+    header = message.header
+    header.uuid, header.sync = frame.uuid, frame.sync
+    header.src.CopyFrom(_write_position(frame.src))
+    header.dst.CopyFrom(_write_position(frame.dst.position))
+    return message.SerializeToString()
 
 
 _NOT_AS_EXPECTED = (DecodeError, IndexError, ValueError, Refusal)

@@ -139,7 +139,7 @@ class Mesh:
         finally:
             logging.getLogger().removeHandler(self._log)
             logging.getLogger("taskd_net").setLevel(self._level)
-        assert not self.broken
+        assert not self.broken, "\n".join(self.broken)
 
     # ---- nodes
 

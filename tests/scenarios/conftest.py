@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.peers.mesh import Mesh
+from tests.peers.original.cluster import Originals
 
 
 @pytest.fixture
@@ -12,3 +13,10 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
     """Close every node at the end, and fail if anything went wrong on the side."""
     async with Mesh(getattr(request, "param", "batched")) as mesh:
         yield mesh
+
+
+@pytest.fixture
+async def theirs(mesh: Mesh) -> AsyncIterator[Originals]:
+    """Nodes of the original's; fail if one of them has died."""
+    async with Originals() as originals:
+        yield originals

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never, cast
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
@@ -29,6 +29,8 @@ from taskd_net.core.links import UP, Link
 from taskd_net.core.router import Arrival, Router, RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Destination, Position
+from taskd_net.transport import peer as peers
+from tests.simulation.original import OriginalRouter
 
 Tree: TypeAlias = dict[Position, Position | None]
 """Each node with its parent; the Mgr with None. Parents come before their children."""
@@ -240,6 +242,8 @@ class Mesh:
     config: Callable[[Position], RouterConfig] = lambda _: RouterConfig()
     batched: Callable[[Position], bool] = lambda _: True
     """Whether the link from this child to its parent is a batched one."""
+    original: Callable[[Position], bool] = lambda _: False
+    """Whether a node is one of the original's."""
     now: float = 0.0
     nodes: dict[Position, Node] = field(default_factory=dict)
     sending: Callable[[Sent], None] = lambda sent: None
@@ -417,6 +421,8 @@ class Mesh:
             node.router.check()
             assert node.router.door.held == len(node.inbox)
             assert node.router.next_deadline() >= node.armed, "nobody will wake the Router in time"
+            if self.original(node.position):
+                continue
             for session in node.streams.values():
                 assert session.link is not None
                 self._check_queue(session.link, self._lanes.get((session, Stage.DOWN_QUEUE, 0), ()))
@@ -445,8 +451,8 @@ class Mesh:
                     node,
                     link.position,
                 )
-            assert not router.door.line and not router._held and router._held_bytes == 0
-            assert not router._announcer.clear(), "an announcement was never made"
+            assert not router.door.line and not len(router._held) and router._held._bytes == 0
+            assert not router._upward.queue.clear(), "an announcement was never made"
 
     # ---- joining
 
@@ -459,7 +465,8 @@ class Mesh:
                 return
             session.parent_router = parent.router
             try:
-                session.link = parent.router.register(self.now, child.position)
+                manners = peers.ORIGINAL.child_manners(child.position) if self.original(child.position) else None
+                session.link = parent.router.register(self.now, child.position, manners)
             except Refusal:
                 child.session = None
                 self._later(RETRY_S, lambda: self._connect(child))
@@ -479,7 +486,10 @@ class Mesh:
             self._perform(parent, parent.router.link_up(self.now, link, session, unwritten), "link_up", child)
         else:
             session.child_up = True
-            actions = child.router.upstream_up(self.now, session, parent.position, child.depth, withdraws=True)
+            theirs = self.original(parent.position)
+            manners = peers.ORIGINAL.parent if theirs else None
+            depth, withdraws = (1, False) if theirs else (child.depth, True)
+            actions = child.router.upstream_up(self.now, session, parent.position, depth, withdraws, manners)
             self._perform(child, actions, "upstream_up", parent)
             self._announce_all(session)
             return
@@ -549,7 +559,9 @@ class Mesh:
             actions = child.router.frames_arrived(self.now, UP, arrivals)
         else:
             ((frame, _),) = batch
-            actions = child.router.frame_arrived(self.now, UP, frame, session.answer if frame.sync else None)
+            reply = session.answer if frame.sync else None
+            budget = limits.ORIGINAL_ANSWER_S if self.original(session.parent.position) else None
+            actions = child.router.frame_arrived(self.now, UP, frame, reply, budget)
         self._perform(child, actions, "frames_arrived", [frame for frame, _ in batch], session.parent)
 
     def _arrivals(self, batch: list[_Queued], reply: Reply, reply_to_post: Reply) -> list[Arrival]:
@@ -725,7 +737,8 @@ class Mesh:
         parent = node.parent
         if parent is None or node.session is not None or node.cut or not node.running or not parent.running:
             return
-        node.session = Session(self, parent, node, self.batched(node.position))
+        batched = self.batched(node.position) and not (self.original(parent.position) or self.original(node.position))
+        node.session = Session(self, parent, node, batched)
         self.put(node.session, Stage.JOIN, 0)
 
     def _perform(self, node: Node, actions: Sequence[Action], *event: object) -> None:
@@ -779,6 +792,8 @@ class Mesh:
         return next(self._count)  # type: ignore[call-overload,no-any-return]
 
     def _router(self, position: Position) -> Router:
+        if self.original(position):
+            return cast("Router", OriginalRouter(position, upstream=self.tree[position] is not None))
         return Router(position, upstream=self.tree[position] is not None, config=self.config(position))
 
     def _below(self, node: Node) -> Iterable[Position]:

@@ -1,33 +1,13 @@
-"""What statuses mean, and which options of gRPC do what the contract needs."""
+"""Which options of gRPC do what the contract needs."""
 
 import asyncio
 
-import grpc
 import pytest
 
-from taskd_net import Code, limits
-from taskd_net.transport.channel import channel_options, code_of_status, server_options
+from taskd_net import limits
+from taskd_net.transport.channel import channel_options, server_options
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh
-
-
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, Code.CLIENT_ERR),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, Code.NETWORK_ACK_LOST),
-        (grpc.StatusCode.UNAVAILABLE, Code.NETWORK_ACK_LOST),
-        (grpc.StatusCode.CANCELLED, Code.NETWORK_ACK_LOST),
-    ],
-)
-def test_statuses_that_mean_something(status: grpc.StatusCode, code: Code) -> None:
-    assert code_of_status(status) is code
-
-
-def test_every_other_status_is_an_error_of_the_network() -> None:
-    known = {"RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "CANCELLED"}
-    others = [status for status in grpc.StatusCode if status.name not in known]
-    assert {code_of_status(status) for status in others} == {Code.NET_ERR}
 
 
 def test_options_are_those_that_work() -> None:

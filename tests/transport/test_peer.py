@@ -15,9 +15,18 @@ def test_nodes_of_ours_recognise_each_other() -> None:
         assert parent == peers.Peer(peers.OURS, __version__, 3, batched)
 
 
-def test_whoever_says_nothing_keeps_the_contract() -> None:
-    assert peers.of_child({"user-agent": "grpc-go/1.60"}) == peers.Peer(peers.CONTRACT)
-    assert peers.of_parent({}) == peers.Peer(peers.CONTRACT)
+def test_child_that_says_nothing_keeps_the_contract() -> None:
+    assert peers.of_child({"user-agent": "grpc-java/1.60"}) == peers.Peer(peers.CONTRACT)
+    assert peers.of_child({}) == peers.Peer(peers.CONTRACT)
+
+
+def test_nodes_of_the_originals_are_known() -> None:
+    """A child by the library that it is written with, a parent by not saying that it is one of ours."""
+    assert peers.of_child({"user-agent": "grpc-go/1.60"}) == peers.Peer(peers.ORIGINAL)
+    assert peers.of_child({"user-agent": "python grpc-go/1.60"}) == peers.Peer(peers.CONTRACT)
+    ours = {"user-agent": "grpc-go/1.60", peers.VERSION_KEY: "9.9"}
+    assert peers.of_child(ours).profile is peers.OURS
+    assert peers.of_parent({}) == peers.Peer(peers.ORIGINAL)
 
 
 @pytest.mark.parametrize("depth", ["", "-1", "x", "1e3", "9999999999999999999", "\u0661"])

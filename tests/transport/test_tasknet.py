@@ -11,6 +11,7 @@ import pytest
 
 from taskd_net import Ack, Code, Position
 from taskd_net.core.links import UP
+from taskd_net.transport.peer import CONTRACT
 from taskd_net.transport.tasknet import ToChild, ToParent
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
@@ -29,7 +30,7 @@ class Down:
         self.node = FakeNode("Proxy/0")
         self.pipe = FakePipe()
         self.child = self.node.router.register(0.0, WORKER)
-        self.link = ToChild(self.node, self.child.id, WORKER, self.pipe)
+        self.link = ToChild(self.node, self.child.id, WORKER, self.pipe, CONTRACT)
         self.node.router.link_up(0.0, self.child, self.link)
         self.node.links[self.child.id] = self.link
         self.running = asyncio.create_task(self.link.run())
@@ -67,7 +68,7 @@ class Up:
         self.pipe = FakePipe()
         self.channel = FakeChannel()
         channel = cast(grpc.aio.Channel, self.channel)
-        self.link = ToParent(self.node, UP, Position.proxy(0), self.pipe, channel, 3.0)
+        self.link = ToParent(self.node, UP, Position.proxy(0), self.pipe, CONTRACT, channel, 3.0)
         self.node.links[UP] = self.link
         self.node.router.upstream_up(0.0, self.link, Position.proxy(0), 2)
         self.running = asyncio.create_task(self.link.run())
@@ -143,7 +144,7 @@ async def test_ack_that_cannot_be_read_harms_nothing(down: Down, caplog: pytest.
 async def test_ack_on_a_stream_that_was_replaced_is_not_heard(down: Down) -> None:
     waiting = down.node.send(frame(uuid="a", src="Proxy/0"))
     await down.take()
-    down.node.links[down.child.id] = ToChild(down.node, down.child.id, WORKER, FakePipe())
+    down.node.links[down.child.id] = ToChild(down.node, down.child.id, WORKER, FakePipe(), CONTRACT)
     down.pipe.comes_in(codec.write_ack(Ack("a", Code.OK, WORKER)))
     down.pipe.cut()
     await soon(asyncio.shield(down.running))

@@ -1,0 +1,89 @@
+"""Acks for a parent that takes the next one on the stream for the answer to what it sent last (docs/interop.md).
+
+It sends one sync message and waits 3 s. An Ack too many, or one that comes too late, is taken for the next message's,
+and so is every Ack after it. So each message gets exactly one, in order; where it is too late for that, the stream has
+to be opened anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from taskd_net import limits
+from taskd_net.core.acks import Reply
+from taskd_net.core.frame import Ack
+
+
+class _Turn:
+    """One message that is to be answered."""
+
+    __slots__ = ("ack", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.ack: Ack | None = None
+
+
+class AckLine:
+    """The Acks of one stream.
+
+    Args:
+        now: the clock.
+        write: puts an Ack on the stream.
+        too_late: called instead when the parent no longer waits for it.
+    """
+
+    def __init__(self, now: Callable[[], float], write: Callable[[Ack], None], too_late: Callable[[], None]) -> None:
+        self._now = now
+        self._write = write
+        self._too_late = too_late
+        self._line: deque[_Turn] = deque()
+
+    def expect(self, waited: float = 0.0) -> Reply:
+        """A message came in, `waited` seconds ago: where its Ack goes. Only the first one counts."""
+        turn = _Turn(self._now() - waited)
+        self._line.append(turn)
+        return partial(self._answer, turn)
+
+    def _answer(self, turn: _Turn, ack: Ack) -> None:
+        if turn.ack is None:
+            turn.ack = ack
+            while self._line and (head := self._line[0]).ack is not None:
+                self._line.popleft()
+                if self._now() - head.since > limits.ORIGINAL_LATE_S:
+                    self._line.clear()
+                    self._too_late()
+                else:
+                    self._write(head.ack)
+
+
+class Pulse:
+    """Notices that the event loop stood still: what is read right after may have come in long before.
+
+    (A GIL that somebody holds, a process that was stopped.)
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._last = loop.time()
+        self._stood = 0.0
+        self._timer = loop.call_later(limits.PULSE_S, self._beat)
+
+    def waited(self) -> float:
+        """Seconds that a message which is read now may have waited."""
+        stood = self._loop.time() - self._last - limits.PULSE_S
+        return max(0.0, stood, self._stood)
+
+    def stop(self) -> None:
+        """Notice nothing any more."""
+        self._timer.cancel()
+
+    def _beat(self) -> None:
+        now = self._loop.time()
+        # Until the next beat: by then everything that has come in meanwhile is read.
+        self._stood = now - self._last - limits.PULSE_S
+        self._last = now
+        self._timer = self._loop.call_later(limits.PULSE_S, self._beat)

@@ -1,0 +1,183 @@
+"""Trees in which each role is played by ours or by the original's: both behind one face."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
+from typing import NamedTuple
+from uuid import uuid4
+
+from taskd_net import NodeConfig, Position
+from taskd_net.core.links import UP
+from tests.peers.mesh import Mesh, WatchedNode, free_address
+from tests.peers.original.cluster import Originals, stands
+from tests.peers.original.node import OriginalNode
+
+ACK_TIMEOUT_S = 1.0
+"""Of our nodes. The original's wait three seconds, and as long for each that they pass on."""
+
+SETTLE_S = 0.4
+"""How long copies of a broadcast may come that are one too many."""
+
+
+class Combination(NamedTuple):
+    """Which roles the original's nodes have."""
+
+    mgr: bool
+    proxy: bool
+    worker: bool
+    agent: bool
+
+    def __str__(self) -> str:
+        return " ".join("theirs" if theirs else "ours" for theirs in self)
+
+
+EVERY = [Combination(*kinds) for kinds in product((False, True), repeat=4)]
+
+
+@dataclass
+class Member:
+    """One node of either kind. It may be restarted: then it is another process at the same address."""
+
+    position: str
+    theirs: bool
+    parent: Member | None
+    address: str
+    node: WatchedNode | OriginalNode | None = None
+    got: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def original(self) -> OriginalNode:
+        """The node, as the stand-in that it is."""
+        assert isinstance(self.node, OriginalNode)
+        return self.node
+
+    @property
+    def ours(self) -> WatchedNode:
+        """The node, as one of ours that it is."""
+        assert isinstance(self.node, WatchedNode)
+        return self.node
+
+    async def start(self, mesh: Mesh, originals: Originals, *, wait: bool = True) -> None:
+        """Start the process and, unless told otherwise, wait until it has joined."""
+        upstream = self.parent.address if self.parent else None
+        if self.theirs:
+            self.node = await originals.start(self.position, upstream, listen=self.address, join=False)
+            if wait and self.parent and self.parent.node:
+                await self.original.joined()
+                await stands(self.parent.node, self.position)
+            return
+        at = Position.parse(self.position)
+        listen = None if at.role in ("Worker", "Agent") else self.address
+        times = {"ack_timeout": ACK_TIMEOUT_S, "backoff_initial": 0.01, "backoff_max": 0.1}
+        settings = {"inbox": 4096, "registration_hold": 10.0, **times}
+        self.node = await mesh.start(NodeConfig(position=at, listen=listen, upstream=upstream, **settings))  # type: ignore[arg-type]
+        if wait and self.parent and self.parent.node:
+            await self.ours.joined(10.0)
+            await stands(self.parent.node, self.position)
+
+    async def stop(self) -> None:
+        """End the process at once."""
+        if isinstance(self.node, OriginalNode):
+            await self.node.kill()
+        elif self.node is not None:
+            await self.node.close()
+        if self.parent and self.parent.node:
+            await stands(self.parent.node, self.position, still=False)
+
+    async def send(self, to: str, body: str, *, sync: bool = True, uuid: str = "") -> int:
+        """Send a message; the code of its answer, of whatever form that is."""
+        uuid = uuid or str(uuid4())
+        if isinstance(self.node, OriginalNode):
+            return (await self.node.send(to, body, sync=sync, uuid=uuid)).code
+        assert self.node is not None
+        return int((await (self.node.send if sync else self.node.post)(body, to=to, uuid=uuid, timeout=8.0)).code)
+
+    def fill(self) -> None:
+        """Have no room in the inbox."""
+        if isinstance(self.node, OriginalNode):
+            self.node.room = 0
+        else:
+            self.ours.router.door.room = 0
+
+    def freeze(self) -> Callable[[], None]:
+        """Do nothing any more, and live; what is returned ends it."""
+        if isinstance(self.node, OriginalNode):
+            awake = self.node.awake
+            awake.clear()
+            return awake.set
+        return _freeze(self.ours)
+
+    async def look(self) -> Counter[str]:
+        """How often it has got which body so far."""
+        if isinstance(self.node, OriginalNode):
+            self.got.update(self.node.bodies())
+        elif self.node is not None:
+            self.got.update(await self.node.take_all(self.node.waiting()))
+        return self.got
+
+
+def _freeze(node: WatchedNode) -> Callable[[], None]:
+    """Hold back all that comes down to a leaf. When it goes on, its clock says how long it stood still."""
+    session, began, held = node.links[UP], node.now(), list[bytes]()
+    take_in = session._take_in
+    session._take_in = held.append  # type: ignore[assignment]
+
+    def thaw() -> None:
+        session._take_in = take_in  # type: ignore[method-assign]
+        pulse = getattr(session, "_pulse", None)
+        if pulse is not None:
+            pulse._stood = node.now() - began
+        for data in held:
+            take_in(data)
+
+    return thaw
+
+
+class Tree:
+    """A Mgr, two Proxies, below each a Worker and an Agent, and a second Worker on node 0.
+
+    Args:
+        kinds: who plays what.
+    """
+
+    def __init__(self, kinds: Combination, mesh: Mesh, originals: Originals) -> None:
+        self.kinds = kinds
+        self._mesh = mesh
+        self._originals = originals
+        self.members: dict[str, Member] = {}
+
+    async def start(self) -> Tree:
+        """Start every node, from the root down."""
+        kinds = self.kinds
+        mgr = await self._add("Mgr/0", kinds.mgr, None)
+        for rank in (0, 1):
+            proxy = await self._add(f"Proxy/{rank}", kinds.proxy, mgr)
+            await self._add(f"Worker/{rank}/{rank}", kinds.worker, proxy)
+            await self._add(f"Agent/{rank}", kinds.agent, proxy)
+        await self._add("Worker/0/2", kinds.worker, self["Proxy/0"])
+        return self
+
+    async def _add(self, position: str, theirs: bool, parent: Member | None) -> Member:
+        leaf = position.partition("/")[0] in ("Worker", "Agent")
+        member = Member(position, theirs, parent, "" if leaf else await free_address())
+        self.members[position] = member
+        await member.start(self._mesh, self._originals)
+        return member
+
+    def __getitem__(self, position: str) -> Member:
+        return self.members[position]
+
+    async def restart(self, position: str) -> None:
+        """Let a process die, and start it again."""
+        await self[position].stop()
+        await asyncio.sleep(0.05)
+        await self[position].start(self._mesh, self._originals)
+
+    async def copies(self, body: str) -> dict[str, int]:
+        """Who got a message how often, when nothing more comes."""
+        await asyncio.sleep(SETTLE_S)
+        return {member.position: count for member in self.members.values() if (count := (await member.look())[body])}

@@ -1,0 +1,289 @@
+"""Every combination of ours and the original's in the four roles: what works, written down in `docs/interop.md`.
+
+`pytest --rewrite-matrix` writes the table there anew. What is expected is said here first, by rules; the table is what
+was seen.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from taskd_net import Code
+from tests.peers.mesh import Mesh
+from tests.peers.original.cluster import Originals
+from tests.peers.original.mixed import EVERY, Combination, Member, Tree
+from tests.peers.original.sizes import body_for
+
+pytestmark = pytest.mark.timeout(120)
+
+PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
+BEGIN, END = "<!-- matrix: written by the tests -->\n", "<!-- end of the matrix -->\n"
+MIB = 1024 * 1024
+PATIENCE_S = 4.0
+"""How long a restarted node may take until it is reached. A leaf of the original's tries once a second."""
+
+COLUMNS = (
+    "Mgr ↔ all below",
+    "within a node",
+    "between nodes",
+    "All, from the Mgr",
+    "All, from a Worker",
+    "list, from the Mgr",
+    "list, from a Worker",
+    "codes",
+    "frozen Worker",
+    "largest message down",
+    "restart of a leaf or Proxy",
+    "restart of the Mgr",
+)
+YES = "yes"
+
+
+def expected(kinds: Combination) -> dict[str, str]:
+    """What the original's design leaves possible; we promise all of that."""
+    row = dict.fromkeys(COLUMNS, YES)
+    row["All, from the Mgr"] = row["All, from a Worker"] = "once each"
+    row["largest message down"] = "4 MiB" if kinds.proxy or kinds.worker else "8 MiB"
+    if kinds.proxy:
+        # It sends nothing up but what is for the Mgr, and copies a broadcast to its own side alone.
+        row["between nodes"] = "5002"
+        row["list, from a Worker"] = "5002"
+        row["All, from a Worker"] = "own node, sender too" if kinds.worker else "own node"
+        # It does not announce its leaves again: a Mgr of ours learns them when they send.
+        row["restart of the Mgr"] = "no" if kinds.mgr else "when it sends"
+        # It hears no Ack in time, and then never again on this stream; nor does a Mgr of theirs that waits as long.
+        if kinds.mgr or kinds.worker:
+            row["frozen Worker"] = f"until the {'Proxy' if kinds.mgr else 'Worker'} joins again"
+    if kinds.mgr:
+        row["list, from the Mgr"] = "5002"
+        if kinds.proxy and kinds.worker:
+            row["All, from the Mgr"] = "once for each receiver of its node"
+    return row
+
+
+# ---- what is seen
+
+
+async def unicasts(tree: Tree) -> dict[str, str]:
+    """Every node to every other, sync and not: all of a kind have to come to the same."""
+    seen: dict[str, set[int]] = {column: set() for column in COLUMNS[:3]}
+    codes: dict[tuple[str, str, str], int] = {}
+    for sender in tree.members.values():
+        for receiver in tree.members.values():
+            if sender is receiver:
+                continue
+            if "Mgr" in (sender.position[:3], receiver.position[:3]):
+                kind = "Mgr ↔ all below"
+            else:
+                same = sender.position.split("/")[1] == receiver.position.split("/")[1]
+                kind = "within a node" if same else "between nodes"
+            for sync in (True, False):
+                body = f"{sender.position} to {receiver.position}, {sync}"
+                code = await sender.send(receiver.position, body, sync=sync)
+                codes[sender.position, receiver.position, body] = code
+                seen[kind].add(code)
+    await asyncio.sleep(0.2)
+    for (_, receiver_name, body), code in codes.items():
+        assert (await tree[receiver_name].look())[body] == (code == 0), (str(tree.kinds), body, code)
+    return {kind: verdict(codes_seen) for kind, codes_seen in seen.items()}
+
+
+async def broadcasts(tree: Tree) -> dict[str, str]:
+    row = {}
+    workers = {name for name in tree.members if name.startswith("Worker")}
+    for column, sender in (("All, from the Mgr", "Mgr/0"), ("All, from a Worker", "Worker/0/0")):
+        cells = set()
+        for sync in (True, False):
+            body = f"{column} {sync}"
+            code = await tree[sender].send("Worker/All/All", body, sync=sync)
+            # A parent of the original's cannot answer a broadcast; it is delivered all the same.
+            assert code == 0 or (code == Code.NET_ERR and (tree[sender].theirs)), (str(tree.kinds), sender, code)
+            copies = await tree.copies(body)
+            others = workers - {sender}
+            if copies == dict.fromkeys(others, 1):
+                cells.add("once each")
+            elif copies == {"Worker/0/2": 1}:
+                cells.add("own node")
+            elif copies == {"Worker/0/0": 1, "Worker/0/2": 1}:
+                cells.add("own node, sender too")
+            elif copies == {"Worker/0/0": 2, "Worker/0/2": 2, "Worker/1/1": 1}:
+                cells.add("once for each receiver of its node")
+            else:
+                cells.add(str(copies))
+        (row[column],) = cells
+    return row
+
+
+async def lists(tree: Tree) -> dict[str, str]:
+    row = {}
+    for column, sender in (("list, from the Mgr", "Mgr/0"), ("list, from a Worker", "Worker/1/1")):
+        code = await tree[sender].send("Worker/0/0,2", column)
+        copies = await tree.copies(column)
+        assert copies == (dict.fromkeys(("Worker/0/0", "Worker/0/2"), 1) if code == 0 else {}), (
+            str(tree.kinds),
+            copies,
+        )
+        row[column] = verdict({code})
+    return row
+
+
+async def codes(tree: Tree, mesh: Mesh, originals: Originals) -> dict[str, str]:
+    """The same code at the sender, whoever is in between: from above, and from the same node."""
+    senders, seen = (tree["Mgr/0"], tree["Agent/0"]), dict[str, list[int]]()
+    worker = tree["Worker/0/0"]
+
+    async def see(what: str, to: str) -> None:
+        seen[what] = list(await asyncio.gather(*(sender.send(to, what) for sender in senders)))
+
+    await see("5002", "Worker/9/9")
+    await worker.look()
+    worker.fill()
+    await see("5001", worker.position)
+    await worker.stop()
+    await see("6002", worker.position)
+    await worker.start(mesh, originals)
+    # One of ours says more to those of ours: what is wrong with the message itself.
+    for sender in senders:
+        if not sender.theirs:
+            for to, code in (("Boss/0", 4003), ("Worker/x/0", 4004), ("Worker/0/x", 4005)):
+                seen.setdefault(str(code), []).append(await sender.send(to, "x"))
+            seen.setdefault("4999", []).append(await sender.send("Mgr/0", "x" * (8 * MIB)))
+    wrong = {what: found for what, found in seen.items() if {*found} != {int(what)}}
+    return {"codes": YES if not wrong else str(wrong)}
+
+
+async def frozen(tree: Tree) -> dict[str, str]:
+    """Who waits for it hears 6001; those behind other Proxies do not notice; when it goes on, everything does."""
+    worker = tree["Worker/0/0"]
+    thaw = worker.freeze()
+    waiting = asyncio.create_task(tree["Mgr/0"].send(worker.position, "frozen"))
+    began = time.monotonic()
+    others = [await tree["Mgr/0"].send(to, "other") for to in ("Worker/1/1", "Agent/1", "Proxy/1")]
+    took = time.monotonic() - began
+    code = await waiting
+    thaw()
+    assert {*others} == {0} and took < 2.5 and code == Code.NETWORK_ACK_LOST, (str(tree.kinds), others, took, code)
+    cell = YES
+    for again in (worker.position, "Proxy/0"):
+        if await until(lambda: sent_code(tree["Mgr/0"], worker.position, 0), 1.5):
+            return {"frozen Worker": cell}
+        await tree.restart(again)
+        cell = f"until the {again.partition('/')[0]} joins again"
+    assert await until(lambda: sent_code(tree["Mgr/0"], worker.position, 0)), str(tree.kinds)
+    return {"frozen Worker": cell}
+
+
+async def sizes(tree: Tree) -> dict[str, str]:
+    """A byte below, at and above each limit; ours refuse what is above, and nobody's connection ends by it."""
+    mgr, worker = tree["Mgr/0"], tree["Worker/0/0"]
+    largest = ""
+    for limit in (4, 8):
+        at = limit * MIB
+        if {await sized(mgr, worker, at + more) for more in (-1, 0)} == {0}:
+            largest = f"{limit} MiB"
+        beyond = await sized(mgr, worker, at + 1)
+        if limit == 4 and not beyond:
+            continue
+        # One of theirs loses the connection to whom it sends that.
+        assert beyond == Code.CLIENT_ERR or mgr.theirs, (str(tree.kinds), beyond)
+        break
+    assert await until(lambda: sent_code(mgr, worker.position, 0)), str(tree.kinds)
+    up = [await sized(worker, mgr, 8 * MIB + more) for more in (-1, 0, 1)]
+    assert up[:2] == [0, 0] and up[2] in (Code.CLIENT_ERR, Code.NET_ERR), (str(tree.kinds), up)
+    assert await until(lambda: sent_code(mgr, worker.position, 0)), str(tree.kinds)
+    return {"largest message down": largest}
+
+
+async def restarts(tree: Tree) -> dict[str, str]:
+    row, leaves = {}, ("Worker/0/0", "Agent/0", "Worker/1/1")
+    cells = set()
+    for position in ("Worker/0/0", "Agent/0", "Proxy/0"):
+        await tree.restart(position)
+        cells.add(YES if await reached(tree, leaves) else f"no, after that of {position}")
+    (row["restart of a leaf or Proxy"],) = cells
+    await tree.restart("Mgr/0")
+    cell = YES if await reached(tree, leaves) else "no"
+    if cell == "no":
+        for leaf in leaves:
+            assert await until(lambda leaf=leaf: sent_code(tree[leaf], "Mgr/0", 0)), (str(tree.kinds), leaf)  # type: ignore[misc]
+        cell = "when it sends" if await reached(tree, leaves, 1.0) else "no"
+    row["restart of the Mgr"] = cell
+    return row
+
+
+# ---- the matrix
+
+
+async def observe(kinds: Combination, mesh: Mesh, originals: Originals, large: asyncio.Semaphore) -> dict[str, str]:
+    tree = await Tree(kinds, mesh, originals).start()
+    row = await unicasts(tree) | await broadcasts(tree) | await lists(tree)
+    row |= await codes(tree, mesh, originals) | await frozen(tree)
+    async with large:
+        row |= await sizes(tree)
+    return row | await restarts(tree)
+
+
+async def test_matrix(mesh: Mesh, theirs: Originals, request: pytest.FixtureRequest) -> None:
+    mesh.expected_errors.add("position_taken")
+    large = asyncio.Semaphore(2)
+    async with asyncio.TaskGroup() as group:
+        rows = {kinds: group.create_task(observe(kinds, mesh, theirs, large)) for kinds in EVERY}
+    seen = {str(kinds): {column: row.result()[column] for column in COLUMNS} for kinds, row in rows.items()}
+    wrong = [
+        f"{kinds}: {column}: {cell}, expected {wanted}"
+        for kinds in EVERY
+        for (column, cell), wanted in zip(seen[str(kinds)].items(), expected(kinds).values(), strict=True)
+        if cell != wanted
+    ]
+    assert not wrong, "\n".join(wrong)
+    page = PAGE.read_text("utf-8")
+    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    table = table_of(seen)
+    if request.config.getoption("--rewrite-matrix"):
+        PAGE.write_text(page[:start] + table + page[end:], "utf-8")
+    else:
+        assert page[start:end] == table, "docs/interop.md: pytest --rewrite-matrix"
+
+
+def table_of(rows: dict[str, dict[str, str]]) -> str:
+    head = ["Mgr", "Proxy", "Worker", "Agent", *COLUMNS]
+    lines = [head, ["---"] * len(head)]
+    lines += [[*(f"**{kind}**" if kind == "theirs" else kind for kind in kinds.split()), *row.values()]
+              for kinds, row in rows.items()]  # fmt: skip
+    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def verdict(found: set[int]) -> str:
+    return YES if found == {0} else ", ".join(map(str, sorted(found)))
+
+
+async def sized(sender: Member, receiver: Member, size: int) -> int:
+    """The code for a message of so many bytes."""
+    body = body_for(size, sender.position, receiver.position, theirs=sender.theirs)
+    return await sender.send(receiver.position, body)
+
+
+async def sent_code(sender: Member, to: str, code: int) -> bool:
+    return await sender.send(to, "again") == code
+
+
+async def until(true: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> bool:
+    """Ask again and again, for a while."""
+    give_up_at = time.monotonic() + timeout
+    while not await true():
+        if time.monotonic() > give_up_at:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+async def reached(tree: Tree, leaves: tuple[str, ...], timeout: float = PATIENCE_S) -> bool:
+    """Whether the Mgr reaches these leaves and their Proxies within a while, and they reach it."""
+    there = [until(lambda to=to: sent_code(tree["Mgr/0"], to, 0), timeout) for to in (*leaves, "Proxy/0", "Proxy/1")]  # type: ignore[misc]
+    if not all(await asyncio.gather(*there)):
+        return False
+    back = [until(lambda leaf=leaf: sent_code(tree[leaf], "Mgr/0", 0), timeout) for leaf in leaves]  # type: ignore[misc]
+    return all(await asyncio.gather(*back))

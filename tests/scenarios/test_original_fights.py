@@ -1,0 +1,103 @@
+"""What takes its time among the original's nodes: two nodes with one position, and late Acks by the thousand."""
+
+import asyncio
+import random
+
+import pytest
+
+from taskd_net import limits
+from tests.peers.mesh import Mesh
+from tests.peers.original.cluster import Originals, stands
+from tests.peers.original.forms import parse
+
+FIGHT_S = 10.0
+JOINS = 15
+"""In ten seconds, of everybody who claims the position together. Without a measure: some 7,000."""
+
+
+@pytest.mark.timeout(60)
+async def test_two_nodes_with_one_position(mesh: Mesh, theirs: Originals) -> None:
+    """Two of theirs below ours, one of each, two of ours below theirs; and nobody else is disturbed."""
+    mesh.expected_errors.add("position_taken")
+    mgr, other = await mesh.mgr(), await theirs.start("Mgr/0")
+    calm = await theirs.start("Worker/9/9", mgr)
+    fighters = [await theirs.start("Worker/0/0", mgr, join=False) for _ in range(2)]
+    mixed = await theirs.start("Worker/0/1", mgr, join=False)
+    await mesh.worker(0, 1, mgr, join=False)
+    for _ in range(2):
+        await mesh.worker(0, 2, other.address, join=False)
+    until = asyncio.get_running_loop().time() + FIGHT_S
+    answers = []
+    while asyncio.get_running_loop().time() < until:
+        answers.append(await mgr.send("x", to=calm.position, timeout=1.0))
+        await asyncio.sleep(0.1)
+    assert {answer.code for answer in answers} == {0}
+    assert all(fighter.up for fighter in fighters) and mixed.up is not None and other.down is not None
+    assert 2 <= sum(fighter.up.joins for fighter in fighters if fighter.up) <= JOINS
+    assert 2 <= mixed.up.joins + mesh.count("joined", node="Worker/0/1") <= JOINS
+    assert 2 <= other.down.stays.count(parse("Worker/0/2")) <= JOINS
+    # The one that has it at the moment is a member.
+    await stands(mgr, "Worker/0/0")
+
+
+async def late_acks(
+    mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch, messages: int, senders: int
+) -> None:
+    """Sync messages through a Proxy of theirs to nodes of which some are late, and some later than it waits."""
+    mgr = await mesh.mgr()
+    proxy = await theirs.start("Proxy/0", mgr)
+    assert proxy.down is not None
+    # Everything about its patience, six times as quick.
+    proxy.down.wait = limits.ORIGINAL_WAIT_S / 6
+    for name in ("ORIGINAL_ANSWER_S", "ORIGINAL_LATE_S"):
+        monkeypatch.setattr(limits, name, getattr(limits, name) / 6)
+    chance = random.Random(1)
+    workers = [await mesh.worker(0, rank, proxy.address, inbox=100_000, ack_timeout=60.0) for rank in range(4)]
+    sent = 0
+    sleepy = await theirs.start("Worker/0/9", await mesh.proxy(5, proxy.address, ack_timeout=1.0))
+    wanted: dict[str, str] = {}
+
+    async def send(number: int) -> None:
+        nonlocal sent
+        while sent < messages:
+            sent += 1
+            uuid = f"{number}-{sent}"
+            if chance.random() < 12 / messages:
+                sleepy.late = chance.choice([0.0, 0.3, 0.6])
+                to = sleepy.position
+            else:
+                to = str(chance.choice(workers).position)
+            ack = await mgr.send(uuid, to=to, uuid=uuid, timeout=20.0)
+            assert ack.uuid == uuid
+            if ack.ok:
+                assert str(ack.src) == to
+                wanted[uuid] = to
+
+    await asyncio.gather(*(send(number) for number in range(senders)))
+    sleepy.late = 0.0
+    async with asyncio.timeout(5.0):
+        while not (await mgr.send("still there", to=sleepy.position)).ok:  # noqa: ASYNC110 - asked again, not signalled
+            await asyncio.sleep(0.05)
+    got: dict[str, str] = {}
+    for worker in workers:
+        got |= dict.fromkeys(await worker.take_all(worker.waiting()), str(worker.position))
+    got |= dict.fromkeys(sleepy.bodies(), sleepy.position)
+    # What was acknowledged is where it was sent to: no Ack was ever taken for another's.
+    assert wanted.items() <= got.items()
+    assert len(wanted) > 0.9 * messages
+    assert not proxy.down.shifted
+
+
+@pytest.mark.timeout(60)
+async def test_late_acks_through_a_proxy_of_theirs(
+    mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await late_acks(mesh, theirs, monkeypatch, 4_000, 20)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_hundred_thousand_late_acks_through_a_proxy_of_theirs(
+    mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await late_acks(mesh, theirs, monkeypatch, 100_000, 50)

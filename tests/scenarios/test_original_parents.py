@@ -1,0 +1,339 @@
+"""Nodes of ours below the original's: for each of their habits, what we do about it (docs/interop.md)."""
+
+import asyncio
+import time
+
+import grpc
+import pytest
+
+from taskd_net import Code, Position
+from taskd_net.transport import peer as peers
+from tests.peers.child import RawChild
+from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.original.cluster import Originals, stands
+from tests.peers.original.downstream import Downstream
+from tests.peers.original.forms import Failed, parse, wire
+from tests.peers.original.node import OriginalNode
+from tests.peers.original.sizes import body_for
+from tests.peers.stubs import name, pb
+from tests.peers.wire import Wire
+
+pytestmark = pytest.mark.timeout(40)
+
+MIB = 1024 * 1024
+
+
+def below(node: OriginalNode) -> Downstream:
+    assert node.down is not None
+    return node.down
+
+
+@pytest.mark.compat
+@pytest.mark.both_loops
+async def test_our_nodes_in_each_role(mesh: Mesh, theirs: Originals) -> None:
+    """It says nothing when it accepts a stream, so nobody waits for that; and it is not pinged."""
+    mgr = await theirs.start("Mgr/0")
+    began = time.monotonic()
+    proxy = await mesh.proxy(0, mgr.address)
+    agent = await mesh.agent(1, mgr.address)
+    worker = await mesh.worker(0, 0, proxy)
+    assert time.monotonic() - began < 2.0
+    await asyncio.gather(*(stands(mgr, str(node.position)) for node in (proxy, agent)))
+    for node in (proxy, agent, worker):
+        assert (await mgr.send(str(node.position), "down")).code == 0
+        assert (await node.take()).body == "down"
+        assert (await mgr.send(str(node.position), "down", sync=False)).ok
+        assert (await node.take()).sync is False
+        ack = await node.send("up", to="Mgr")
+        assert (ack.code, ack.src) == (0, Position.mgr())
+        assert name((await mgr.take()).header.src) == str(node.position)
+    assert (await worker.send("across", to=agent.position)).ok
+    assert not below(mgr).shifted and not below(mgr).unread_acks
+    assert proxy._child is not None and proxy._child._pings is False
+    assert {event["peer"] for event in mesh.events if event["event"] == "joined"} == {"original", "taskd_net"}
+
+
+async def test_proxy_is_announced_without_leaves(mesh: Mesh, theirs: Originals) -> None:
+    mgr = await theirs.start("Mgr/0")
+    await mesh.proxy(0, mgr.address)
+    assert below(mgr).announcements == [(parse("Proxy/0"), [parse("Proxy/0")])]
+    assert (await mgr.send("Proxy/0", "x")).code == 0
+
+
+async def test_nobody_registers_while_its_stream_stands(mesh: Mesh, theirs: Originals) -> None:
+    """That would end the stream, and keep all others waiting. When the connection is lost the old stream ends first."""
+    mgr = await theirs.start("Mgr/0")
+    async with Wire(mgr.address) as wire_:
+        proxy = await mesh.proxy(0, wire_.address)
+        await mesh.worker(0, 0, proxy)
+        for again in range(2, 5):
+            wire_.cut()
+            await mesh.logged("joined", node=proxy.position, times=again)
+            await stands(mgr, "Proxy/0")
+            assert (await mgr.send("Worker/0/0", "x")).code == 0
+    assert below(mgr).took_over == 0
+
+
+async def test_restart_that_loses_every_route(mesh: Mesh, theirs: Originals) -> None:
+    """One registration, one stream, and one announcement with everything below us."""
+    top = await free_address()
+    mgr = await theirs.start("Mgr/0", listen=top)
+    proxy = await mesh.proxy(0, top)
+    path = [f"Worker/1/{rank}" for rank in range(3000)]
+    async with RawChild("Proxy/1") as child:
+        await child.join(proxy.address or "")
+        assert (await child.announce(*path)).code == 0
+        worker = await mesh.worker(0, 5000, proxy)
+        await mgr.kill()
+        await mesh.logged("upstream_lost", node=proxy.position)
+        again = await theirs.start("Mgr/0", listen=top)
+        await mesh.logged("joined", node=proxy.position, times=2)
+        assert [len(path) for _, path in below(again).announcements] == [3003]
+        assert len(below(again).routes) == 3003
+        await stands(again, "Proxy/0")
+        assert (await again.send(str(worker.position), "x")).code == 0
+        assert (await again.send("Worker/1/2999", "x")).code == 0
+
+
+async def test_exactly_one_ack_for_each_message_in_order_and_in_time(mesh: Mesh, theirs: Originals) -> None:
+    """It takes the next Ack for the answer to what it sent last: late ones of others must never reach it.
+
+    Also from a Proxy that would wait longer than its parent does.
+    """
+    mgr = await theirs.start("Mgr/0")
+    proxy = await mesh.proxy(0, mgr.address, ack_timeout=8.0)
+    well = await mesh.worker(0, 0, proxy, inbox=1000)
+    mute = await theirs.start("Worker/0/1", proxy)
+    mute.awake.clear()
+    began = time.monotonic()
+    lost = await mgr.send("Worker/0/1", "x")
+    assert (lost.code, name(lost.ack.src)) == (Code.NETWORK_ACK_LOST, "Worker/0/1")
+    assert 1.0 < time.monotonic() - began < 2.95
+    # The late Ack of that one comes now, while others are answered.
+    sends = [asyncio.create_task(mgr.send("Worker/0/0", str(i))) for i in range(50)]
+    mute.awake.set()
+    assert {answer.code for answer in await soon(asyncio.gather(*sends))} == {0}
+    assert await well.take_all(50) == [str(i) for i in range(50)]
+    assert not below(mgr).shifted and not below(mgr).unread_acks
+
+
+@pytest.mark.parametrize("uuid", ["", "u"])
+async def test_ack_for_a_message_that_is_refused(mesh: Mesh, theirs: Originals, uuid: str) -> None:
+    """Also where no uuid says which one it is for: a missing one costs every later message its answer."""
+    mgr = await theirs.start("Mgr/0")
+    proxy = await mesh.proxy(0, mgr.address)
+    header = pb.MessageHeader(uuid=uuid, sync=True, src=wire(mgr.me), dst=wire(("Worker", "x", "1")))
+    ack = await below(mgr).send(parse("Proxy/0"), pb.Message(header=header))
+    assert (ack.code, name(ack.src)) == (Code.DST_SRV_RANK_ILLEGAL, "Proxy/0")
+    header.dst.CopyFrom(wire(parse("Proxy/0")))
+    header.uuid = ""
+    ack = await below(mgr).send(parse("Proxy/0"), pb.Message(header=header))
+    assert ack.code == Code.CLIENT_ERR
+    header.sync = False
+    await below(mgr).send(parse("Proxy/0"), pb.Message(header=header))
+    assert (await mgr.send("Proxy/0", "x")).code == 0
+    assert (await proxy.take()).body == "x"
+    assert not below(mgr).shifted and not below(mgr).unread_acks
+
+
+async def test_ack_that_cannot_come_in_time_opens_the_stream_anew(
+    mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node stood still: the parent has given up, and would take the Ack for the next message's."""
+    mgr = await theirs.start("Mgr/0")
+    proxy = await mesh.proxy(0, mgr.address)
+    assert (await mgr.send("Proxy/0", "x")).code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("taskd_net.limits.ORIGINAL_LATE_S", -1.0)
+        lost = asyncio.create_task(mgr.send("Proxy/0", "late"))
+        await mesh.logged("ack_too_late", node=proxy.position)
+    await mesh.logged("joined", node=proxy.position, times=2)
+    await stands(mgr, "Proxy/0")
+    assert (await mgr.send("Proxy/0", "y")).code == 0
+    assert not below(mgr).shifted and not below(mgr).took_over
+    lost.cancel()
+    await asyncio.wait([lost])
+
+
+@pytest.mark.both_loops
+async def test_copies_of_a_broadcast_are_suppressed(mesh: Mesh, theirs: Originals) -> None:
+    """One for each node behind the link; below us are nodes that would take each."""
+    mgr = await theirs.start("Mgr/0")
+    proxy = await mesh.proxy(0, mgr.address)
+    ours = await mesh.worker(0, 0, proxy)
+    others = [await theirs.start(f"Worker/0/{rank}", proxy) for rank in range(1, 4)]
+    for body in ("one", "two"):
+        answer = await mgr.send("Worker/All/All", body)
+        assert answer.status is grpc.StatusCode.INTERNAL
+    assert await ours.take_all(2) == ["one", "two"]
+    for node in others:
+        assert [(await node.take()).body for _ in range(2)] == ["one", "two"]
+    assert (await mgr.send("Proxy/0", "x")).code == 0
+    assert proxy.statistics.duplicates == 6
+    assert not any(node.bodies() for node in others) and not ours.waiting()
+
+
+@pytest.mark.both_loops
+async def test_broadcast_that_goes_up(mesh: Mesh, theirs: Originals) -> None:
+    """It is answered INTERNAL when it has been delivered, and comes back to where it came from."""
+    mgr = await theirs.start("Mgr/0")
+    proxy = await mesh.proxy(0, mgr.address)
+    ours = [await mesh.worker(0, rank, proxy) for rank in range(3)]
+    near = await theirs.start("Worker/0/9", proxy)
+    far = await theirs.start("Worker/1/8", mgr)
+    direct = await mesh.worker(1, 7, mgr.address)
+    for body, sender in (("one", ours[0]), ("two", direct)):
+        ack = await sender.send(body, to="Worker/All/All")
+        assert (ack.code, ack.detail) == (0, "")
+        for node in (near, far):
+            assert (await node.take()).body == body
+        for worker in {*ours, direct} - {sender}:
+            assert (await worker.take()).body == body
+    assert (await ours[1].post("three", to="Worker/All/All")).ok
+    assert [(await node.take()).body for node in (near, far)] == ["three", "three"]
+    # A message behind the last copies: whatever had to come has come.
+    assert (await mgr.send("Proxy/0", "x")).code == 0
+    assert not near.bodies() and not far.bodies()
+    assert [node.waiting() for node in (*ours, direct)] == [1, 0, 1, 1]
+    assert not any(node.statistics.lost for node in (*ours, direct, proxy))
+
+
+async def test_list_that_goes_up_is_expanded(mesh: Mesh, theirs: Originals) -> None:
+    """They would look for a node whose rank is the list."""
+    mgr = await theirs.start("Mgr/0")
+    proxy = await mesh.proxy(0, mgr.address)
+    ours = [await mesh.worker(0, rank, proxy) for rank in range(2)]
+    far = [await theirs.start(f"Worker/1/{rank}", mgr) for rank in (8, 9)]
+    await mesh.proxy(2, mgr.address)
+    # Its Proxy is known only when a leaf of it is.
+    await theirs.start("Worker/1/7", await theirs.start("Proxy/1", mgr))
+    assert (await ours[0].send("x", to="Worker/1/8,9")).ok
+    assert [(await node.take()).body for node in far] == ["x", "x"]
+    assert (await ours[0].send("y", to="Proxy/0,1,2")).ok
+    assert (await proxy.take()).body == "y"
+    missing = await ours[0].send("z", to="Worker/1/8,77")
+    assert missing.code == Code.NO_ROUTE
+    assert far[0].bodies() == ["z"]
+    # On which nodes these ranks are nobody here knows: one broadcast for each, of which nobody hears what came of it.
+    for to, got in (("Worker/All/1,8", {8}), ("Worker/0,1/All", {8, 9}), ("Worker/All/1,77", set[int]())):
+        assert (await ours[0].send(to, to=to)).ok
+        assert (await ours[1].take()).body == to
+        assert (await mgr.send("Proxy/0", "x")).code == 0
+        assert [node.bodies() for node in far] == [[to] if rank in got else [] for rank in (8, 9)]
+    assert not ours[0].waiting() and not ours[1].waiting()
+    # Which of the pairs of two lists there are only the root knows, and theirs does not read them.
+    assert (await ours[0].send("z", to="Worker/1,2/8,9")).code == Code.NO_ROUTE
+
+
+async def test_proxy_of_theirs_sends_nothing_up_but_to_the_mgr(mesh: Mesh, theirs: Originals) -> None:
+    """By their design, and nothing can be done about it: a Worker below it reaches its own node, and the Mgr."""
+    mgr = await mesh.mgr()
+    proxy = await theirs.start("Proxy/0", mgr)
+    worker = await mesh.worker(0, 0, proxy.address)
+    agent = await theirs.start("Agent/0", proxy)
+    other = await mesh.worker(1, 1, mgr)
+    assert (await worker.send("x", to="Mgr")).ok
+    assert (await worker.send("x", to=agent.position)).ok
+    assert (await worker.send("x", to=proxy.position)).ok
+    assert (await worker.send("x", to=other.position)).code == Code.NO_ROUTE
+    assert (await other.send("x", to=worker.position)).ok
+
+
+async def test_answer_is_a_status_or_an_ack(mesh: Mesh, theirs: Originals) -> None:
+    """An Ack of a node further away comes with status OK and its own code."""
+    mgr = await theirs.start("Mgr/0")
+    proxies = [await mesh.proxy(rank, mgr.address) for rank in range(2)]
+    sender = await mesh.worker(0, 0, proxies[0])
+    full = await mesh.worker(1, 1, proxies[1], inbox=1)
+    assert (await full.send("fills it", to=full.position)).ok
+    by_ack = await sender.send("x", to=full.position)
+    assert (by_ack.code, by_ack.src) == (Code.RECV_BUF_BUSY, full.position)
+    by_status = await sender.send("x", to="Worker/7/7")
+    assert by_status.code == Code.NO_ROUTE
+    mgr.room = 0
+    assert (await sender.send("x", to="Mgr")).code == Code.RECV_BUF_BUSY
+
+
+async def test_codes_of_ours_behind_a_proxy_of_theirs(mesh: Mesh, theirs: Originals) -> None:
+    """Our Mgr answers it by status, and what it passes on says the same to a Worker of ours."""
+    mgr = await mesh.mgr(inbox=0)
+    proxy = await theirs.start("Proxy/0", mgr)
+    worker = await mesh.worker(0, 0, proxy.address)
+    assert (await worker.send("x", to="Mgr")).code == Code.RECV_BUF_NIL
+
+
+async def test_unavailable_as_an_answer_is_not_the_loss_of_the_upstream(mesh: Mesh, theirs: Originals) -> None:
+    mgr = await theirs.start("Mgr/0")
+    worker = await mesh.worker(0, 0, mgr.address)
+
+    async def gone(message: object) -> object:
+        raise Failed("error reading from server: EOF", grpc.StatusCode.UNAVAILABLE)
+
+    take, below(mgr)._take = below(mgr)._take, gone
+    assert (await worker.send("x", to="Mgr")).code == Code.NETWORK_SEND_LOST
+    below(mgr)._take = take
+    assert (await worker.send("x", to="Mgr")).ok
+    assert mesh.count("upstream_lost") == 0
+    # But where it is: 6001, as nobody knows whether it arrived.
+    mgr.awake.clear()
+    send = asyncio.create_task(worker.send("x", to="Mgr"))
+    await asyncio.sleep(0.1)
+    await mgr.kill()
+    assert (await soon(send)).code == Code.NETWORK_ACK_LOST
+
+
+@pytest.mark.parametrize("top", ["Mgr/0", "Proxy/0"])
+async def test_size_limit_upwards(mesh: Mesh, theirs: Originals, top: str) -> None:
+    """The contract's: refused at the sender, so that the parent never has to."""
+    mgr = await mesh.mgr() if top == "Proxy/0" else None
+    parent = await theirs.start(top, mgr)
+    worker = await mesh.worker(0, 0, parent.address)
+    at = 8 * MIB
+    for size, code in ((at - 1, 0), (at, 0), (at + 1, Code.CLIENT_ERR)):
+        ack = await worker.send(body_for(size, worker.position, parent.position), to=parent.position)
+        assert ack.code == code
+    assert mesh.count("upstream_lost") == 0
+
+
+async def test_parent_that_ends_the_stream_over_a_size(mesh: Mesh, theirs: Originals) -> None:
+    mgr = await theirs.start("Mgr/0")
+    worker = await mesh.worker(0, 0, mgr.address)
+    src, at = mgr.position, 8 * MIB
+    for size, code in ((at - 1, 0), (at, 0), (at + 1, 6999)):
+        answer = await mgr.send("Worker/0/0", body_for(size, src, "Worker/0/0", theirs=True), uuid="u" * 36)
+        assert answer.code == code
+        await worker.take() if size < at else None
+    await mesh.logged("joined", node=worker.position, times=2)
+    await stands(mgr, "Worker/0/0")
+    assert (await mgr.send("Worker/0/0", "x")).code == 0
+
+
+@pytest.mark.parametrize("text", ["un registry error", "EOF"])
+async def test_registration_that_the_parent_has_lost(mesh: Mesh, theirs: Originals, text: str) -> None:
+    mgr = await theirs.start("Mgr/0")
+    worker = await mesh.worker(0, 0, mgr.address)
+    child = parse("Worker/0/0")
+    below(mgr).registered.clear()
+    below(mgr).routes.clear()
+    below(mgr).streams[child].end(text)
+    await mesh.logged("joined", node=worker.position, times=2)
+    await stands(mgr, "Worker/0/0")
+    assert (await mgr.send("Worker/0/0", "x")).code == 0
+
+
+async def test_child_whose_stream_was_replaced_waits(
+    mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mesh.expected_errors.add("position_taken")
+    monkeypatch.setattr("taskd_net.limits.POSITION_TAKEN_PAUSE_S", 0.5)
+    mgr = await theirs.start("Mgr/0")
+    worker = await mesh.worker(0, 0, mgr.address)
+    below(mgr).streams[parse("Worker/0/0")].end("entry context done")
+    began = time.monotonic()
+    await mesh.logged("joined", node=worker.position, times=2)
+    assert time.monotonic() - began >= 0.5
+    assert mesh.count("position_taken") == 1
+
+
+def test_parent_is_never_pinged() -> None:
+    assert peers.of_parent({}).profile.permits_pings is False

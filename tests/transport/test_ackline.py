@@ -1,0 +1,74 @@
+"""One Ack for each message, in order and in time, or a new stream."""
+
+import asyncio
+import time
+
+import pytest
+
+from taskd_net import limits
+from taskd_net.core.frame import Ack
+from taskd_net.position import Position
+from taskd_net.transport.ackline import AckLine, Pulse
+
+
+def ack(uuid: str) -> Ack:
+    return Ack(uuid, 0, Position.mgr())
+
+
+class Stream:
+    """What the line writes on, and the time."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.written: list[str] = []
+        self.ends = 0
+        self.line = AckLine(lambda: self.time, lambda ack: self.written.append(ack.uuid), self._end)
+
+    def _end(self) -> None:
+        self.ends += 1
+
+
+def test_order_is_that_of_the_messages() -> None:
+    stream = Stream()
+    one, two, three = (stream.line.expect() for _ in range(3))
+    two(ack("2"))
+    assert stream.written == []
+    one(ack("1"))
+    assert stream.written == ["1", "2"]
+    three(ack("3"))
+    assert stream.written == ["1", "2", "3"]
+
+
+def test_second_answer_to_one_message_is_dropped() -> None:
+    stream = Stream()
+    one, two = stream.line.expect(), stream.line.expect()
+    for uuid in ("1", "again"):
+        one(ack(uuid))
+    two(ack("2"))
+    one(ack("and again"))
+    assert stream.written == ["1", "2"]
+
+
+@pytest.mark.parametrize(("waited", "takes", "late"), [(0.0, 2.9, False), (0.0, 2.95, True), (1.0, 2.0, True)])
+def test_answer_that_comes_too_late_ends_the_stream(waited: float, takes: float, late: bool) -> None:
+    stream = Stream()
+    one, two = stream.line.expect(waited), stream.line.expect()
+    stream.time = takes
+    one(ack("1"))
+    two(ack("2"))
+    assert (stream.written, stream.ends) == (([], 1) if late else (["1", "2"], 0))
+
+
+async def test_loop_that_stood_still_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read in the moments after may have come in at any time meanwhile."""
+    monkeypatch.setattr(limits, "PULSE_S", 0.05)
+    pulse = Pulse(asyncio.get_running_loop())
+    await asyncio.sleep(0.12)
+    assert pulse.waited() < 0.1
+    time.sleep(0.5)  # noqa: ASYNC251 - this is what it is about
+    assert 0.4 < pulse.waited() < 0.7
+    await asyncio.sleep(0)
+    assert 0.4 < pulse.waited() < 0.7
+    await asyncio.sleep(0.12)
+    assert pulse.waited() < 0.1
+    pulse.stop()
