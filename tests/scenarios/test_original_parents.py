@@ -6,8 +6,9 @@ import time
 import grpc
 import pytest
 
-from taskd_net import Code, Position
-from taskd_net.transport import peer as peers
+from taskd_net import Code, Position, limits
+from taskd_net.transport.channel import channel_options, unary_call
+from taskd_net.wire import codec
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.original.cluster import Originals, stands
@@ -335,5 +336,23 @@ async def test_child_whose_stream_was_replaced_waits(
     assert mesh.count("position_taken") == 1
 
 
-def test_parent_is_never_pinged() -> None:
-    assert peers.of_parent({}).profile.permits_pings is False
+async def test_parent_is_never_pinged(mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cuts off who pings more than once in five minutes: here that would be in the second second."""
+    monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 0.4)
+    mgr = await theirs.start("Mgr/0")
+    proxy = await mesh.proxy(0, mgr.address)
+    await stands(mgr, "Proxy/0")
+    await asyncio.sleep(4.0)  # not to wait for something, but for nothing to happen
+    assert mesh.count("upstream_lost") == 0
+    assert (await mgr.send(str(proxy.position), "x")).code == 0
+
+
+async def test_nothing_is_compressed(theirs: Originals) -> None:
+    """It answers UNIMPLEMENTED to who compresses, so the choice that an application's environment makes is not ours."""
+    mgr = await theirs.start("Mgr/0")
+    request = codec.write_register("u", Position.proxy(0))
+    async with grpc.aio.insecure_channel(mgr.address, compression=grpc.Compression.Gzip) as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+            await unary_call(channel, "Register")(request, timeout=5.0)
+    async with grpc.aio.insecure_channel(mgr.address, options=channel_options(pings=False)) as channel:
+        assert codec.read_ack(await unary_call(channel, "Register")(request, timeout=5.0), Position.mgr()).ok
