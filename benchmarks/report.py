@@ -119,7 +119,7 @@ def _conditions(case: Case) -> Iterator[str]:
                 yield f"{rate:,}/s"
             case "switch_us", int(interval):
                 yield f"switch interval {interval / 1000:g} ms"
-            case ("hops" | "workers" | "children" | "routes" | "links"), int(count):
+            case (("hops" | "workers" | "children" | "routes" | "links"), int(count)):
                 yield f"{count:,} {name if name != 'workers' else 'Workers'}"
             case _:
                 yield str(value)

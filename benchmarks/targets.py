@@ -92,7 +92,6 @@ def targets(results: Results) -> Iterator[Target]:
         growth = last_value / first if first else None
         yield Target(name.format(f"{most:,}"), growth, unit.format(f"{least:,}"), GROWTH)
 
-
     # Only where it was taken: `--quick` leaves it out, as it waits for 10 s.
     if any(key.measure == "worker" for key in results.figures):
         for metric, name, unit, bound in (

@@ -1,6 +1,6 @@
 """The Proxy of a node, started from Python. `taskd-net proxy` is the same as a daemon.
 
-    python proxy.py --manager 10.0.0.7 --rank 3
+python proxy.py --manager 10.0.0.7 --rank 3
 """
 
 import argparse

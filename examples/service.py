@@ -1,7 +1,7 @@
 """An asyncio service of the job: at a word to it, every Worker is told to save a checkpoint.
 
-    python service.py --upstream 127.0.0.1:9602
-    taskd-net send Agent/1000 checkpoint
+python service.py --upstream 127.0.0.1:9602
+taskd-net send Agent/1000 checkpoint
 """
 
 import argparse

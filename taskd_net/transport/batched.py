@@ -55,7 +55,7 @@ class BatchedLink(Session):
         left = [frame for frame in self._under_way if not frame.sync]
         left += self._frames
         self._under_way = []
-        self._frames = []
+        self._frames, self._patience, self._bytes = [], [], 0
         return left
 
     def _reply(self, ack: Ack) -> None:

@@ -44,9 +44,7 @@ def write_batch(
 ) -> bytes:
     """Serialize a batch; the fields are those of `Batch`."""
     if len(messages) + len(accepted) + len(answers) > BY_HAND and not (messages and len(messages[0]) >= LARGE):
-        whole = link_pb2.Batch(
-            messages=messages, patience=patience, accepted=accepted, answers=answers, taken=taken
-        )
+        whole = link_pb2.Batch(messages=messages, patience=patience, accepted=accepted, answers=answers, taken=taken)
         return whole.SerializeToString()
     parts: list[bytes] = []
     for message in messages:

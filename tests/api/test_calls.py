@@ -165,9 +165,7 @@ def test_second_init_and_second_start(failures: Failures, monkeypatch: pytest.Mo
     assert "init_taskd_worker first" in failures.only()
 
 
-def test_many_threads_at_once(
-    failures: Failures, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_threads_at_once(failures: Failures, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of calls that are made at once, one has its way; the others say why not; none waits for ever."""
     rank_3_of_8(monkeypatch)
     monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")

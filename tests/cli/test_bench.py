@@ -25,9 +25,7 @@ def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPat
     ran = CliRunner().invoke(bench)
 
     assert ran.exit_code == 1
-    assert ran.output == (
-        "taskd-net bench needs no-such-distribution, not installed here: pip install -e '.[bench]'\n"
-    )
+    assert ran.output == ("taskd-net bench needs no-such-distribution, not installed here: pip install -e '.[bench]'\n")
 
 
 @pytest.mark.parametrize("arguments", [["no-such-measure"], ["rate", "--quick"]])

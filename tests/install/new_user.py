@@ -167,7 +167,7 @@ def package_works_without_the_extra(user: User) -> None:
 def commands_that_need_no_mesh(user: User) -> None:
     """Version, help, and the settings in force."""
     said, _ = user.runs("taskd-net --version")
-    installed, _ = user.runs('python -c "import importlib.metadata as m; print(m.version(\'taskd-net\'))"')
+    installed, _ = user.runs("python -c \"import importlib.metadata as m; print(m.version('taskd-net'))\"")
     assert said == f"taskd-net {installed}", said
     said, _ = user.runs("taskd-net --help")
     commands = ("mgr", "proxy", "send", "listen", "config", "demo", "bench")

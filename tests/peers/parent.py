@@ -105,9 +105,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
     async def InitServerDownStream(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         metadata = dict(context.invocation_metadata())
         child = name(
-            pb.Position(
-                role=metadata["role"], serverRank=metadata["serverrank"], processRank=metadata["processrank"]
-            )
+            pb.Position(role=metadata["role"], serverRank=metadata["serverrank"], processRank=metadata["processrank"])
         )
         await self._gate("InitServerDownStream", child, context)
         if self.confirm:

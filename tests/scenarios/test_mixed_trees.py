@@ -85,7 +85,13 @@ async def unicasts(tree: Tree) -> dict[str, str]:
                 code = await sender.send(receiver.position, body, sync=sync)
                 codes[sender.position, receiver.position, body] = code
                 seen[kind].add(code)
-    await asyncio.sleep(0.2)
+
+    async def arrived() -> bool:
+        """What was taken without an answer from its receiver may still be on its way."""
+        looks = {name: await member.look() for name, member in tree.members.items()}
+        return all(looks[to][body] for (_, to, body), code in codes.items() if code == 0)
+
+    await until(arrived)
     for (_, receiver_name, body), code in codes.items():
         assert (await tree[receiver_name].look())[body] == (code == 0), (str(tree.kinds), body, code)
     return {kind: verdict(codes_seen) for kind, codes_seen in seen.items()}

@@ -47,7 +47,7 @@ async def test_pending_announcement_renews_the_registration(mesh: Mesh, theirs: 
         mgr.hold["PathDiscovery"] = asyncio.Event()
         leaf = await theirs.start("Worker/0/0", proxy, join=False)
         await mgr.requested("PathDiscovery")
-        await asyncio.sleep(0.9)
+        await asyncio.sleep(0.9)  # not to wait for something, but for nothing to happen: four times the hold
         mgr.hold.pop("PathDiscovery").set()
         await leaf.joined()
         await stands(proxy, leaf.position)
@@ -73,7 +73,7 @@ async def test_failed_announcement_is_a_status(mesh: Mesh, theirs: Originals) ->
     proxy = await mesh.proxy(0, top, join=False)
     leaf = await theirs.start("Worker/0/0", proxy, join=False)
     await mesh.until(lambda: proxy.router.children.find(Position.worker(0, 0)))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # not to wait for something, but for nothing to happen
     assert leaf.up is not None and leaf.up.joins == 0
     mgr = await mesh.mgr(top)
     await leaf.joined()

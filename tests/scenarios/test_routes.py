@@ -120,9 +120,7 @@ PROXIES = {"Proxy/0", "Proxy/1", "Proxy/2"}
         ("Mgr/All", {"Mgr/0"}),
     ],
 )
-async def test_one_copy_for_each_receiver_but_the_sender(
-    mesh: Mesh, to: str, receivers: set[str], sync: bool
-) -> None:
+async def test_one_copy_for_each_receiver_but_the_sender(mesh: Mesh, to: str, receivers: set[str], sync: bool) -> None:
     """From every place in the tree; Agents never get what is for Workers nor the other way round."""
     nodes = await job(mesh, inbox=64)
     expected = {str(node.position): 0 for node in nodes}

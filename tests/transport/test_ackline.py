@@ -63,12 +63,13 @@ async def test_loop_that_stood_still_is_noticed(monkeypatch: pytest.MonkeyPatch)
     """What is read in the moments after may have come in at any time meanwhile."""
     monkeypatch.setattr(limits, "PULSE_S", 0.05)
     pulse = Pulse(asyncio.get_running_loop())
-    await asyncio.sleep(0.12)
-    assert pulse.waited() < 0.1
+    began = time.monotonic()
     time.sleep(0.5)  # noqa: ASYNC251 - this is what it is about
-    assert 0.4 < pulse.waited() < 0.7
+    assert 0.4 < pulse.waited() < time.monotonic() - began
     await asyncio.sleep(0)
-    assert 0.4 < pulse.waited() < 0.7
-    await asyncio.sleep(0.12)
-    assert pulse.waited() < 0.1
+    assert 0.4 < pulse.waited() < time.monotonic() - began
+    # And it is forgotten when the loop turns again, however busy the machine is.
+    async with asyncio.timeout(10.0):
+        while pulse.waited() > 0.1:  # noqa: ASYNC110 - time is what it tells
+            await asyncio.sleep(0.01)
     pulse.stop()

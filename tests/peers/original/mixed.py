@@ -179,5 +179,11 @@ class Tree:
 
     async def copies(self, body: str) -> dict[str, int]:
         """Who got a message how often, when nothing more comes."""
-        await asyncio.sleep(SETTLE_S)
-        return {member.position: count for member in self.members.values() if (count := (await member.look())[body])}
+        seen: dict[str, int] | None = None
+        while True:
+            before = seen
+            seen = {one.position: count for one in self.members.values() if (count := (await one.look())[body])}
+            if seen == before:
+                return seen
+            # Not to wait for something, but for nothing to happen.
+            await asyncio.sleep(SETTLE_S)
