@@ -73,7 +73,7 @@ class _Log(logging.Handler):
             self._mesh.events.append(fields)
             if record.levelno >= logging.ERROR and fields["event"] not in self._mesh.expected_errors:
                 self._mesh.broken.append(text)
-        elif record.levelno >= logging.ERROR and record.name.partition(".")[0] in ("asyncio", "grpc"):
+        elif record.levelno >= logging.ERROR and record.name.partition(".")[0] in self._mesh.heard:
             if _left_by_an_earlier_loop(record):
                 return
             detail = f" {record.exc_info[1]!r}" if record.exc_info else ""
@@ -109,6 +109,7 @@ class Mesh:
     Attributes:
         events: what the nodes have logged, by field; `event` is the verb.
         expected_errors: verbs of events of level ERROR that belong to the test.
+        heard: other loggers whose errors fail the test.
         broken: what went wrong on the side; has to be empty at the end.
     """
 
@@ -117,6 +118,7 @@ class Mesh:
         self.nodes: list[WatchedNode] = []
         self.events: list[dict[str, str]] = []
         self.expected_errors: set[str] = set()
+        self.heard = {"asyncio", "grpc"}
         self.broken: list[str] = []
         self._waiters: set[asyncio.Future[None]] = set()
         self._log = _Log(self)
