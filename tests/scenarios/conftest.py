@@ -18,8 +18,8 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
 @pytest.fixture
 async def theirs(mesh: Mesh) -> AsyncIterator[Originals]:
     """Nodes of the original's; fail if one of them has died."""
-    # They are gRPC servers of this process too, and some are killed in the middle of a call: then gRPC logs an error now
-    # and then. What ours do wrong is seen in their own log, in what arrives, and in a stand-in that dies of it.
+    # They are gRPC servers of this process too, and some are killed in the middle of a call: then gRPC logs an error
+    # now and then. What ours do wrong is seen in their own log, in what arrives, and in a stand-in that dies of it.
     mesh.heard.discard("grpc")
     async with Originals() as originals:
         yield originals
