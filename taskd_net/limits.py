@@ -69,8 +69,8 @@ BACKOFF_INITIAL_S: Final = 0.05
 """Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
 
 BACKOFF_MAX_S: Final = 0.8
-"""Upper end of every later pause: within the second that the contract allows (section 3), with room for the join itself.
-So everybody is back a second after a parent listens again."""
+"""Upper end of every later pause: within the second that the contract allows (section 3), with room for the join,
+so that everybody is back one second after a parent listens."""
 
 RETRY_ATTEMPTS: Final = 16
 """Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, as
