@@ -326,6 +326,15 @@ class Router:
         self._upward.everything(Kind.WITHDRAW, reply, uuid)
         return self._take()
 
+    def withdraw_again(self, positions: Sequence[Position]) -> list[Action]:
+        """The parent did not take in that these nodes are gone: tell it again of those that are not back.
+
+        When it was this node itself that wanted to leave, whoever asked for it has the answer and decides.
+        """
+        if self.identity not in positions:
+            self._upward.gone([position for position in positions if position not in self.routes])
+        return self._take()
+
     def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
         """The parent answered the announcement under way."""
         if self._up is not None and self._up.session is session:
