@@ -49,7 +49,7 @@ class Latency:
             need -= number
             if number and need <= 0.0:
                 # The middle of the bucket, as its bounds are a fifth apart.
-                return SHORTEST_S * 2.0 ** ((index - 0.5) / PER_OCTAVE)
+                return float(SHORTEST_S * 2.0 ** ((index - 0.5) / PER_OCTAVE))
         return None
 
     def octaves(self) -> Iterator[tuple[float, int]]:
