@@ -12,6 +12,7 @@ from typing import Final
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import InFlight
 from taskd_net.core.manners import Manners
+from taskd_net.core.probes import Ended
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
 from taskd_net.position import Position, Role, require_node
@@ -27,6 +28,8 @@ class Link:
         manners: what the neighbour does otherwise than the contract says; None where it does not.
         spellings: how nodes behind it are written there, by identity, where that differs.
         announcing: announcements of this child that are under way further up.
+        probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
+            probes: then none goes there, and none is taken from there.
     """
 
     __slots__ = (
@@ -40,6 +43,7 @@ class Link:
         "in_flight_limit",
         "manners",
         "position",
+        "probes",
         "queued_bytes",
         "queued_messages",
         "session",
@@ -60,6 +64,7 @@ class Link:
         self.manners: Manners | None = None
         self.spellings: dict[Position, Position] = {}
         self.announcing = 0
+        self.probes: Ended | None = None
         self._changed_hands = float("-inf")
         self._pause = 0.0
 

@@ -23,6 +23,7 @@ from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
 from taskd_net.transport.connections import Connections
 from taskd_net.transport.host import Host
+from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
 from taskd_net.wire import codec
@@ -54,6 +55,7 @@ class ParentSide:
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = Connections()
+        self._probes = ProbeService(host)
         self._closing = False
         self.depth = 0
 
@@ -78,6 +80,7 @@ class ParentSide:
                 grpc.method_handlers_generic_handler(
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
+                self._probes.handler(),
             )
         )
         try:
@@ -95,12 +98,14 @@ class ParentSide:
         Returns when the last of them has ended: `close` ends them sooner.
         """
         self._closing = True
+        self._probes.close()
         if self._server is not None:
             await self._server.stop(seconds)
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        self._probes.close()
         for link_id, session in list(self._host.links.items()):
             if link_id != UP:
                 self._end(session, grpc.StatusCode.UNAVAILABLE, _CLOSING)
@@ -211,9 +216,10 @@ class ParentSide:
             unwritten = replaced.unwritten()
         host.links[link.id] = session
         # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
-        host.perform(router.link_up(host.now(), link, session, unwritten))
-        name = self._connections.peer(link.id).profile.name
-        host.log.info("child_joined", child=str(position), peer=name, link=type(session).__name__)
+        peer = self._connections.peer(link.id)
+        probes = peer.ended(batched=isinstance(session, BatchedLink))
+        host.perform(router.link_up(host.now(), link, session, unwritten, probes))
+        host.log.info("child_joined", child=str(position), peer=peer.profile.name, link=type(session).__name__)
         try:
             # A child of ours announces itself when it sees this: it means that messages reach it from now on.
             await context.send_initial_metadata(())
