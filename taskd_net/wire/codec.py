@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Adapted, Frame, Probe
 from taskd_net.limits import MESSAGE_BYTES, PROBE_HOPS
-from taskd_net.position import Destination, Position, require_node
+from taskd_net.position import Destination, Position, is_rank, require_node
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, read_varint, text_field, varint
 
@@ -335,7 +335,7 @@ def _read_probe(message: pb.Message, src: Position, dst: Destination) -> Probe:
     hops = header.mtype.removeprefix(_PROBE)
     if not hops and header.sync:
         return _probe(message, src, dst, None)
-    left = int(hops[1:]) if hops[:1] == "/" and hops[1:].isdecimal() and len(hops) < 4 else 0
+    left = int(hops[1:]) if hops[:1] == "/" and is_rank(hops[1:]) and len(hops) < 4 else 0
     if not (header.sync and 0 < left <= PROBE_HOPS):
         raise Refusal(Code.CLIENT_ERR, f"mtype {header.mtype[:80]!r} is kept for probes", header.uuid, sync=header.sync)
     return _probe(message, src, dst, left - 1)
