@@ -27,10 +27,12 @@ from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
 from taskd_net.transport.parent import ParentSide
+from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.stream import Session
 from taskd_net.transport.view import View
 from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
+from taskd_net.wire.probes import Echo
 
 
 class Node:
@@ -267,6 +269,43 @@ class Node:
         """
         return await self._begin(body, to, mtype, timeout, uuid, sync=False)
 
+    async def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
+        """Ask whether the way leads there, and how long it takes; nothing reaches an inbox.
+
+        Args:
+            to: as in `send`; of a broadcast or list the answer is 0 when everybody has answered.
+            timeout: seconds until the answer at the latest, None for the configured `ack_timeout`.
+
+        Returns:
+            0, or the code that a message would get on its way there; 4999 when it ends at a node that knows no probes
+            (one that is not of this package). Whether there is room in the inbox, it does not say.
+
+        Raises:
+            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        return await Prober(self).ping(dst, seconds)
+
+    async def trace(self, to: Position | str, *, timeout: float | None = None) -> AsyncIterator[Echo]:
+        """Ask each hop on the way to one node, this node's neighbour first.
+
+        Args:
+            to: one position.
+            timeout: seconds for each hop, None for the configured `ack_timeout`.
+
+        Yields:
+            An Echo for each hop with the link that leads there; the last one is that of `to`, or says where the way
+            ends.
+
+        Raises:
+            ValueError: `to` is not the position of one node, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        async for echo in Prober(self).trace(one_node(dst), seconds):
+            yield echo
+
     async def receive(self) -> Message:
         """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
 
@@ -448,6 +487,15 @@ class Node:
 
         self.perform(self.router.send(loop.time(), frame, reply, min(timeout, limits.TIMEOUT_MAX_S)))
         return answer
+
+    def _probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
+        """Whom to probe, and within how many seconds; see `ping` for what it raises."""
+        if self._loop is None or self._closed:
+            raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is not running")
+        seconds = self.config.ack_timeout if timeout is None else timeout
+        if math.isnan(seconds):
+            raise ValueError("timeout is not a number of seconds")
+        return _parse(to) if isinstance(to, str) else to, min(seconds, limits.TIMEOUT_MAX_S)
 
     def _new_uuid(self) -> str:
         return f"{self._uuid_prefix}{next(self._uuid_count):012x}"

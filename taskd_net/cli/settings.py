@@ -232,6 +232,7 @@ def _std_level(default: str) -> Setting:
     return Setting("--log-std-level", _LEVEL, default, text, {logs.STD_LEVEL: str}, prefixed=False)
 
 
+AT: Final = Setting("--at", _ADDRESS, "127.0.0.1:9601", "The node that is asked: a Mgr or a Proxy.")
 LINKS: Final = Setting("--links", _LINKS, "batched", "Offer and use the fast link, or only the four calls.")
 BACKOFF: Final = (
     Setting("--backoff-initial", _SECONDS, limits.BACKOFF_INITIAL_S, "First pause between attempts to join."),
@@ -290,4 +291,6 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         *BACKOFF,
         _std_level("WARNING"),
     ),
+    "ping": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take.")),
+    "trace": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long the answer of a hop may take.")),
 }

@@ -32,6 +32,16 @@ class Adapted(Frame):
     """
 
 
+@dataclass(slots=True, eq=False)
+class Probe(Frame):
+    """Not a message but a question: does the way lead there? Nodes of ours answer it, their applications never see it.
+
+    `hops` is how many more links it may cross, None for as many as it takes.
+    """
+
+    hops: int | None
+
+
 class Ack(NamedTuple):
     """The answer to a message.
 

@@ -214,8 +214,8 @@ class ChildSide:
         host.links[UP] = session
         depth = stay.peer.depth + 1
         self._on_parent(depth)
-        profile = stay.peer.profile
-        host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent))
+        profile, probes = stay.peer.profile, stay.peer.ended(batched=batched)
+        host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent, probes))
         self._spawn(stay, self._announce_all(stay, session))
         if stay.peer.reports:
             self._spawn(stay, Reporter(host, stay.channel, self._ack_timeout).run())

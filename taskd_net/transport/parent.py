@@ -22,6 +22,7 @@ from taskd_net.transport import statuses
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.host import Host
+from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
@@ -56,6 +57,7 @@ class ParentSide:
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
         self._status = StatusService(host, expected)
+        self._probes = ProbeService(host)
         self._closing = False
         self.depth = 0
 
@@ -81,6 +83,7 @@ class ParentSide:
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
                 grpc.method_handlers_generic_handler(STATUS_SERVICE, self._status.handlers()),
+                self._probes.handler(),
             )
         )
         try:
@@ -98,12 +101,14 @@ class ParentSide:
         Returns when the last of them has ended: `close` ends them sooner.
         """
         self._closing = True
+        self._probes.close()
         if self._server is not None:
             await self._server.stop(seconds)
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        self._probes.close()
         for link_id, session in list(self._host.links.items()):
             if link_id != UP:
                 self._end(session, grpc.StatusCode.UNAVAILABLE, _CLOSING)
@@ -218,10 +223,11 @@ class ParentSide:
             unwritten = replaced.unwritten()
         host.links[link.id] = session
         # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
-        host.perform(router.link_up(host.now(), link, session, unwritten))
+        peer = self._connections.peer(link.id)
+        probes = peer.ended(batched=isinstance(session, BatchedLink))
+        host.perform(router.link_up(host.now(), link, session, unwritten, probes))
         host.view.child_changed(link)
-        name = self._connections.peer(link.id).profile.name
-        host.log.info("child_joined", child=str(position), peer=name, link=type(session).__name__)
+        host.log.info("child_joined", child=str(position), peer=peer.profile.name, link=type(session).__name__)
         try:
             # A child of ours announces itself when it sees this: it means that messages reach it from now on.
             await context.send_initial_metadata(())
