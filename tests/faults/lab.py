@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.faults.ledger import Audit, Ledger
+from tests.faults.network import Machines
 from tests.faults.steered import ANSWER_S, Steered, SteeredFailed
 
 JOIN_S: Final = 60.0
@@ -172,6 +173,8 @@ class Lab:
         workers: how many, in all; each Proxy gets as many as the others.
         relayed: names of members whose way to their parent leads through a relay.
         settings: of every node's `NodeConfig`.
+        machines: where it runs: the Mgr and the first Proxy with its Workers on one machine, the rest on the other;
+            None: all on this one.
     """
 
     def __init__(
@@ -182,33 +185,32 @@ class Lab:
         workers: int = 4,
         relayed: Iterable[str] = (),
         settings: Mapping[str, Any] | None = None,
+        machines: Machines | None = None,
     ) -> None:
         self.folder = folder
         self.killed: dict[str, float] = {}
         self._relayed = set(relayed)
         self._relays: Steered | None = None
         self._settings = dict(settings or {})
-        self._mgr_at = f"127.0.0.1:{free_port()}"
-        self.mgr = Member(self, "mgr", "Mgr/0", "mgr", {"listen": self._mgr_at, **self._settings})
+        self._machines = machines
+        self._mgr_at = f"{machines.host(0) if machines else '127.0.0.1'}:{free_port()}"
         self.proxies: list[Member] = []
         self.workers: list[Member] = []
         self.others: list[Member] = []
+        self.mgr = self._place("mgr", "Mgr/0", 0, listen=self._mgr_at)
         for rank in range(proxies):
-            name, listen = f"proxy{rank}", f"127.0.0.1:{free_port()}"
-            self.proxies.append(
-                Member(self, name, f"Proxy/{rank}", "proxy", {"server_rank": rank, "listen": listen, **self._settings})
-            )
+            listen = f"127.0.0.1:{free_port()}"
+            self.proxies.append(self._place(f"proxy{rank}", f"Proxy/{rank}", rank, server_rank=rank, listen=listen))
         for rank in range(workers):
             node = rank * proxies // workers
             self.workers.append(
-                Member(
-                    self,
-                    f"worker{rank}",
-                    f"Worker/{node}/{rank}",
-                    "worker",
-                    {"server_rank": node, "rank": rank, **self._settings},
-                )
+                self._place(f"worker{rank}", f"Worker/{node}/{rank}", node, server_rank=node, rank=rank)
             )
+
+    def _place(self, name: str, position: str, node: int, **settings: Any) -> Member:
+        kind = name.rstrip("0123456789")
+        wrapper = self._machines.wrapper(min(node, 1)) if self._machines else ()
+        return Member(self, name, position, kind, {**self._settings, **settings}, wrapper)
 
     def __enter__(self) -> Self:
         try:
