@@ -247,9 +247,19 @@ class Router:
         return self._take()
 
     def announced(
-        self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position], reply: Reply, uuid: str
+        self,
+        now: float,
+        link: Link | None,
+        kind: Kind,
+        positions: Sequence[Position],
+        reply: Reply,
+        uuid: str,
+        patience: float = 0.0,
     ) -> list[Action]:
-        """A child says which nodes lie behind it; the answer goes out when everybody above knows it too."""
+        """A child says which nodes lie behind it; the answer goes out when everybody above knows it too.
+
+        `patience`: seconds for which it can wait for this node to have a parent, if it has none.
+        """
         try:
             gone, new = self._topology.learn(now, link, kind, positions)
         except Refusal as refusal:
@@ -259,7 +269,9 @@ class Router:
         for position in positions:
             link.spell(position)
         self._upward.gone(gone)
-        self._upward.pass_on(link, new, reply, uuid)
+        until = now + patience if patience > 0.0 else 0.0
+        self._upward.pass_on(link, new, reply, uuid, until)
+        self._wake = min(self._wake, self._upward.next_deadline())
         return self._take()
 
     # ---- the parent
@@ -343,6 +355,7 @@ class Router:
         for held in self._held.take_due(now):
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
             self._actions.append(Answer(held.reply, ack))
+        self._upward.give_up(now)
         for link, gone in self._topology.expire(now):
             self._actions.append(Forgot(link.id, link.position, len(gone)))
             self._upward.gone(gone)
@@ -350,6 +363,7 @@ class Router:
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
             self._held.next_deadline(),
             self.door.next_deadline(),
+            self._upward.next_deadline(),
             self.children.next_expiry(),
         )
         return self._take()
