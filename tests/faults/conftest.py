@@ -58,8 +58,8 @@ SHORT = Form(
     workers=4,
     rounds=1,
     away=0.2,
-    stop=9.0,
-    cut=3.0,
+    stop=8.0,
+    cut=1.0,
     absence=2.0,
     late=1.0,
     lossy=3.0,
@@ -68,7 +68,7 @@ SHORT = Form(
     messages=500,
     crowd=40,
     joins=60,
-    grace=4.0,
+    grace=2.0,
 )
 LONG = Form(
     name="long",
@@ -101,7 +101,7 @@ def form(request: pytest.FixtureRequest) -> Form:
 
 @pytest.fixture(scope="module")
 def lab_settings() -> dict[str, Any]:
-    """What a module's laboratory is made with beside the defaults; a module that needs more has a fixture of its own."""
+    """What a module's laboratory is made with beside the defaults."""
     return {}
 
 
@@ -125,6 +125,7 @@ def lab(running_lab: Lab) -> Iterator[Lab]:
         running_lab.recover()
         running_lab.quiet()
     audit = running_lab.audit()
+    running_lab.turn_over()
     assert not audit.broken, audit
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import shutil
 import signal
 import socket
 import time
@@ -78,6 +79,11 @@ class Member:
         return f"{self.name}.{self.lives}"
 
     @property
+    def records(self) -> str:
+        """The file that its present life writes into."""
+        return str(self._lab.records / f"{self.life}.records")
+
+    @property
     def alive(self) -> bool:
         """Whether it has a process."""
         return self._process is not None
@@ -99,10 +105,8 @@ class Member:
         """Start its process, without waiting for it."""
         assert self._process is None, f"{self.name} runs already"
         self.lives += 1
-        folder = self._lab.folder
-        arguments = ("-m", "tests.faults.member", self.kind, json.dumps(self.settings), self.life)
-        records = str(folder / f"{self.life}.records")
-        self._process = Steered(self.name, [*arguments, records], folder / f"{self.name}.log", self._wrapper)
+        arguments = ["-m", "tests.faults.member", self.kind, json.dumps(self.settings), self.life, self.records]
+        self._process = Steered(self.name, arguments, self._lab.folder / f"{self.name}.log", self._wrapper)
 
     def start(self) -> float:
         """Start its process and its traffic; when it had begun to listen and to join."""
@@ -188,7 +192,9 @@ class Lab:
         machines: Machines | None = None,
     ) -> None:
         self.folder = folder
+        self.records = folder / "records"
         self.killed: dict[str, float] = {}
+        self._turns = 0
         self._relayed = set(relayed)
         self._relays: Steered | None = None
         self._settings = dict(settings or {})
@@ -232,7 +238,7 @@ class Lab:
 
     def connect(self) -> None:
         """Set up the relays, and tell each member where its parent is."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.records.mkdir(parents=True)
         if self._relayed:
             self._relays = Steered("relay", ["-m", "tests.faults.relay"], self.folder / "relay.log")
         for proxy in self.proxies:
@@ -358,7 +364,17 @@ class Lab:
 
     def ledger(self) -> Ledger:
         """Everything that was written down so far."""
-        return Ledger.read(self.folder, self.killed)
+        return Ledger.read(self.records, self.killed)
+
+    def turn_over(self) -> None:
+        """Begin a new ledger, while there is no traffic; the old one is gone."""
+        self._turns += 1
+        old, self.records = self.records, self.folder / f"records{self._turns}"
+        self.records.mkdir()
+        for member in self.members:
+            if member.alive:
+                member.ask("turn_over", records=member.records)
+        shutil.rmtree(old)
 
     def audit(self) -> Audit:
         """The ledger held against the promises, and the logs searched for what must not be there.

@@ -3,9 +3,9 @@
 Every process of the laboratory writes what it sees into a file of its own, a JSON list a line, each with one system
 call, so that what it saw survives `kill -9`. Afterwards all files are read together and held against the promises.
 
-A receiver that is killed forgets what it has seen, so "delivered exactly once" is said of *lives*: no life of a receiver
-has a message in its inbox twice, and a second life may get a message again only if the first one was killed before the
-sender had its answer (docs/reliability.md).
+A receiver that is killed forgets what it has seen, so "delivered exactly once" is said of *lives*: no life of a
+receiver has a message in its inbox twice, and a second life may get a message again only if the first one was killed
+before the sender had its answer (docs/reliability.md).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ class Audit:
         disordered: overtook an earlier one from the same sender to the same destination.
         died: acknowledged with 0, and still in the inbox of a receiver when that was killed.
         again: in the inboxes of two lives of a receiver that was killed before the sender had its answer.
+        stray: in an inbox though nobody sent it, as far as this ledger goes back: given up, and long after still there.
         orphaned: without a code, as the sender was killed.
         codes: how often each code was the last word.
     """
@@ -102,6 +104,7 @@ class Audit:
     duplicated: list[str] = field(default_factory=list)
     vanished: list[str] = field(default_factory=list)
     disordered: list[str] = field(default_factory=list)
+    stray: list[str] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     orphaned: list[str] = field(default_factory=list)
@@ -115,6 +118,7 @@ class Audit:
             "duplicated": self.duplicated,
             "vanished": self.vanished,
             "disordered": self.disordered,
+            "stray": self.stray,
         }
         return {promise: uuids for promise, uuids in found.items() if uuids}
 
@@ -180,6 +184,9 @@ class Ledger:
 
     def _judge(self, letter: Letter, audit: Audit) -> None:
         uuid, arrivals = letter.uuid, letter.arrivals
+        if not letter.sender:
+            audit.stray.append(uuid)
+            return
         audit.sent += 1
         audit.delivered += bool(arrivals)
         if letter.code is None:
@@ -188,10 +195,8 @@ class Ledger:
             audit.codes[letter.code] = audit.codes.get(letter.code, 0) + 1
         acked = letter.code == 0
         audit.acked += acked
-        if acked and not arrivals:
-            audit.lost.append(uuid)
-        # An untaken message of an earlier life does not matter where a later one had it.
-        elif any(not arrival.taken and arrival.life not in self._killed for arrival in arrivals):
+        forgotten = any(not arrival.taken and arrival.life not in self._killed for arrival in arrivals)
+        if forgotten or (acked and not arrivals):
             audit.lost.append(uuid)
         elif acked and not any(arrival.taken for arrival in arrivals):
             audit.died.append(uuid)
@@ -201,7 +206,7 @@ class Ledger:
     def _judge_copies(self, letter: Letter, audit: Audit) -> None:
         arrivals = sorted(letter.arrivals, key=lambda arrival: arrival.at)
         answered = min((attempt.ended for attempt in letter.attempts if attempt.code == 0), default=float("inf"))
-        for before, after in zip(arrivals, arrivals[1:], strict=False):
+        for before, after in pairwise(arrivals):
             died = self._killed.get(before.life)
             if before.life == after.life or died is None or died > after.at or answered < died:
                 audit.duplicated.append(letter.uuid)

