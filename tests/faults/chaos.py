@@ -44,8 +44,12 @@ class Chaos:
         """Faults so far."""
         return self.counts.total()
 
-    def run(self, until: float, more: Callable[[], bool] = lambda: False) -> None:
-        """Let it happen until then, and on while `more` says so; then undo all, and wait until the mesh is whole."""
+    def run(self, until: float, more: Callable[[], bool] = lambda: False) -> float:
+        """Let it happen until then, and on while `more` says so; then undo all, and wait until the mesh is whole.
+
+        Returns:
+            Seconds that the last took.
+        """
         following = time.monotonic()
         while (now := time.monotonic()) < until or more():
             for name, fault in list(self._faults.items()):
@@ -61,7 +65,8 @@ class Chaos:
         self._faults.clear()
         for member in self._lab.members:
             assert member.process.alive, f"{member.name} has ended by itself"
-        self._lab.probe()
+        undone = time.monotonic()
+        return max(self._lab.probe().values()) - undone
 
     def _begin(self, now: float) -> None:
         members = [member for member in self._lab.members if member.name not in self._faults]

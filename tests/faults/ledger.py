@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from taskd_net import Code
+
 MARK = "L-"
 """What the uuids begin with of the messages that the ledger follows."""
 
@@ -65,6 +67,7 @@ class Letter:
         sender: the life that sent it.
         dst: where to.
         begun: when (seconds of the monotonic clock, which all processes of a machine share).
+        retries: its sender left it to its node to send it again, so that only the last answer is known.
         code: what its sender was told in the end; None while it has not been told.
     """
 
@@ -72,6 +75,7 @@ class Letter:
     sender: str = ""
     dst: str = ""
     begun: float = 0.0
+    retries: bool = False
     code: int | None = None
     attempts: list[Attempt] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
@@ -92,6 +96,7 @@ class Audit:
         disordered: overtook an earlier one from the same sender to the same destination.
         died: acknowledged with 0, and still in the inbox of a receiver when that was killed.
         again: in the inboxes of two lives of a receiver that was killed before the sender had its answer.
+        denied: in an inbox, though every answer said that it was not delivered (none was 0, none 6001).
         stray: in an inbox though nobody sent it, as far as this ledger goes back: given up, and long after still there.
         orphaned: without a code, as the sender was killed.
         codes: how often each code was the last word.
@@ -104,6 +109,7 @@ class Audit:
     duplicated: list[str] = field(default_factory=list)
     vanished: list[str] = field(default_factory=list)
     disordered: list[str] = field(default_factory=list)
+    denied: list[str] = field(default_factory=list)
     stray: list[str] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
@@ -118,6 +124,7 @@ class Audit:
             "duplicated": self.duplicated,
             "vanished": self.vanished,
             "disordered": self.disordered,
+            "denied": self.denied,
             "stray": self.stray,
         }
         return {promise: uuids for promise, uuids in found.items() if uuids}
@@ -148,9 +155,9 @@ class Ledger:
         """Take in what one life has seen, in its order."""
         for record in records:
             match record:
-                case ["begin", uuid, dst, at]:
+                case ["begin", uuid, dst, at, retries]:
                     letter = self._letter(uuid)
-                    letter.sender, letter.dst, letter.begun = life, dst, at
+                    letter.sender, letter.dst, letter.begun, letter.retries = life, dst, at, retries
                 case ["tried", uuid, code, src, began, ended]:
                     self._letter(uuid).attempts.append(Attempt(began, ended, code, src))
                 case ["end", uuid, code]:
@@ -200,6 +207,9 @@ class Ledger:
             audit.lost.append(uuid)
         elif acked and not any(arrival.taken for arrival in arrivals):
             audit.died.append(uuid)
+        told = {attempt.code for attempt in letter.attempts}
+        if arrivals and letter.code is not None and not letter.retries and not told & {Code.OK, Code.NETWORK_ACK_LOST}:
+            audit.denied.append(uuid)
         if len(arrivals) > 1:
             self._judge_copies(letter, audit)
 

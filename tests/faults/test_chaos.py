@@ -50,12 +50,12 @@ def lab(form: Form, tmp_path: Path) -> Iterator[Lab]:
 def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    lab.begin_traffic(interval=0.04, retries=True)
+    lab.begin_traffic(interval=0.03, retries=True)
     chaos, count = Chaos(lab, seed), Count(lab.records)
     began = time.monotonic()
     # Also with a machine that is slow at it, but not for ever.
     latest = began + 2 * form.chaos + 60.0
-    chaos.run(began + form.chaos, lambda: count.below(form.messages) and time.monotonic() < latest)
+    whole = chaos.run(began + form.chaos, lambda: count.below(form.messages) and time.monotonic() < latest)
     lab.quiet(within=120.0)
     audit = lab.audit()
     assert not audit.broken, {promise: uuids[:5] for promise, uuids in audit.broken.items()}
@@ -75,4 +75,5 @@ def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     )
     figures.add("chaos", "in the inbox of a receiver when that was killed:", len(audit.died))
     figures.add("chaos", "in two lives of a killed receiver:", len(audit.again))
+    figures.add("chaos", "whole again after the last fault in", whole, "s")
     figures.add("chaos", "whose sender was killed:", len(audit.orphaned))

@@ -14,7 +14,7 @@ SENDER, RECEIVER, SECOND = "worker0.1", "worker1.1", "worker1.2"
 
 def sent(uuid: str, code: int | None, at: float = 1.0, *, ended: float = 2.0) -> list[list[Any]]:
     """What a sender writes down of one message."""
-    begin = ["begin", uuid, "Worker/0/1", at]
+    begin = ["begin", uuid, "Worker/0/1", at, False]
     return [begin] if code is None else [begin, ["tried", uuid, code, "", at, ended], ["end", uuid, code]]
 
 
@@ -75,6 +75,11 @@ def test_no_code() -> None:
     assert ledger(worker0_1=sent("a", None)).audit().broken == {"vanished": ["a"]}
     audit = ledger({SENDER: 2.0}, worker0_1=sent("a", None)).audit()
     assert audit.orphaned == ["a"] and not audit.broken
+
+
+@pytest.mark.parametrize("code", [5001, 6000, 6002])
+def test_denied(code: int) -> None:
+    assert ledger(worker0_1=sent("a", code), worker1_1=got("a")).audit().broken == {"denied": ["a"]}
 
 
 def test_nobody_sent_it() -> None:

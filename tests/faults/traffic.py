@@ -74,7 +74,7 @@ class Steady:
     async def _deliver(self, dst: str, body: str, timeout: float, patience: float, retry: Retry | None) -> None:
         uuid = f"{MARK}{self._name}-{next(self._numbers)}"
         begun = time.monotonic()
-        self.recorder.note("begin", uuid, dst, begun)
+        self.recorder.note("begin", uuid, dst, begun, retry is not None)
         pause = 0.02
         while True:
             began = time.monotonic()
