@@ -98,6 +98,7 @@ class Node:
                 config.ack_timeout,
                 self._at_depth,
                 batched=config.links == "batched",
+                on_joined=self._has_joined,
             )
             self._child.start()
         return self
@@ -452,6 +453,10 @@ class Node:
     def _at_depth(self, depth: int) -> None:
         if self._parent is not None:
             self._parent.depth = depth
+
+    def _has_joined(self, joined: bool) -> None:
+        if self._parent is not None:
+            self._parent.health.serving(joined)
 
     def _log_lost(self, lost: Lost) -> None:
         # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.

@@ -67,6 +67,7 @@ _LINKS = Kind(click.Choice(["batched", "tasknet"]), (str,), "batched|tasknet", "
 _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(logs.LEVELS)}")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
 _SWITCH = Kind(click.BOOL, (bool,), "", "true or false")
+_SIZE = Kind(click.STRING, (str,), "NxM", "nodes x processes per node, e.g. 4x8")
 _TEXT = Kind(click.STRING, (str,), "TEXT", "a text")
 POSITION = Kind(click.STRING, (str,), "POSITION", "the position of an Agent or a Worker, e.g. Agent/0 or Worker/0/3")
 
@@ -232,6 +233,10 @@ def _std_level(default: str) -> Setting:
     return Setting("--log-std-level", _LEVEL, default, text, {logs.STD_LEVEL: str}, prefixed=False)
 
 
+AT: Final = Setting("--at", _ADDRESS, "127.0.0.1:9601", "The node that is asked: a Mgr or a Proxy.")
+EXPECT: Final = Setting("--expect", _SIZE, None, "Size of the job, to know which ranks are missing.", shown="not known")
+PATIENCE: Final = Setting("--timeout", _DURATION, 5.0, "How long an answer may take.")
+ASKING: Final = (AT, EXPECT, PATIENCE)
 LINKS: Final = Setting("--links", _LINKS, "batched", "Offer and use the fast link, or only the four calls.")
 BACKOFF: Final = (
     Setting("--backoff-initial", _SECONDS, limits.BACKOFF_INITIAL_S, "First pause between attempts to join."),
@@ -263,7 +268,7 @@ DAEMON: Final = (
 )
 
 COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
-    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), *NODE, *DAEMON),
+    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), EXPECT, *NODE, *DAEMON),
     "proxy": (
         _listen("127.0.0.1:9602"),
         _upstream("127.0.0.1:9601", {"LOCAL_PROXY_ENABLE": lambda text: "127.0.0.1:9601" if text == "on" else None}),
@@ -290,4 +295,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         *BACKOFF,
         _std_level("WARNING"),
     ),
+    "tree": ASKING,
+    "top": ASKING,
+    "health": (PATIENCE,),
 }
