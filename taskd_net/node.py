@@ -45,7 +45,9 @@ class Node:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.log = get_logger(node=str(config.position))
-        self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
+        upstream = config.upstream is not None
+        # Not the loop's clock, which under uvloop goes by whole milliseconds.
+        self.router = Router(config.position, upstream=upstream, config=config.router, clock=time.monotonic)
         self.links: MutableMapping[LinkId, Session] = {}
         self._inbox: deque[Frame] = deque()
         self._receivers: list[asyncio.Future[None]] = []
@@ -301,6 +303,11 @@ class Node:
     def statistics(self) -> Statistics:
         """Counters since the node was made."""
         return self.router.statistics
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the Mgr knows the way to this node just now. A Mgr that was started always is."""
+        return self._loop is not None and not self._closed and (self._child is None or self._child.joined.is_set())
 
     def routes(self) -> Mapping[Position, Position]:
         """Every node known below, with the child that leads to it."""

@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs
+from taskd_net.address import Address
 from taskd_net.cli import file
 
 FILE: Final = "taskd_net.cli.settings.file"
@@ -48,6 +49,19 @@ class _Duration(click.FloatRange):
         return seconds
 
 
+class _Port(click.ParamType[Any]):
+    """Where something is to be served that has no place of its own: a port alone is on the loopback interface."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            return str(Address.parse(f"127.0.0.1:{text}" if text.isascii() and text.isdigit() else text))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
 @dataclass(frozen=True)
 class Kind:
     """What kind of value a setting has: how click reads it, its types in TOML, and both for people."""
@@ -67,6 +81,7 @@ _LINKS = Kind(click.Choice(["batched", "tasknet"]), (str,), "batched|tasknet", "
 _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(logs.LEVELS)}")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
 _SWITCH = Kind(click.BOOL, (bool,), "", "true or false")
+_PORT = Kind(_Port(), (int, str), "PORT", "a port, or host:port, e.g. 9090 or 0.0.0.0:9090")
 _SIZE = Kind(click.STRING, (str,), "NxM", "nodes x processes per node, e.g. 4x8")
 _TEXT = Kind(click.STRING, (str,), "TEXT", "a text")
 POSITION = Kind(click.STRING, (str,), "POSITION", "the position of an Agent or a Worker, e.g. Agent/0 or Worker/0/3")
@@ -253,6 +268,7 @@ NODE: Final = (
     LINKS,
 )
 DAEMON: Final = (
+    Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
     Setting("--log-path", _FOLDER, logs.DEFAULT_PATH, "Folder of the log file.", {logs.PATH: str}, prefixed=False),
     Setting("--log-file-level", _LEVEL, "INFO", "Least level in the log file.", {logs.FILE_LEVEL: str}, prefixed=False),
