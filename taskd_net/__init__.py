@@ -12,6 +12,7 @@ from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
+from taskd_net.retry import Retry
 from taskd_net.version import __version__
 from taskd_net.wire.codec import Message
 
@@ -54,6 +55,7 @@ __all__ = [
     "Position",
     "ReceiverError",
     "Report",
+    "Retry",
     "Role",
     "SenderError",
     "TaskdNetError",

@@ -68,8 +68,16 @@ ANNOUNCE_POSITIONS: Final = 2000
 BACKOFF_INITIAL_S: Final = 0.05
 """Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
 
-BACKOFF_MAX_S: Final = 1.0
-"""Upper end of every later pause (contract, section 3)."""
+BACKOFF_MAX_S: Final = 0.8
+"""Upper end of every later pause: within the second that the contract allows (section 3), with room for the join,
+so that everybody is back one second after a parent listens."""
+
+RETRY_ATTEMPTS: Final = 16
+"""Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, as
+long as it takes to notice a frozen node; far longer where each attempt runs into its timeout."""
+
+RETRY_WITHIN_S: Final = 30.0
+"""Seconds for all attempts together, by default: the grace time, in which a restarted node is back."""
 
 POSITION_TAKEN_PAUSE_S: Final = 5.0
 """Least pause before a node whose position was taken tries again (contract, section 3)."""

@@ -23,6 +23,7 @@ from taskd_net.core.router import Router, Statistics
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position
+from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
 from taskd_net.transport.parent import ParentSide
@@ -170,7 +171,7 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        self.perform(self.router.withdraw(reply, f"{self._uuid_prefix}{next(self._uuid_count):012x}"))
+        self.perform(self.router.withdraw(reply, self._new_uuid()))
         await asyncio.wait([answer], timeout=timeout)
         return answer.done() and answer.result().ok
 
@@ -222,6 +223,7 @@ class Node:
         mtype: str = "default",
         timeout: float | None = None,
         uuid: str | None = None,
+        retry: Retry | None = None,
     ) -> Ack:
         """Send a message and learn whether it arrived.
 
@@ -231,16 +233,27 @@ class Node:
             mtype: the kind of message, a word between sender and receiver.
             timeout: seconds until the answer at the latest, a day at most; None for the configured `ack_timeout`.
             uuid: to send a message again that was answered with 5xxx or 6xxx; None for a new message.
+            retry: how often and how long to do so here, with `timeout` for each attempt; None: not at all.
 
         Returns:
             The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6).
+            With `retry`, the last attempt's.
 
         Raises:
             ValueError: `to` is a text that is not a position, or `timeout` is not a number.
             TypeError: `body` or `mtype` is not text.
             NodeForked: this process is a forked child; see `fork`.
         """
-        return await self._begin(body, to, mtype, timeout, uuid, sync=True)
+        if retry is None:
+            return await self._begin(body, to, mtype, timeout, uuid, sync=True)
+        same, each = uuid or self._new_uuid(), self.config.ack_timeout if timeout is None else timeout
+        give_up_at = asyncio.get_running_loop().time() + retry.within
+
+        async def attempt() -> Ack:
+            left = give_up_at - asyncio.get_running_loop().time()
+            return await self._begin(body, to, mtype, min(each, left), same, sync=True)
+
+        return await retry.run(attempt)
 
     async def post(
         self,
@@ -253,7 +266,7 @@ class Node:
     ) -> Ack:
         """Send a message without waiting for its delivery: the Ack says that the first hop has it.
 
-        Arguments and errors are those of `send`.
+        Arguments and errors are those of `send`. There is no `retry`: what happens after the first hop nobody tells.
         """
         return await self._begin(body, to, mtype, timeout, uuid, sync=False)
 
@@ -419,7 +432,7 @@ class Node:
             timeout = self.config.ack_timeout
         elif math.isnan(timeout):
             raise ValueError("timeout is not a number of seconds")
-        uuid = uuid or f"{self._uuid_prefix}{next(self._uuid_count):012x}"
+        uuid = uuid or self._new_uuid()
         loop = self._loop
         if loop is None or self._closed:
             if fork.forked():
@@ -443,6 +456,9 @@ class Node:
 
         self.perform(self.router.send(loop.time(), frame, reply, min(timeout, limits.TIMEOUT_MAX_S)))
         return answer
+
+    def _new_uuid(self) -> str:
+        return f"{self._uuid_prefix}{next(self._uuid_count):012x}"
 
     def _arm(self, deadline: float) -> None:
         """Have `tick` called, earlier than was planned. A later deadline is found when the timer fires."""

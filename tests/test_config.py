@@ -56,7 +56,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         grace=30.0,
         registration_hold=10.0,
     )
-    assert (worker().backoff_initial, worker().backoff_max, worker().links) == (0.05, 1.0, "batched")
+    assert (worker().backoff_initial, worker().backoff_max, worker().links) == (0.05, 0.8, "batched")
 
 
 def test_settings_reach_the_router() -> None:

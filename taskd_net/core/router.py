@@ -276,9 +276,19 @@ class Router:
         return self._take()
 
     def announced(
-        self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position], reply: Reply, uuid: str
+        self,
+        now: float,
+        link: Link | None,
+        kind: Kind,
+        positions: Sequence[Position],
+        reply: Reply,
+        uuid: str,
+        patience: float = 0.0,
     ) -> list[Action]:
-        """A child says which nodes lie behind it; the answer goes out when everybody above knows it too."""
+        """A child says which nodes lie behind it; the answer goes out when everybody above knows it too.
+
+        `patience`: seconds for which it can wait for this node to have a parent, if it has none.
+        """
         try:
             gone, new = self._topology.learn(now, link, kind, positions)
         except Refusal as refusal:
@@ -288,7 +298,9 @@ class Router:
         for position in positions:
             link.spell(position)
         self._upward.gone(gone)
-        self._upward.pass_on(link, new, reply, uuid)
+        until = now + patience if patience > 0.0 else 0.0
+        self._upward.pass_on(link, new, reply, uuid, until)
+        self._wake = min(self._wake, self._upward.next_deadline())
         return self._take()
 
     # ---- the parent
@@ -346,6 +358,15 @@ class Router:
         self._upward.everything(Kind.WITHDRAW, reply, uuid)
         return self._take()
 
+    def withdraw_again(self, positions: Sequence[Position]) -> list[Action]:
+        """The parent did not take in that these nodes are gone: tell it again of those that are not back.
+
+        When it was this node itself that wanted to leave, whoever asked for it has the answer and decides.
+        """
+        if self.identity not in positions:
+            self._upward.gone([position for position in positions if position not in self.routes])
+        return self._take()
+
     def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
         """The parent answered the announcement under way."""
         if self._up is not None and self._up.session is session:
@@ -376,6 +397,7 @@ class Router:
         for held in self._held.take_due(now):
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
             self._actions.append(Answer(held.reply, ack))
+        self._upward.give_up(now)
         for link, gone in self._topology.expire(now):
             self._actions.append(Forgot(link.id, link.position, len(gone)))
             self.tally.forgotten.add(link.traffic)
@@ -384,6 +406,7 @@ class Router:
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
             self._held.next_deadline(),
             self.door.next_deadline(),
+            self._upward.next_deadline(),
             self.children.next_expiry(),
         )
         return self._take()

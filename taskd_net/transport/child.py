@@ -292,6 +292,10 @@ class ChildSide:
         except Refusal as refusal:
             ack = Ack("", refusal.code, stay.parent)
         self._host.perform(self._router.announce_answered(stay.session, ack.code, ack.src))
+        if ack.code and kind is Kind.WITHDRAW:
+            # Nobody else would say it again, and the parent would keep routes to nodes that are gone.
+            await asyncio.sleep(random.uniform(0.0, self._backoff.maximum))
+            self._host.perform(self._router.withdraw_again(positions))
 
     # ---- small things
 

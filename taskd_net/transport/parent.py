@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import grpc
 
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
@@ -175,8 +176,11 @@ class ParentSide:
         link = self._router.children.find(request.proxy)
         understands = link is not None and self._connections.peer(link.id).profile.withdraws
         kind = peers.routes_kind(peers.read_metadata(context.invocation_metadata())) if understands else Kind.ADD
+        left = context.time_remaining()
+        patience = limits.ACK_BUDGET_PER_HOP * left if understands and left is not None else 0.0
         answer, reply = _answer()
-        self._host.perform(self._router.announced(self._host.now(), link, kind, request.path, reply, request.uuid))
+        now = self._host.now()
+        self._host.perform(self._router.announced(now, link, kind, request.path, reply, request.uuid, patience))
         return await answer
 
     async def _transfer_message(self, data: bytes, context: Context) -> Ack:

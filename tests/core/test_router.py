@@ -900,6 +900,19 @@ def test_announcement_while_there_is_no_upstream_is_4999_and_the_route_is_known_
     assert at("Worker/0/0") in proxy.routes
 
 
+def test_announcement_waits_for_an_upstream_as_long_as_the_child_does() -> None:
+    proxy, ask = router("Proxy/0"), Caller()
+    child = add_child(proxy, "Worker/0/0")
+    assert proxy.announced(5.0, child, Kind.ADD, everybody("Worker/0/0"), ask, "a", 2.5) == []
+    assert proxy.next_deadline() == 7.5
+    assert proxy.tick(7.4) == []
+    assert answers(proxy.tick(7.5)) == [(Code.CLIENT_ERR, "Proxy/0")]
+    assert proxy.announced(8.0, child, Kind.ADD, everybody("Worker/0/0"), ask, "b", 2.5) == []
+    join(proxy)
+    assert proxy.announce_all(Caller(), "c") == [Announce(Kind.COMPLETE, everybody("Worker/0/0", "Proxy/0"))]
+    assert proxy.announce_answered("up", Code.OK, at("Mgr"))[0] == Answer(ask, Ack("b", Code.OK, at("Mgr")))
+
+
 def test_one_announcement_is_under_way_at_a_time_and_the_next_says_what_came_up_meanwhile() -> None:
     proxy = joined("Proxy/0")
     asked = [Caller(str(i)) for i in range(4)]

@@ -517,7 +517,9 @@ class Mesh:
         def reply(ack: Ack) -> None:
             self.put(session, Stage.ANNOUNCE_REPLY, ack)
 
-        actions = parent.router.announced(self.now, link, kind, positions, reply, f"p{self._next()}")
+        number = self._next()
+        patience = (0.0, RETRY_S, 3.0)[number % 3]
+        actions = parent.router.announced(self.now, link, kind, positions, reply, f"p{number}", patience)
         self._perform(parent, actions, "announced", child, kind, positions)
 
     def _arrive_announcement_reply(self, session: Session, ack: Ack) -> None:
