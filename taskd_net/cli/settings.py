@@ -234,6 +234,7 @@ def _std_level(default: str) -> Setting:
 
 AT: Final = Setting("--at", _ADDRESS, "127.0.0.1:9601", "The node that is asked: a Mgr or a Proxy.")
 LINKS: Final = Setting("--links", _LINKS, "batched", "Offer and use the fast link, or only the four calls.")
+TRACING: Final = Setting("--tracing/--no-tracing", _SWITCH, False, "Trace messages with OpenTelemetry.")
 BACKOFF: Final = (
     Setting("--backoff-initial", _SECONDS, limits.BACKOFF_INITIAL_S, "First pause between attempts to join."),
     Setting("--backoff-max", _SECONDS, limits.BACKOFF_MAX_S, "Longest pause between attempts to join."),
@@ -247,6 +248,7 @@ NODE: Final = (
     Setting("--grace", _SECONDS, limits.GRACE_S, "How long a child whose stream is gone keeps its place."),
     Setting("--registration-hold", _SECONDS, limits.REGISTRATION_HOLD_S, "How long a place is held without a stream."),
     LINKS,
+    TRACING,
 )
 DAEMON: Final = (
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
@@ -280,6 +282,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--mtype", _TEXT, "default", "The kind of message, a word between sender and receiver."),
         Setting("--timeout", _DURATION, 5.0, "How long joining and delivery may take, together."),
         LINKS,
+        TRACING,
         _std_level("ERROR"),
     ),
     "listen": (
@@ -288,6 +291,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--timeout", _DURATION, None, "When to end at the latest.", shown="never"),
         _inbox("Worker"),
         LINKS,
+        TRACING,
         *BACKOFF,
         _std_level("WARNING"),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
@@ -27,7 +27,11 @@ from taskd_net.transport.host import Host
 from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
+from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
@@ -45,13 +49,15 @@ class ParentSide:
         host: the node.
         listen: where; port 0 takes any free port, which `start` returns.
         batched: whether children are offered the batched link.
+        tracer: of a node that traces messages.
     """
 
-    def __init__(self, host: Host, listen: Address, *, batched: bool) -> None:
+    def __init__(self, host: Host, listen: Address, *, batched: bool, tracer: Tracer | None = None) -> None:
         self._host = host
         self._router = host.router
         self._listen = listen
         self._batched = batched
+        self._tracer = tracer
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
@@ -201,7 +207,8 @@ class ParentSide:
 
     async def _exchange(self, _: object, context: Context) -> None:
         """The batched link, for as long as the stream stands."""
-        await self._serve(context, lambda link: BatchedLink(self._host, link.id, link.position, ServerPipe(context)))
+        pipe, tracer = ServerPipe(context), self._tracer
+        await self._serve(context, lambda link: batched_link(self._host, link.id, link.position, pipe, tracer))
 
     async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router

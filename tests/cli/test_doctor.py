@@ -141,7 +141,7 @@ async def test_upstream_that_is_something_else() -> None:
         writer.close()
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as web:
-        found = await proxy("127.0.0.1:{}".format(web.sockets[0].getsockname()[1]), wrong=1)
+        found = await proxy(f"127.0.0.1:{web.sockets[0].getsockname()[1]}", wrong=1)
         assert "takes connections, but is no gRPC server" in found["upstream"]["text"]
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
