@@ -13,7 +13,7 @@ def test_nodes_of_ours_recognise_each_other() -> None:
     assert child == peers.Peer(peers.OURS, __version__, probes=True)
     for batched in (True, False):
         parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
-        assert parent == peers.Peer(peers.OURS, __version__, 3, batched, probes=True)
+        assert parent == peers.Peer(peers.OURS, __version__, 3, batched, reports=True, probes=True)
 
 
 def test_only_who_says_so_knows_probes() -> None:
