@@ -1,6 +1,7 @@
 """What a message costs one node that passes it on, without sockets and gRPC: a batch in, decided on, a batch out.
 
     python -m benchmarks.hop                  ns of CPU for each message and its answer
+    python -m benchmarks.hop --traced         with tracing on, each message traced, spans recorded and then dropped
     python -m benchmarks.hop --against TREE   beside another checkout of this package, taking turns; prints the ratio
 
 The two links of a Proxy are the real ones; only their streams are not. This is what shows whether something that was
@@ -16,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from taskd_net import Message, Node, NodeConfig, Position
@@ -23,6 +26,7 @@ from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.transport.batched import BatchedLink
+from taskd_net.transport.stream import Pipe
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
 
@@ -56,13 +60,31 @@ def _write(link: BatchedLink) -> None:
         raise AssertionError("a write that has to wait")
 
 
-async def measure() -> float:
+def _traced_link(position: Position) -> Callable[[Node, int, Position, Pipe], BatchedLink]:
+    # Not at the top: an older checkout has neither.
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from taskd_net.transport.traced import batched_link, load_tracer
+
+    trace.set_tracer_provider(TracerProvider())
+    return partial(batched_link, tracer=load_tracer(position))
+
+
+def _spans(uuids: list[str]) -> bytes:
+    from taskd_net.wire.batches import write_spans
+
+    return write_spans([(uuid, {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}) for uuid in uuids])
+
+
+async def measure(*, traced: bool = False) -> float:
     """The least ns of CPU for a message up and its answer down, of several turns."""
     node = Node(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream="127.0.0.1:1"))
     node._loop = asyncio.get_running_loop()
     worker, router = Position.worker(0, 0), node.router
     child = router.register(0.0, worker)
-    down, up = BatchedLink(node, child.id, worker, _Pipe()), BatchedLink(node, UP, Position.mgr(), _Pipe())
+    make = _traced_link(worker) if traced else BatchedLink
+    down, up = make(node, child.id, worker, _Pipe()), make(node, UP, Position.mgr(), _Pipe())
     router.link_up(0.0, child, down)
     node.links[child.id], node.links[UP] = down, up
     router.upstream_up(0.0, up, Position.mgr())
@@ -73,6 +95,8 @@ async def measure() -> float:
         codec.write_message(Message(uuid, "default", True, worker, Position.mgr(), now, "x" * 64)) for uuid in uuids
     ]
     batch = write_batch([message.data for message in messages], [3000] * MESSAGES, (), (), 1)
+    if traced:
+        batch += _spans(uuids)
     answer = write_batch((), (), uuids, (), 1)
     times = []
     for _ in range(TURNS):
@@ -104,9 +128,10 @@ def main() -> None:
     """Measure, as the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--against", type=Path, metavar="TREE", help="another checkout")
+    parser.add_argument("--traced", action="store_true", help="with tracing on")
     arguments = parser.parse_args()
     if arguments.against is None:
-        print(f"{asyncio.run(measure()):.0f} ns")
+        print(f"{asyncio.run(measure(traced=arguments.traced)):.0f} ns")
         return
     here = Path(__file__).resolve().parents[1]
     pairs = [(_in(here), _in(arguments.against)) for _ in range(5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
@@ -26,7 +26,11 @@ from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
+from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
@@ -45,13 +49,17 @@ class ParentSide:
         listen: where; port 0 takes any free port, which `start` returns.
         batched: whether children are offered the batched link.
         expected: the size of the job, for whoever asks for the state of the mesh; empty where it is not known.
+        tracer: of a node that traces messages.
     """
 
-    def __init__(self, host: Host, listen: Address, *, batched: bool, expected: str = "") -> None:
+    def __init__(
+        self, host: Host, listen: Address, *, batched: bool, expected: str = "", tracer: Tracer | None = None
+    ) -> None:
         self._host = host
         self._router = host.router
         self._listen = listen
         self._batched = batched
+        self._tracer = tracer
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
@@ -213,7 +221,8 @@ class ParentSide:
 
     async def _exchange(self, _: object, context: Context) -> None:
         """The batched link, for as long as the stream stands."""
-        await self._serve(context, lambda link: BatchedLink(self._host, link.id, link.position, ServerPipe(context)))
+        pipe, tracer = ServerPipe(context), self._tracer
+        await self._serve(context, lambda link: batched_link(self._host, link.id, link.position, pipe, tracer))
 
     async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router

@@ -95,6 +95,17 @@ def test_trace_ends_at_its_last_link_or_at_its_destination(kind: Ended) -> None:
     assert hops(arrives(proxy, UP, probe("Worker/0/0", hops=1))) == [leaf.id]
 
 
+def test_probe_that_ended_has_failed_nobody() -> None:
+    mgr = router("Mgr")
+    link = child(mgr, "Proxy/0")
+    mgr.routes.learn(at("Worker/0/0"), link.id, link.epoch)
+    for number, ended in enumerate((*Ended, Code.NO_ROUTE)):
+        mgr.probe(0.0, probe("Worker/0/0", hops=1, uuid=str(number)), Caller(), 1.0)
+        assert answers(mgr.ack_arrived(0.1, link.id, str(number), ended, at("Proxy/0"))) == [(ended, "Proxy/0")]
+    assert mgr.tally.outcomes["down"].by_code == {0: 3, Code.NO_ROUTE: 1}
+    assert link.traffic.failed == 1
+
+
 def test_never_forwarded_to_a_neighbour_that_knows_no_probes() -> None:
     mgr = router("Mgr")
     child(mgr, "Worker/0/0", None)

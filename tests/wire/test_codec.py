@@ -44,7 +44,7 @@ TIMES = st.one_of(
 MESSAGES = st.builds(
     Message,
     uuid=TEXT,
-    mtype=TEXT,
+    mtype=TEXT.filter(lambda mtype: not mtype.startswith("taskd-net/probe")),  # kept for probes: see there
     sync=st.booleans(),
     src=NODES,
     dst=DESTINATIONS,
