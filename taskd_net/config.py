@@ -12,6 +12,7 @@ from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
 from taskd_net.position import Position, Role, require_node
 from taskd_net.status.expect import Expected
+from taskd_net.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class NodeConfig:
     Args:
         position: the node's own.
         listen: `host:port` where children connect (Mgr and Proxy); port 0 takes any free one.
+        plain_listen: a second one, on the loopback interface, that takes plain text whatever `tls` says: for the
+            processes of this machine, such as local Workers and health probes.
         upstream: `host:port` of the parent (all but the Mgr).
         inbox: messages that wait for the application, None for the role's default. More room: bursts get through
             instead of 5001; what is in it is lost if the process dies. 0: no inbox, every sender gets 5000.
@@ -41,6 +44,7 @@ class NodeConfig:
             which ranks are missing. Changes nothing else.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
+        tls: the files of mutual TLS, and so which links use it; None: plain text.
 
     Raises:
         ConfigError: names the field, its value and what was expected.
@@ -48,6 +52,7 @@ class NodeConfig:
 
     position: Position
     listen: str | None = None
+    plain_listen: str | None = None
     upstream: str | None = None
     inbox: int | None = None
     dedup_window: int = limits.DEDUP_WINDOW
@@ -62,6 +67,7 @@ class NodeConfig:
     expect: str | None = None
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
+    tls: Tls | None = None
 
     @classmethod
     def mgr(cls, *, listen: str = "127.0.0.1:9601", **settings: object) -> Self:
@@ -112,6 +118,12 @@ class NodeConfig:
             raise ConfigError(f"upstream is missing; a {role} needs its parent's host:port")
         if self.listen is not None:
             Address.parse(self.listen, "listen")
+        if self.plain_listen is not None:
+            if self.listen is None:
+                raise ConfigError(f"plain_listen is {self.plain_listen!r}; a {role} listens nowhere")
+            if not Address.parse(self.plain_listen, "plain_listen").is_loopback:
+                expected = "expected 127.0.0.1, [::1] or localhost, as whoever can connect there needs no certificate"
+                raise ConfigError(f"plain_listen is {self.plain_listen!r}; {expected}")
         if self.upstream is not None and Address.parse(self.upstream, "upstream").port == 0:
             raise ConfigError(f"upstream is {self.upstream!r}: port 0 is not a port to connect to")
         # A link has to hold the largest message, or that could never be sent.
@@ -126,6 +138,11 @@ class NodeConfig:
                 raise ConfigError(f"{field} is {value!r}; expected a number of seconds above 0")
         if self.ack_timeout > limits.TIMEOUT_MAX_S:
             raise ConfigError(f"ack_timeout is {self.ack_timeout!r}; expected at most {limits.TIMEOUT_MAX_S}")
+        if self.tls is not None:
+            if self.listen is None and not self.tls.connects:
+                raise ConfigError(f"client_key is missing; a {role} with tls needs it, and client_crt")
+            if self.upstream is None and not self.tls.listens:
+                raise ConfigError(f"server_key is missing; a {role} with tls needs it, and server_crt")
         if self.links not in ("batched", "tasknet"):
             raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
         if not isinstance(self.tracing, bool):

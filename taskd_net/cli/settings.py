@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import click
 from click.core import ParameterSource
 
-from taskd_net import ConfigError, NodeConfig, Position, limits, logs
+from taskd_net import ConfigError, NodeConfig, Position, limits, logs, tls
 from taskd_net.address import Address
 from taskd_net.cli import file
 
@@ -79,6 +79,7 @@ _DURATION = Kind(_Duration(), (int, float), "SECONDS", f"a number of seconds fro
 _ADDRESS = Kind(click.STRING, (str,), "HOST:PORT", "host:port, e.g. 127.0.0.1:9602 or [::1]:9602")
 _LINKS = Kind(click.Choice(["batched", "tasknet"]), (str,), "batched|tasknet", "batched or tasknet")
 _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(logs.LEVELS)}")
+_FILE = Kind(click.STRING, (str,), "FILE", "a file")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
 _SWITCH = Kind(click.BOOL, (bool,), "", "true or false")
 _PORT = Kind(_Port(), (int, str), "PORT", "a port, or host:port, e.g. 9090 or 0.0.0.0:9090")
@@ -197,8 +198,11 @@ def node_config(ctx: click.Context, position: Position) -> NodeConfig:
     """
     names = {field.name for field in fields(NodeConfig)}
     settings = {name: value for name, value in ctx.params.items() if name in names}
+    said = {name: ctx.params.get(name) for name in tls.NAMES}
+    listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
     try:
-        return NodeConfig(position=position, **settings)
+        secured = tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
+        return NodeConfig(position=position, tls=secured, **settings)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -269,6 +273,32 @@ NODE: Final = (
     LINKS,
     TRACING,
 )
+TLS: Final = (
+    Setting(
+        "--enable-tls/--no-enable-tls",
+        _SWITCH,
+        None,
+        "Whether to use TLS.",
+        shown="where --ca or a key is given",
+    ),
+    Setting("--ca", _FILE, None, "Certificates of who signs those of the mesh, in PEM.", shown="none"),
+)
+TLS_LISTEN: Final = (
+    Setting("--server-key", _FILE, None, "Key for the children, in PEM.", shown="none"),
+    Setting("--server-crt", _FILE, None, "Certificate for the children, in PEM.", shown="none"),
+    Setting(
+        "--plain-listen",
+        _ADDRESS,
+        None,
+        "Where processes of this machine connect without TLS as well, e.g. 127.0.0.1:9602.",
+        shown="nowhere",
+    ),
+)
+TLS_UPSTREAM: Final = (
+    Setting("--client-key", _FILE, None, "Key for the parent, in PEM.", shown="none"),
+    Setting("--client-crt", _FILE, None, "Certificate for the parent, in PEM.", shown="none"),
+    Setting("--server-name", _TEXT, None, "Name in the parent's certificate.", shown="the host of --upstream"),
+)
 DAEMON: Final = (
     Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
@@ -286,7 +316,7 @@ DAEMON: Final = (
 )
 
 COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
-    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), EXPECT, *NODE, *DAEMON),
+    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), EXPECT, *NODE, *TLS, *TLS_LISTEN, *DAEMON),
     "proxy": (
         _listen("127.0.0.1:9602"),
         _upstream("127.0.0.1:9601", {"LOCAL_PROXY_ENABLE": lambda text: "127.0.0.1:9601" if text == "on" else None}),
@@ -294,6 +324,9 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         _inbox("Proxy"),
         *NODE,
         *BACKOFF,
+        *TLS,
+        *TLS_LISTEN,
+        *TLS_UPSTREAM,
         *DAEMON,
     ),
     "send": (
@@ -303,6 +336,8 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--timeout", _DURATION, 5.0, "How long joining and delivery may take, together."),
         LINKS,
         TRACING,
+        *TLS,
+        *TLS_UPSTREAM,
         _std_level("ERROR"),
     ),
     "listen": (
@@ -313,6 +348,8 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         LINKS,
         TRACING,
         *BACKOFF,
+        *TLS,
+        *TLS_UPSTREAM,
         _std_level("WARNING"),
     ),
     "ping": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take.")),

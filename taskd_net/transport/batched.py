@@ -11,6 +11,7 @@ waits here, where it can join others, and not in front of a busy receiver as man
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
@@ -58,6 +59,13 @@ class BatchedLink(Session):
         self._frames, self._patience, self._bytes = [], [], 0
         return left
 
+    def _move_queue(self, successor: Self) -> None:
+        successor._frames, self._frames = self._frames, []
+        successor._patience, self._patience = self._patience, []
+        successor._bytes, self._bytes = self._bytes, 0
+        successor._accepted, self._accepted = self._accepted, []
+        successor._answers, self._answers = self._answers, []
+
     def _reply(self, ack: Ack) -> None:
         if ack.code:
             self._reply_in_full(ack)
@@ -65,12 +73,16 @@ class BatchedLink(Session):
             self._accepted.append(ack.uuid)
             if self._sleep is not None and self._ahead < BATCHES_AHEAD:
                 self._wake()
+        elif self.successor is not None:
+            self.successor._reply(ack)
 
     def _reply_in_full(self, ack: Ack) -> None:
         """Answer with an Ack: a failure, or 0 to a `sync=false` message, which must not look like a delivery."""
         if not self._closed:
             self._answers.append(codec.write_ack(ack))
             self._wake()
+        elif self.successor is not None:
+            self.successor._reply_in_full(ack)
 
     def _has_queued(self) -> bool:
         return bool(self._frames or self._accepted or self._answers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +27,7 @@ from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
+from taskd_net.transport.tls import ServerCredentials
 from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
 
@@ -47,17 +49,33 @@ class ParentSide:
     Args:
         host: the node.
         listen: where; port 0 takes any free port, which `start` returns.
+        plain_listen: a second address, without TLS; None for none.
+        credentials: for `listen`; None for plain text.
         batched: whether children are offered the batched link.
         expected: the size of the job, for whoever asks for the state of the mesh; empty where it is not known.
         tracer: of a node that traces messages.
+
+    Attributes:
+        plain_address: the second address, with the port that was bound.
     """
 
     def __init__(
-        self, host: Host, listen: Address, *, batched: bool, expected: str = "", tracer: Tracer | None = None
+        self,
+        host: Host,
+        listen: Address,
+        plain_listen: Address | None = None,
+        credentials: ServerCredentials | None = None,
+        *,
+        batched: bool,
+        expected: str = "",
+        tracer: Tracer | None = None,
     ) -> None:
         self._host = host
         self._router = host.router
         self._listen = listen
+        self._plain_listen = plain_listen
+        self._credentials = credentials
+        self.plain_address: Address | None = None
         self._batched = batched
         self._tracer = tracer
         self._server: grpc.aio.Server | None = None
@@ -74,7 +92,7 @@ class ParentSide:
         """Listen. Returns the address with the port that was bound.
 
         Raises:
-            ConfigError: the address cannot be bound (in use, not of this machine, no such host).
+            ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
         channelz = standard.has_channelz()
         server = grpc.aio.server(options=server_options(channelz=channelz))
@@ -101,14 +119,12 @@ class ParentSide:
             self._host.log.info("services_missing", reason="install taskd-net[health] for health and reflection")
         if channelz:
             standard.add_channelz(server)
-        try:
-            port = server.add_insecure_port(str(self._listen))
-        except RuntimeError as error:
-            text = f"cannot listen on {self._listen}: in use, or not an address of this machine"
-            raise ConfigError(text) from error
+        address = _bind(server, self._listen, self._credentials)
+        if self._plain_listen is not None:
+            self.plain_address = _bind(server, self._plain_listen, None)
         await server.start()
         self._server = server
-        return Address(self._listen.host, port)
+        return address
 
     async def drain(self, seconds: float) -> None:
         """Stop listening and turn new children away; calls and streams that are under way go on for `seconds`.
@@ -226,7 +242,11 @@ class ParentSide:
 
     async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router
-        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
+        metadata = peers.read_metadata(context.invocation_metadata())
+        position = peers.stream_position(metadata)
+        link = router.children.find(position)
+        before = host.links.get(link.id) if link is not None and peers.stream_continues(metadata) else None
+        quiet = before is not None and await self._is_quiet(before)
         link = router.children.find(position)
         if link is None or self._closing:
             host.log.info("stream_refused", child=str(position), closing=self._closing)
@@ -234,31 +254,64 @@ class ParentSide:
             await context.abort(*refusal)
         self._connections.came_over(context.peer(), link.id)
         session = make(link)
+        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
+        moved = quiet and before is not None and self._move(before, session)
+        if not moved:
+            self._begin(link, session)
+        try:
+            # A child of ours announces itself when it sees this: it means that messages reach it from now on.
+            await context.send_initial_metadata(())
+            if moved and before is not None:
+                # What comes in over the old stream is older. Its end is in the child's hands, so not for ever.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(before.over.wait(), limits.RENEWAL_S)
+                before.close()
+            await session.run()
+        finally:
+            session.close()
+            status, text = self._ends.pop(session, (None, "by the child"))
+            if session.successor is None:
+                if host.links.get(link.id) is session:
+                    del host.links[link.id]
+                host.perform(router.link_down(host.now(), link, session, session.unwritten()))
+                host.view.child_changed(link)
+                host.log.info("child_lost", child=str(position), reason=text)
+        if status is not None:
+            await context.abort(status, text)
+
+    def _begin(self, link: Link, session: Session) -> None:
+        """Let a stream be the one of its link, in place of any other."""
+        host = self._host
         replaced = host.links.get(link.id)
         unwritten = []
         if replaced is not None:
             replaced.close()
             unwritten = replaced.unwritten()
         host.links[link.id] = session
-        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
         peer = self._connections.peer(link.id)
         probes = peer.ended(batched=isinstance(session, BatchedLink))
-        host.perform(router.link_up(host.now(), link, session, unwritten, probes))
+        host.perform(self._router.link_up(host.now(), link, session, unwritten, probes))
         host.view.child_changed(link)
-        host.log.info("child_joined", child=str(position), peer=peer.profile.name, link=type(session).__name__)
+        host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=type(session).__name__)
+
+    async def _is_quiet(self, session: Session) -> bool:
+        """Let a stream come to rest, for another one of the same child to go on with it."""
         try:
-            # A child of ours announces itself when it sees this: it means that messages reach it from now on.
-            await context.send_initial_metadata(())
-            await session.run()
-        finally:
-            if host.links.get(link.id) is session:
-                del host.links[link.id]
-            host.perform(router.link_down(host.now(), link, session, session.unwritten()))
-            host.view.child_changed(link)
-            status, text = self._ends.pop(session, (None, "by the child"))
-            host.log.info("child_lost", child=str(position), reason=text)
-        if status is not None:
-            await context.abort(status, text)
+            await asyncio.wait_for(session.pause(), limits.RENEWAL_S)
+        except TimeoutError:
+            return False
+        return True
+
+    def _move(self, before: Session, session: Session) -> bool:
+        """Let a stream go on where another one has come to rest; returns whether that is possible."""
+        links, link_id = self._host.links, before.link
+        if links.get(link_id) is not before or type(before) is not type(session) or not before.alive:
+            return False
+        before.hand_over(session)
+        links[link_id] = session
+        self._router.renewed(link_id, session)
+        self._host.log.info("child_moved", child=str(session.peer))
+        return True
 
     def _end(self, session: Session, status: grpc.StatusCode, text: str) -> None:
         self._ends.setdefault(session, (status, text))
@@ -273,6 +326,17 @@ class ParentSide:
     def _peer(self, context: Context) -> peers.Peer:
         """What kind of peer is calling: as it was decided when it registered."""
         return self._connections.peer_over(context.peer()) or self._said(context)
+
+
+def _bind(server: grpc.aio.Server, address: Address, credentials: ServerCredentials | None) -> Address:
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(str(address))
+        else:
+            port = server.add_secure_port(str(address), credentials.credentials)
+    except RuntimeError as error:
+        raise ConfigError(f"cannot listen on {address}: in use, or not an address of this machine") from error
+    return Address(address.host, port)
 
 
 def _answer() -> tuple[asyncio.Future[Ack], Reply]:

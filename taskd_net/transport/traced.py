@@ -60,6 +60,9 @@ class _Behind:
         behind, self.behind = self.behind, b""
         return await self._pipe.write(data + behind)
 
+    async def finish(self) -> None:
+        await self._pipe.finish()
+
 
 class TracedLink(BatchedLink):
     """Either end of the link."""
