@@ -17,8 +17,9 @@ from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Accusations
 from taskd_net.core.router import Router, Statistics
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
@@ -60,6 +61,7 @@ class Node:
         self._uuid_count = count(1)
         self._last_lost_log = float("-inf")
         self._lost_unlogged = 0
+        self._accusations = Accusations(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
 
     # ---- life
 
@@ -365,7 +367,7 @@ class Node:
             if not receiver.done():
                 receiver.set_result(None)
 
-    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost) -> None:
+    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | Accuse) -> None:
         match action:
             case Announce(kind, positions):
                 assert self._child is not None
@@ -379,6 +381,11 @@ class Node:
                 self.log.info("child_forgotten", child=str(position), routes=routes)
             case Lost():
                 self._log_lost(action)
+            case Accuse(peer, refusal):
+                count = self._accusations.add(self.now(), peer)
+                if count:
+                    code = int(refusal.code)
+                    self.log.warning("violation", peer=peer, count=count, code=code, detail=refusal.detail)
             case _:
                 assert_never(action)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import InFlight
+from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.manners import Manners
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
@@ -24,6 +25,7 @@ class Link:
     """What the Router knows of one link.
 
     Attributes:
+        credentials: what the child's connection showed of it when it registered.
         manners: what the neighbour does otherwise than the contract says; None where it does not.
         spellings: how nodes behind it are written there, by identity, where that differs.
         announcing: announcements of this child that are under way further up.
@@ -33,6 +35,7 @@ class Link:
         "_changed_hands",
         "_pause",
         "announcing",
+        "credentials",
         "epoch",
         "expires",
         "id",
@@ -47,14 +50,14 @@ class Link:
     )
 
     def __init__(self, id: LinkId, position: Position) -> None:
-        leaf = id != UP and position.role in (Role.AGENT, Role.WORKER)
         self.id = id
         self.position = position
+        self.credentials = UNSHOWN
         self.session: object | None = None
         self.epoch = 0
         self.expires = float("inf")
         self.in_flight = InFlight()
-        self.in_flight_limit = LEAF_IN_FLIGHT if leaf else SHARED_IN_FLIGHT
+        self.in_flight_limit = LEAF_IN_FLIGHT if self.is_leaf else SHARED_IN_FLIGHT
         self.queued_messages = 0
         self.queued_bytes = 0
         self.manners: Manners | None = None
@@ -67,6 +70,11 @@ class Link:
     def is_child(self) -> bool:
         """False for the link to the parent."""
         return self.id != UP
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for a Worker or an Agent: nobody lies behind it."""
+        return self.id != UP and self.position.role in (Role.AGENT, Role.WORKER)
 
     def spell(self, position: Position) -> None:
         """Note how a node behind this link is written there."""
@@ -122,6 +130,11 @@ class Children:
     def find(self, position: Position) -> Link | None:
         """The link of a registered child, by its identity."""
         return self._by_identity.get(position.identity)
+
+    def held_against(self, identity: Position, credentials: Credentials) -> bool:
+        """Whether a child is connected here with this identity, and these credentials are not that peer's."""
+        link = self._by_identity.get(identity)
+        return link is not None and link.up and not link.credentials.same_peer(credentials)
 
     def register(self, now: float, position: Position) -> Link:
         """Give a child its place, or renew the one it has.

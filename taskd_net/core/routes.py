@@ -55,6 +55,26 @@ class Routes:
         """The nodes that a link leads to."""
         return frozenset(self._by_link.get(link, ()))
 
+    def claims(self, identity: Position, link: LinkId) -> bool:
+        """Whether a link claims to lead to a node, be it the route or not."""
+        return self._next_hop.get(identity) == link or link in self._replaced.get(identity, ())
+
+    def learn_behind(self, identity: Position, link: LinkId, epoch: int) -> None:
+        """Note a claim that replaces nothing: it counts when the newer ones are taken back."""
+        if self._next_hop.get(identity) in (None, link):
+            self.learn(identity, link, epoch)
+        else:
+            claims = self._replaced.setdefault(identity, {})
+            claims.pop(link, None)
+            self._replaced[identity] = {link: epoch, **claims}
+
+    def yield_to_others(self, identity: Position, link: LinkId) -> None:
+        """Let the next older claim take the place of a link's, which becomes the oldest. Nothing without one."""
+        if self._next_hop.get(identity) == link and identity in self._replaced:
+            epoch = self._epoch[identity]
+            self.drop(identity, link)
+            self.learn_behind(identity, link, epoch)
+
     def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
         """Set the next hop to a node; a route through another link is replaced (contract, section 3)."""
         old = self._next_hop.get(identity)

@@ -13,15 +13,15 @@ from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Reason
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
-from taskd_net.core.topology import STRANGER
 from taskd_net.transport import peer as peers
 from taskd_net.transport import statuses
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
-from taskd_net.transport.connections import Connections
+from taskd_net.transport.connections import Connections, host_of
 from taskd_net.transport.host import Host
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
@@ -126,6 +126,8 @@ class ParentSide:
             try:
                 ack = await call(data, context)
             except Refusal as refusal:
+                if isinstance(refusal, Violation):
+                    self._host.perform(self._router.accuse(host_of(context.peer()), refusal))
                 ack = Ack(refusal.uuid, refusal.code, self._router.position, str(refusal))
                 self._host.log.debug("request_refused", call=call.__name__, code=int(ack.code), detail=ack.detail)
             except Exception:
@@ -147,10 +149,13 @@ class ParentSide:
                 self._host.log.info("child_held", child=str(position), seconds=pause)
                 await asyncio.sleep(pause)
         try:
-            link = self._router.register(self._host.now(), position, peer.profile.child_manners(position))
+            manners, credentials = peer.profile.child_manners(position), self._credentials(context)
+            link = self._router.register(self._host.now(), position, manners, credentials)
         except Refusal as refusal:
-            self._host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))
             refusal.uuid = uuid
+            if isinstance(refusal, Violation):
+                raise
+            self._host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))
             raise
         self._host.perform(())
         self._connections.came_over(context.peer(), link.id, peer)
@@ -161,6 +166,9 @@ class ParentSide:
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:
         request = codec.read_announcement(data)
         link = self._router.children.find(request.proxy)
+        if link is not None and not self._speaks_for(context, link):
+            text = f"{request.proxy} announces over its own connection, not over this one"
+            raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
         understands = link is not None and self._connections.peer(link.id).profile.withdraws
         kind = peers.routes_kind(peers.read_metadata(context.invocation_metadata())) if understands else Kind.ADD
         answer, reply = _answer()
@@ -170,12 +178,9 @@ class ParentSide:
     async def _transfer_message(self, data: bytes, context: Context) -> Ack:
         frame = codec.read_frame(data)
         answer, reply = _answer()
-        # Who brings it, then who wrote it: a route may be older than the connection.
         came_from = self._connections.link(context.peer())
         if came_from is None:
-            came_from = self._router.routes.next_hop(frame.src.identity)
-        if came_from is None:
-            came_from = STRANGER
+            came_from = self._bringer(frame, context)
         self._host.perform(
             self._router.frame_arrived(self._host.now(), came_from, frame, reply, context.time_remaining())
         )
@@ -198,11 +203,17 @@ class ParentSide:
         host, router = self._host, self._router
         position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
         link = router.children.find(position)
+        if link is not None and not self._closing and not self._speaks_for(context, link):
+            text = f"a stream for {position} is opened by another peer than the one that registered"
+            host.perform(router.accuse(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
+            link = None
         if link is None or self._closing:
             host.log.info("stream_refused", child=str(position), closing=self._closing)
             refusal = (grpc.StatusCode.UNAVAILABLE, _CLOSING) if self._closing else (grpc.StatusCode.UNKNOWN, _UNKNOWN)
             await context.abort(*refusal)
-        self._connections.came_over(context.peer(), link.id)
+        connection = context.peer()
+        self._connections.came_over(connection, link.id)
+        self._connections.stream_stands(connection, link.id)
         session = make(link)
         replaced = host.links.get(link.id)
         unwritten = []
@@ -221,6 +232,7 @@ class ParentSide:
         finally:
             if host.links.get(link.id) is session:
                 del host.links[link.id]
+            self._connections.stream_ended(connection, link.id)
             host.perform(router.link_down(host.now(), link, session, session.unwritten()))
             status, text = self._ends.pop(session, (None, "by the child"))
             host.log.info("child_lost", child=str(position), reason=text)
@@ -230,6 +242,44 @@ class ParentSide:
     def _end(self, session: Session, status: grpc.StatusCode, text: str) -> None:
         self._ends.setdefault(session, (status, text))
         session.close()
+
+    # ---- who is who
+
+    def _credentials(self, context: Context) -> Credentials:
+        """What a call's connection shows of the peer that makes it."""
+        return Credentials(host_of(context.peer()))
+
+    def _speaks_for(self, context: Context, link: Link) -> bool:
+        """Whether a call is made by the peer that registered a child.
+
+        A connection over which streams stand belongs to them, and to whoever registered over it: one process may be
+        several nodes. On any other the peer is known by its credentials: who reconnects in the middle of joining, or
+        comes through a proxy that has one connection for each call (docs/security.md), has a connection without any.
+        """
+        connection = context.peer()
+        if self._connections.streams(connection):
+            return link.id in self._connections.streams(connection) or link.id in self._connections.links(connection)
+        return link.credentials.same_peer(self._credentials(context))
+
+    def _bringer(self, frame: Frame, context: Context) -> LinkId:
+        """The child that brings a message over a connection that is not, or not yet, that of one child alone.
+
+        Raises:
+            Violation: 4002, nobody who may bring messages of this sender uses the connection.
+        """
+        connection, children = context.peer(), self._router.children.by_id
+        route = self._router.routes.next_hop(frame.src.identity)
+        candidates = [children[link] for link in self._connections.streams(connection)]
+        if not candidates:
+            credentials = self._credentials(context)
+            links = self._connections.links(connection) | ({route} if route is not None else set())
+            candidates = [children[link] for link in links if children[link].credentials.same_peer(credentials)]
+        # The Router looks at the choice as at every message: first who leads to the sender, then who may do so.
+        candidates.sort(key=lambda link: (link.id != route, link.is_leaf))
+        if not candidates:
+            text = f"src {frame.src} is nobody who has joined over this connection"
+            raise Violation(Code.NIL_POSITION, text, frame.uuid)
+        return candidates[0].id
 
     # ---- small things
 
