@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, Self
+from dataclasses import dataclass, fields
+from typing import Final, Literal, Self
 
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
+from taskd_net.limits import Limits
 from taskd_net.position import Position, Role, require_node
 
 
@@ -36,6 +37,7 @@ class NodeConfig:
         links: `batched`: offer the fast link to nodes of ours and take it up; `tasknet`: only the four calls.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
+        limits: what a child, and all of them together, may cost this node; see `limits.Limits`.
 
     Raises:
         ConfigError: names the field, its value and what was expected.
@@ -55,6 +57,8 @@ class NodeConfig:
     links: Literal["batched", "tasknet"] = "batched"
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
+    # The last one: in a class's body its name hides the module's.
+    limits: Limits = limits.DEFAULT
 
     @classmethod
     def mgr(cls, *, listen: str = "127.0.0.1:9601", **settings: object) -> Self:
@@ -123,6 +127,7 @@ class NodeConfig:
             raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
         if self.backoff_max < self.backoff_initial:
             raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
+        _check_limits(self.limits)
 
     @property
     def router(self) -> RouterConfig:
@@ -136,4 +141,26 @@ class NodeConfig:
             max_children=self.max_children,
             grace=self.grace,
             registration_hold=self.registration_hold,
+            limits=self.limits,
         )
+
+
+_LEAST: Final = {
+    "uuid_length": limits.UUID_CHARS,
+    "message_bytes": 1024,
+    "metadata_bytes": 1024,
+    "child_bytes": limits.MESSAGE_BYTES,
+    "total_bytes": limits.MESSAGE_BYTES,
+}
+_MOST: Final = {"list_ranks": limits.RANKS_PER_LIST, "message_bytes": limits.MESSAGE_BYTES}
+
+
+def _check_limits(checked: Limits) -> None:
+    for field in fields(checked):
+        value, least, most = getattr(checked, field.name), _LEAST.get(field.name, 1), _MOST.get(field.name, 2**31 - 1)
+        if field.name == "registration_time":
+            if not isinstance(value, int | float) or not 0 < value <= limits.TIMEOUT_MAX_S:
+                text = f"expected a number of seconds above 0, at most {limits.TIMEOUT_MAX_S}"
+                raise ConfigError(f"{field.name} is {value!r}; {text}")
+        elif not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ConfigError(f"{field.name} is {value!r}; expected a whole number from {least} to {most}")

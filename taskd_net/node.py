@@ -411,7 +411,7 @@ class Node:
             raise TypeError(f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}")
         try:
             message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
-            frame = write_message(message)
+            frame = write_message(message, self.config.limits)
         except Refusal as refusal:
             return _known(Ack(uuid, refusal.code, self.position, refusal.detail))
         answer: asyncio.Future[Ack] = loop.create_future()

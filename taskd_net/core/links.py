@@ -32,6 +32,8 @@ class Link:
     """
 
     __slots__ = (
+        "_allowance",
+        "_allowed_at",
         "_changed_hands",
         "_pause",
         "announcing",
@@ -65,6 +67,8 @@ class Link:
         self.announcing = 0
         self._changed_hands = float("-inf")
         self._pause = 0.0
+        self._allowance = float("inf")
+        self._allowed_at = 0.0
 
     @property
     def is_child(self) -> bool:
@@ -98,6 +102,15 @@ class Link:
         else:
             self._pause = min(FIGHT_PAUSE_MAX_S, max(FIGHT_PAUSE_S, 2.0 * self._pause))
         return self._pause
+
+    def may_announce(self, now: float, per_second: int) -> bool:
+        """Count an announcement. False beyond so many in a second; as many may come at once."""
+        self._allowance = min(per_second, self._allowance + (now - self._allowed_at) * per_second)
+        self._allowed_at = now
+        if self._allowance < 1.0:
+            return False
+        self._allowance -= 1.0
+        return True
 
     @property
     def up(self) -> bool:

@@ -26,6 +26,7 @@ from taskd_net.core.manners import Copies, Manners, copies, spelled
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import LOCAL, Plan, Topology
 from taskd_net.core.upward import Upward
+from taskd_net.limits import DEFAULT, Limits
 from taskd_net.position import Position
 
 
@@ -43,6 +44,7 @@ class RouterConfig:
     grace: float = limits.GRACE_S
     registration_hold: float = limits.REGISTRATION_HOLD_S
     job: str = ""
+    limits: Limits = DEFAULT
 
 
 @dataclass(slots=True)
@@ -85,6 +87,7 @@ class Router:
         "children",
         "door",
         "identity",
+        "limits",
         "position",
         "routes",
         "statistics",
@@ -95,7 +98,8 @@ class Router:
         # Until the parent says who it is, its place in our answers is taken by what it most likely is.
         self._up = Link(UP, Position.mgr()) if upstream else None
         self.children = Children(config.max_children, config.registration_hold, config.grace)
-        self._topology = Topology(position, self._up, self.children, config.job)
+        self._topology = Topology(position, self._up, self.children, config.job, config.limits)
+        self.limits = config.limits
         self.position = position
         self.identity = self._topology.identity
         self.routes = self._topology.routes

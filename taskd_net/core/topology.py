@@ -11,6 +11,7 @@ from taskd_net.core.announcer import Kind
 from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.routes import LinkId, Routes
+from taskd_net.limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position, Role, require_node
 
 LOCAL: Final[LinkId] = -1
@@ -51,13 +52,17 @@ class Topology:
         up: the link to the parent; None at the root.
         children: the registry.
         job: which job this is, where certificates say who may take which position.
+        limits: what a child may cost.
     """
 
-    __slots__ = ("_job", "children", "identity", "position", "routes", "up")
+    __slots__ = ("_job", "_limits", "children", "identity", "position", "routes", "up")
 
-    def __init__(self, position: Position, up: Link | None, children: Children, job: str = "") -> None:
+    def __init__(
+        self, position: Position, up: Link | None, children: Children, job: str = "", limits: Limits = DEFAULT
+    ) -> None:
         require_node(position)
         self._job = job
+        self._limits = limits
         self.position = position
         self.identity = position.identity
         self.up = up
@@ -96,8 +101,11 @@ class Topology:
         """Where a broadcast or multicast of the node `sender` goes from here.
 
         Raises:
-            Refusal: 5002, nowhere.
+            Refusal: 5002, nowhere; 4006, a list beyond the limit.
         """
+        if dst.ranks > self._limits.list_ranks:
+            text = f"a list of {dst.ranks} ranks; at most {self._limits.list_ranks} are allowed"
+            raise Refusal(Code.DST_TYPE_ILLEGAL, text)
         routes, by_id = self.routes, self.children.by_id
         links = [by_id[hop] for hop in sorted(routes.links_for(dst)) if hop != came_from]
         here = dst.matches(self.identity) and sender != self.identity
@@ -150,11 +158,14 @@ class Topology:
 
         Raises:
             Refusal: 4003-4005 for a position that is not one node's, 4999 when none of them can lie below, or for a
-                child that has not registered. Then nothing of the announcement is taken in.
+                child that has not registered, 5001 for one announcement too many in a second, 5003 for one node too
+                many behind the child. Then nothing of the announcement is taken in.
             Violation: 4006, a Worker or Agent announces others than itself.
         """
         if link is None:
             raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here")
+        if not link.may_announce(now, self._limits.announcements_per_second):
+            raise Refusal(Code.RECV_BUF_BUSY, f"{link.position} announces too often")
         identities: list[Position] = []
         disputed: list[Position] = []
         for position in positions:
@@ -169,6 +180,11 @@ class Topology:
         routes = self.routes
         if kind is Kind.WITHDRAW:
             return Learnt([identity for identity in identities if routes.drop(identity, link.id)], [], disputed)
+        most = self._limits.routes_per_child
+        if routes.claimed(link.id) + len(identities) > most:
+            new = sum(not routes.claims(identity, link.id) for identity in set(identities))
+            if routes.claimed(link.id) + new > most:
+                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{link.position} leads to more than {most} nodes")
         for identity in identities:
             if identity != link.position.identity and self.children.held_against(identity, link.credentials):
                 routes.learn_behind(identity, link.id, link.epoch)

@@ -23,6 +23,7 @@ from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
 from taskd_net.transport.connections import Connections, host_of
 from taskd_net.transport.host import Host
+from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
 from taskd_net.wire import codec
@@ -54,6 +55,9 @@ class ParentSide:
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = Connections()
+        self._limits = host.router.limits
+        self._whole = Share(self._limits)
+        self._shares: dict[LinkId, Share] = {}
         self._closing = False
         self.depth = 0
 
@@ -63,7 +67,7 @@ class ParentSide:
         Raises:
             ConfigError: the address cannot be bound (in use, not of this machine, no such host).
         """
-        server = grpc.aio.server(options=server_options())
+        server = grpc.aio.server(options=server_options(self._limits))
         server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(
@@ -116,6 +120,7 @@ class ParentSide:
     def forgot(self, link_id: LinkId) -> None:
         """A child was forgotten by the Router."""
         self._connections.forget(link_id)
+        self._shares.pop(link_id, None)
 
     # ---- the calls
 
@@ -141,7 +146,7 @@ class ParentSide:
         return guarded
 
     async def _register(self, data: bytes, context: Context) -> Ack:
-        uuid, position = codec.read_register(data)
+        uuid, position = codec.read_register(data, self._limits)
         peer = self._said(context)
         if not peer.profile.pauses:
             pause = self._router.register_pause(self._host.now(), position)
@@ -149,6 +154,10 @@ class ParentSide:
                 self._host.log.info("child_held", child=str(position), seconds=pause)
                 await asyncio.sleep(pause)
         try:
+            most = self._limits.connections_per_address
+            if self._connections.of_host(context.peer()) >= most:
+                host = host_of(context.peer())
+                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{host} has {most} connections already", uuid)
             manners, credentials = peer.profile.child_manners(position), self._credentials(context)
             link = self._router.register(self._host.now(), position, manners, credentials)
         except Refusal as refusal:
@@ -164,7 +173,7 @@ class ParentSide:
         return Ack(uuid, Code.OK, self._router.position)
 
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:
-        request = codec.read_announcement(data)
+        request = codec.read_announcement(data, self._limits)
         link = self._router.children.find(request.proxy)
         if link is not None and not self._speaks_for(context, link):
             text = f"{request.proxy} announces over its own connection, not over this one"
@@ -176,15 +185,25 @@ class ParentSide:
         return await answer
 
     async def _transfer_message(self, data: bytes, context: Context) -> Ack:
-        frame = codec.read_frame(data)
+        frame = codec.read_frame(data, self._limits)
         answer, reply = _answer()
         came_from = self._connections.link(context.peer())
         if came_from is None:
             came_from = self._bringer(frame, context)
-        self._host.perform(
-            self._router.frame_arrived(self._host.now(), came_from, frame, reply, context.time_remaining())
-        )
-        return await answer
+        share, size = self._share(came_from), len(data)
+        try:
+            share.require(size)
+        except Refusal as refusal:
+            refusal.uuid = frame.uuid
+            raise
+        share.add(1, size)
+        try:
+            self._host.perform(
+                self._router.frame_arrived(self._host.now(), came_from, frame, reply, context.time_remaining())
+            )
+            return await answer
+        finally:
+            share.add(-1, -size)
 
     async def _down_stream(self, _: object, context: Context) -> None:
         """InitServerDownStream, for as long as the stream stands."""
@@ -197,7 +216,11 @@ class ParentSide:
 
     async def _exchange(self, _: object, context: Context) -> None:
         """The batched link, for as long as the stream stands."""
-        await self._serve(context, lambda link: BatchedLink(self._host, link.id, link.position, ServerPipe(context)))
+
+        def session(link: Link) -> Session:
+            return BatchedLink(self._host, link.id, link.position, ServerPipe(context), self._share(link.id))
+
+        await self._serve(context, session)
 
     async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router
@@ -282,6 +305,13 @@ class ParentSide:
         return candidates[0].id
 
     # ---- small things
+
+    def _share(self, link: LinkId) -> Share:
+        """What a child's messages cost that wait for their answers."""
+        share = self._shares.get(link)
+        if share is None:
+            share = self._shares[link] = Share(self._limits, self._whole)
+        return share
 
     def _said(self, context: Context) -> peers.Peer:
         """What kind of peer is calling, by what it says of itself."""
