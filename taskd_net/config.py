@@ -12,6 +12,7 @@ from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
 from taskd_net.limits import Limits
 from taskd_net.position import Position, Role, require_node
+from taskd_net.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class NodeConfig:
     Args:
         position: the node's own.
         listen: `host:port` where children connect (Mgr and Proxy); port 0 takes any free one.
+        plain_listen: a second one, on the loopback interface, that takes plain text whatever `tls` says: for the
+            processes of this machine, such as local Workers and health probes.
         upstream: `host:port` of the parent (all but the Mgr).
         inbox: messages that wait for the application, None for the role's default. More room: bursts get through
             instead of 5001; what is in it is lost if the process dies. 0: no inbox, every sender gets 5000.
@@ -37,6 +40,11 @@ class NodeConfig:
         links: `batched`: offer the fast link to nodes of ours and take it up; `tasknet`: only the four calls.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
+        tls: the files of mutual TLS, and so which links use it; None: plain text.
+        identity: what a child's claims are held against. `certificate`: it takes only positions that its certificate
+            names, in this `job`; `position`: any that no other host's node is connected in. Either way it speaks for
+            itself alone and for what it announces (SECURITY.md).
+        job: the name of the job in certificates; needed with `identity` `certificate`.
         limits: what a child, and all of them together, may cost this node; see `limits.Limits`.
 
     Raises:
@@ -45,6 +53,7 @@ class NodeConfig:
 
     position: Position
     listen: str | None = None
+    plain_listen: str | None = None
     upstream: str | None = None
     inbox: int | None = None
     dedup_window: int = limits.DEDUP_WINDOW
@@ -57,6 +66,9 @@ class NodeConfig:
     links: Literal["batched", "tasknet"] = "batched"
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
+    tls: Tls | None = None
+    identity: Literal["position", "certificate"] = "position"
+    job: str = ""
     # The last one: in a class's body its name hides the module's.
     limits: Limits = limits.DEFAULT
 
@@ -109,6 +121,12 @@ class NodeConfig:
             raise ConfigError(f"upstream is missing; a {role} needs its parent's host:port")
         if self.listen is not None:
             Address.parse(self.listen, "listen")
+        if self.plain_listen is not None:
+            if self.listen is None:
+                raise ConfigError(f"plain_listen is {self.plain_listen!r}; a {role} listens nowhere")
+            if not Address.parse(self.plain_listen, "plain_listen").is_loopback:
+                expected = "expected 127.0.0.1, [::1] or localhost, as whoever can connect there needs no certificate"
+                raise ConfigError(f"plain_listen is {self.plain_listen!r}; {expected}")
         if self.upstream is not None and Address.parse(self.upstream, "upstream").port == 0:
             raise ConfigError(f"upstream is {self.upstream!r}: port 0 is not a port to connect to")
         # A link has to hold the largest message, or that could never be sent.
@@ -123,10 +141,21 @@ class NodeConfig:
                 raise ConfigError(f"{field} is {value!r}; expected a number of seconds above 0")
         if self.ack_timeout > limits.TIMEOUT_MAX_S:
             raise ConfigError(f"ack_timeout is {self.ack_timeout!r}; expected at most {limits.TIMEOUT_MAX_S}")
+        if self.tls is not None:
+            if self.listen is None and not self.tls.connects:
+                raise ConfigError(f"client_key is missing; a {role} with tls needs it, and client_crt")
+            if self.upstream is None and not self.tls.listens:
+                raise ConfigError(f"server_key is missing; a {role} with tls needs it, and server_crt")
         if self.links not in ("batched", "tasknet"):
             raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
         if self.backoff_max < self.backoff_initial:
             raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
+        if self.identity not in ("position", "certificate"):
+            raise ConfigError(f"identity is {self.identity!r}; expected 'position' or 'certificate'")
+        if self.identity == "certificate" and not (self.tls is not None and self.tls.listens):
+            raise ConfigError("identity is 'certificate'; expected TLS for children, which shows their certificates")
+        if self.identity == "certificate" and not self.job:
+            raise ConfigError("job is missing; identity is 'certificate', and certificates name positions of a job")
         _check_limits(self.limits)
 
     @property
@@ -141,6 +170,7 @@ class NodeConfig:
             max_children=self.max_children,
             grace=self.grace,
             registration_hold=self.registration_hold,
+            job=self.job,
             limits=self.limits,
         )
 

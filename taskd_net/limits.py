@@ -196,6 +196,21 @@ COMMAND_ATTEMPTS: Final = 5
 COMMAND_RETRY_S: Final = 3.0
 """Seconds between them."""
 
+CERTIFICATES_LOOK_S: Final = 20.0
+"""Seconds between two looks at the files of TLS when nothing is heard of a change, as on network file systems. Changes
+are to be taken in within a minute."""
+
+RENEWAL_SPREAD_S: Final = 10.0
+"""Seconds over which the nodes that have new certificates at the same moment spread their new connections: 5,000
+handshakes at once would hold up a parent's messages."""
+
+RENEWAL_S: Final = 1.0
+"""Seconds that a link may stand still while it moves to a new connection; a few milliseconds as a rule. What waits
+meanwhile is delayed, not lost: senders wait longer than that."""
+
+RENEWAL_RETRY_S: Final = 5.0
+"""Seconds before a move to a new connection that failed is tried again; the old connection does its work meanwhile."""
+
 RANK_CHARS: Final = 64
 """Characters of a rank, and of the processRank of a node that is no Worker (a start time, at most). Longer ones name
 nobody, and would be remembered with every table that they come into."""

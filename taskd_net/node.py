@@ -25,6 +25,7 @@ from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position
 from taskd_net.transport.child import Backoff, ChildSide
+from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.parent import ParentSide
 from taskd_net.transport.stream import Session
 from taskd_net.wire.codec import Message, read_message, write_message
@@ -50,6 +51,7 @@ class Node:
         self._child: ChildSide | None = None
         self._parent: ParentSide | None = None
         self._address: Address | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
@@ -69,7 +71,7 @@ class Node:
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
 
         Raises:
-            ConfigError: the listening address cannot be bound.
+            ConfigError: an address cannot be listened on, or a file of TLS is not usable.
             NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
@@ -80,11 +82,21 @@ class Node:
         self._loop = asyncio.get_running_loop()
         fork.protect(self)
         config = self.config
+        keyring = None if config.tls is None else Keyring(config.tls, self.log)
         if config.listen is not None:
-            parent = ParentSide(self, Address.parse(config.listen, "listen"), batched=config.links == "batched")
+            parent = ParentSide(
+                self,
+                Address.parse(config.listen, "listen"),
+                None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
+                None if keyring is None else keyring.server,
+                batched=config.links == "batched",
+                certified=config.identity == "certificate",
+            )
             self._address = await parent.start()
             self._parent = parent
-            self.log.info("listening", address=str(self._address))
+            tls = keyring is not None and keyring.server is not None
+            plain = {} if parent.plain_address is None else {"plain_address": str(parent.plain_address)}
+            self.log.info("listening", address=str(self._address), tls=tls, **plain)
         if config.upstream is not None:
             self._child = ChildSide(
                 self,
@@ -93,8 +105,13 @@ class Node:
                 config.ack_timeout,
                 self._at_depth,
                 batched=config.links == "batched",
+                keyring=keyring,
             )
             self._child.start()
+        if keyring is not None:
+            self._watch = asyncio.create_task(
+                keyring.watch(self._client_changed), name=f"certificates of {self.position}"
+            )
         return self
 
     async def close(self) -> None:
@@ -292,6 +309,12 @@ class Node:
         return None if self._address is None else str(self._address)
 
     @property
+    def plain_address(self) -> str | None:
+        """Where it listens without TLS as well, with the port that was bound; None for nowhere."""
+        address = None if self._parent is None else self._parent.plain_address
+        return None if address is None else str(address)
+
+    @property
     def statistics(self) -> Statistics:
         """Counters since the node was made."""
         return self.router.statistics
@@ -348,6 +371,9 @@ class Node:
             self.perform(self.router.close())
             if self._timer is not None:
                 self._timer.cancel()
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.wait([self._watch])
             self.log.info("closed")
         self._wake_receivers()
 
@@ -435,6 +461,10 @@ class Node:
     def _tick(self) -> None:
         self._timer, self._armed = None, float("inf")
         self.perform(self.router.tick(self.now()))
+
+    def _client_changed(self) -> None:
+        if self._child is not None:
+            self._child.renew()
 
     def _at_depth(self, depth: int) -> None:
         if self._parent is not None:

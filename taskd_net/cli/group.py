@@ -6,6 +6,7 @@ import click
 
 from taskd_net import __version__
 from taskd_net.cli.bench import bench
+from taskd_net.cli.certs import certs
 from taskd_net.cli.demo.command import demo
 from taskd_net.cli.effective import config
 from taskd_net.cli.listen import listen
@@ -30,5 +31,5 @@ def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 
 
-for _command in (mgr, proxy, send, listen, config, demo, bench):
+for _command in (mgr, proxy, send, listen, config, certs, demo, bench):
     group.add_command(_command)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import click
 from click.core import ParameterSource
 
-from taskd_net import ConfigError, NodeConfig, Position, limits, logs
+from taskd_net import ConfigError, NodeConfig, Position, limits, logs, tls
 from taskd_net.cli import file
 
 FILE: Final = "taskd_net.cli.settings.file"
@@ -65,6 +65,7 @@ _DURATION = Kind(_Duration(), (int, float), "SECONDS", f"a number of seconds fro
 _ADDRESS = Kind(click.STRING, (str,), "HOST:PORT", "host:port, e.g. 127.0.0.1:9602 or [::1]:9602")
 _LINKS = Kind(click.Choice(["batched", "tasknet"]), (str,), "batched|tasknet", "batched or tasknet")
 _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(logs.LEVELS)}")
+_FILE = Kind(click.STRING, (str,), "FILE", "a file")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
 _SWITCH = Kind(click.BOOL, (bool,), "", "true or false")
 _TEXT = Kind(click.STRING, (str,), "TEXT", "a text")
@@ -181,8 +182,11 @@ def node_config(ctx: click.Context, position: Position) -> NodeConfig:
     """
     names = {field.name for field in fields(NodeConfig)}
     settings = {name: value for name, value in ctx.params.items() if name in names}
+    said = {name: ctx.params.get(name) for name in tls.NAMES}
+    listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
     try:
-        return NodeConfig(position=position, **settings)
+        secured = tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
+        return NodeConfig(position=position, tls=secured, **settings)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -247,6 +251,32 @@ NODE: Final = (
     Setting("--registration-hold", _SECONDS, limits.REGISTRATION_HOLD_S, "How long a place is held without a stream."),
     LINKS,
 )
+TLS: Final = (
+    Setting(
+        "--enable-tls/--no-enable-tls",
+        _SWITCH,
+        None,
+        "Whether to use TLS.",
+        shown="where --ca or a key is given",
+    ),
+    Setting("--ca", _FILE, None, "Certificates of who signs those of the mesh, in PEM.", shown="none"),
+)
+TLS_LISTEN: Final = (
+    Setting("--server-key", _FILE, None, "Key for the children, in PEM.", shown="none"),
+    Setting("--server-crt", _FILE, None, "Certificate for the children, in PEM.", shown="none"),
+    Setting(
+        "--plain-listen",
+        _ADDRESS,
+        None,
+        "Where processes of this machine connect without TLS as well, e.g. 127.0.0.1:9602.",
+        shown="nowhere",
+    ),
+)
+TLS_UPSTREAM: Final = (
+    Setting("--client-key", _FILE, None, "Key for the parent, in PEM.", shown="none"),
+    Setting("--client-crt", _FILE, None, "Certificate for the parent, in PEM.", shown="none"),
+    Setting("--server-name", _TEXT, None, "Name in the parent's certificate.", shown="the host of --upstream"),
+)
 DAEMON: Final = (
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
     Setting("--log-path", _FOLDER, logs.DEFAULT_PATH, "Folder of the log file.", {logs.PATH: str}, prefixed=False),
@@ -263,7 +293,7 @@ DAEMON: Final = (
 )
 
 COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
-    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), *NODE, *DAEMON),
+    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), *NODE, *TLS, *TLS_LISTEN, *DAEMON),
     "proxy": (
         _listen("127.0.0.1:9602"),
         _upstream("127.0.0.1:9601", {"LOCAL_PROXY_ENABLE": lambda text: "127.0.0.1:9601" if text == "on" else None}),
@@ -271,6 +301,9 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         _inbox("Proxy"),
         *NODE,
         *BACKOFF,
+        *TLS,
+        *TLS_LISTEN,
+        *TLS_UPSTREAM,
         *DAEMON,
     ),
     "send": (
@@ -279,6 +312,8 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--mtype", _TEXT, "default", "The kind of message, a word between sender and receiver."),
         Setting("--timeout", _DURATION, 5.0, "How long joining and delivery may take, together."),
         LINKS,
+        *TLS,
+        *TLS_UPSTREAM,
         _std_level("ERROR"),
     ),
     "listen": (
@@ -288,6 +323,8 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         _inbox("Worker"),
         LINKS,
         *BACKOFF,
+        *TLS,
+        *TLS_UPSTREAM,
         _std_level("WARNING"),
     ),
 }

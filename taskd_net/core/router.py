@@ -274,6 +274,12 @@ class Router:
         self._drop_traffic(link, unwritten)
         return self._take()
 
+    def renewed(self, link_id: LinkId, session: object) -> None:
+        """The stream of a link goes on as another one, which has taken over all that was queued; nothing is lost."""
+        link = self._topology.link(link_id)
+        assert link is not None and link.up, "only a stream that stands can go on"
+        link.session = session
+
     def announced(
         self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position], reply: Reply, uuid: str
     ) -> list[Action]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Self
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Reply
@@ -68,6 +69,14 @@ class BatchedLink(Session):
             self._share = None
         return left
 
+    def _move_queue(self, successor: Self) -> None:
+        successor._frames, self._frames = self._frames, []
+        successor._patience, self._patience = self._patience, []
+        successor._bytes, self._bytes = self._bytes, 0
+        successor._accepted, self._accepted = self._accepted, []
+        successor._answers, self._answers = self._answers, []
+        successor._waiting, successor._waiting_bytes = self._waiting, self._waiting_bytes
+
     def _reply(self, ack: Ack) -> None:
         if ack.code:
             self._reply_in_full(ack)
@@ -75,12 +84,16 @@ class BatchedLink(Session):
             self._accepted.append(ack.uuid)
             if self._sleep is not None and self._ahead < BATCHES_AHEAD:
                 self._wake()
+        elif self.successor is not None:
+            self.successor._reply(ack)
 
     def _reply_in_full(self, ack: Ack) -> None:
         """Answer with an Ack: a failure, or 0 to a `sync=false` message, which must not look like a delivery."""
         if not self._closed:
             self._answers.append(codec.write_ack(ack))
             self._wake()
+        elif self.successor is not None:
+            self.successor._reply_in_full(ack)
 
     def _has_queued(self) -> bool:
         return bool(self._frames or self._accepted or self._answers)
@@ -97,7 +110,7 @@ class BatchedLink(Session):
         self._under_way = frames
         accepted, self._accepted = self._accepted, []
         answers, self._answers = self._answers, []
-        if self._share is not None:
+        if self._waiting:
             self._wait(-min(self._waiting, len(accepted) + len(answers)), 0)
         data = write_batch([frame.data for frame in frames], patience, accepted, answers, taken)
         if not await self._pipe.write(data):
@@ -193,13 +206,14 @@ class BatchedLink(Session):
 
     def _reply_large(self, size: int, reply: Reply, ack: Ack) -> None:
         """Answer a message whose bytes were counted."""
-        if self._share is not None:
-            self._wait(0, -size)
+        self._wait(0, -size)
         reply(ack)
 
     def _wait(self, messages: int, size: int) -> None:
-        """Count messages of the other end that wait for their answers."""
-        assert self._share is not None
-        self._waiting += messages
-        self._waiting_bytes += size
-        self._share.add(messages, size)
+        """Count messages of the other end that wait for their answers, as long as the stream stands."""
+        if self.successor is not None:
+            self.successor._wait(messages, size)
+        elif self._share is not None:
+            self._waiting += messages
+            self._waiting_bytes += size
+            self._share.add(messages, size)

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import grpc
 
 from taskd_net import limits
+from taskd_net.address import Address
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
@@ -25,6 +26,25 @@ _FLOW_CONTROL: Final = [
     ("grpc.http2.max_frame_size", 1024 * 1024),
     ("grpc.experimental.tcp_read_chunk_size", 256 * 1024),
 ]
+
+
+def open_channel(
+    upstream: Address, credentials: grpc.ChannelCredentials | None, server_name: str | None, *, pings: bool
+) -> grpc.aio.Channel:
+    """A channel to a parent; without credentials in plain text.
+
+    Args:
+        upstream: where the parent listens.
+        credentials: for TLS.
+        server_name: what the parent's certificate has to name instead of the host of `upstream`.
+        pings: as in `channel_options`.
+    """
+    options = channel_options(pings=pings)
+    if credentials is None:
+        return grpc.aio.insecure_channel(str(upstream), options=options)
+    if server_name is not None:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    return grpc.aio.secure_channel(str(upstream), credentials, options=options)
 
 
 def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import grpc
 
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
@@ -17,6 +19,7 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
 from taskd_net.transport import peer as peers
 from taskd_net.transport import statuses
 from taskd_net.transport.batched import BatchedLink
@@ -26,6 +29,7 @@ from taskd_net.transport.host import Host
 from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
+from taskd_net.transport.tls import ServerCredentials, peer_names
 from taskd_net.wire import codec
 
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
@@ -43,13 +47,32 @@ class ParentSide:
     Args:
         host: the node.
         listen: where; port 0 takes any free port, which `start` returns.
+        plain_listen: a second address, without TLS; None for none.
+        credentials: for `listen`; None for plain text.
         batched: whether children are offered the batched link.
+        certified: whether children take positions by their certificates.
+
+    Attributes:
+        plain_address: the second address, with the port that was bound.
     """
 
-    def __init__(self, host: Host, listen: Address, *, batched: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        listen: Address,
+        plain_listen: Address | None = None,
+        credentials: ServerCredentials | None = None,
+        *,
+        batched: bool,
+        certified: bool = False,
+    ) -> None:
         self._host = host
+        self._certified = certified
         self._router = host.router
         self._listen = listen
+        self._plain_listen = plain_listen
+        self._credentials = credentials
+        self.plain_address: Address | None = None
         self._batched = batched
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
@@ -65,7 +88,7 @@ class ParentSide:
         """Listen. Returns the address with the port that was bound.
 
         Raises:
-            ConfigError: the address cannot be bound (in use, not of this machine, no such host).
+            ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
         server = grpc.aio.server(options=server_options(self._limits))
         server.add_generic_rpc_handlers(
@@ -84,14 +107,12 @@ class ParentSide:
                 ),
             )
         )
-        try:
-            port = server.add_insecure_port(str(self._listen))
-        except RuntimeError as error:
-            text = f"cannot listen on {self._listen}: in use, or not an address of this machine"
-            raise ConfigError(text) from error
+        address = _bind(server, self._listen, self._credentials)
+        if self._plain_listen is not None:
+            self.plain_address = _bind(server, self._plain_listen, None)
         await server.start()
         self._server = server
-        return Address(self._listen.host, port)
+        return address
 
     async def drain(self, seconds: float) -> None:
         """Stop listening and turn new children away; calls and streams that are under way go on for `seconds`.
@@ -158,7 +179,7 @@ class ParentSide:
             if self._connections.of_host(context.peer()) >= most:
                 host = host_of(context.peer())
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{host} has {most} connections already", uuid)
-            manners, credentials = peer.profile.child_manners(position), self._credentials(context)
+            manners, credentials = peer.profile.child_manners(position), self._shown(context)
             link = self._router.register(self._host.now(), position, manners, credentials)
         except Refusal as refusal:
             refusal.uuid = uuid
@@ -224,12 +245,15 @@ class ParentSide:
 
     async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router
-        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
-        link = router.children.find(position)
-        if link is not None and not self._closing and not self._speaks_for(context, link):
-            text = f"a stream for {position} is opened by another peer than the one that registered"
-            host.perform(router.accuse(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
-            link = None
+        metadata = peers.read_metadata(context.invocation_metadata())
+        position = peers.stream_position(metadata)
+        link = self._joining(position, context)
+        before = host.links.get(link.id) if link is not None and peers.stream_continues(metadata) else None
+        if before is not None:
+            quiet = await self._is_quiet(before)
+            link = self._joining(position, context)
+        else:
+            quiet = False
         if link is None or self._closing:
             host.log.info("stream_refused", child=str(position), closing=self._closing)
             refusal = (grpc.StatusCode.UNAVAILABLE, _CLOSING) if self._closing else (grpc.StatusCode.UNKNOWN, _UNKNOWN)
@@ -238,29 +262,62 @@ class ParentSide:
         self._connections.came_over(connection, link.id)
         self._connections.stream_stands(connection, link.id)
         session = make(link)
+        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
+        moved = quiet and before is not None and self._move(before, session)
+        if not moved:
+            self._begin(link, session)
+        try:
+            # A child of ours announces itself when it sees this: it means that messages reach it from now on.
+            await context.send_initial_metadata(())
+            if moved and before is not None:
+                # What comes in over the old stream is older. Its end is in the child's hands, so not for ever.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(before.over.wait(), limits.RENEWAL_S)
+                before.close()
+            await session.run()
+        finally:
+            session.close()
+            self._connections.stream_ended(connection, link.id)
+            status, text = self._ends.pop(session, (None, "by the child"))
+            if session.successor is None:
+                if host.links.get(link.id) is session:
+                    del host.links[link.id]
+                host.perform(router.link_down(host.now(), link, session, session.unwritten()))
+                host.log.info("child_lost", child=str(position), reason=text)
+        if status is not None:
+            await context.abort(status, text)
+
+    def _begin(self, link: Link, session: Session) -> None:
+        """Let a stream be the one of its link, in place of any other."""
+        host = self._host
         replaced = host.links.get(link.id)
         unwritten = []
         if replaced is not None:
             replaced.close()
             unwritten = replaced.unwritten()
         host.links[link.id] = session
-        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
-        host.perform(router.link_up(host.now(), link, session, unwritten))
+        host.perform(self._router.link_up(host.now(), link, session, unwritten))
         name = self._connections.peer(link.id).profile.name
-        host.log.info("child_joined", child=str(position), peer=name, link=type(session).__name__)
+        host.log.info("child_joined", child=str(link.position), peer=name, link=type(session).__name__)
+
+    async def _is_quiet(self, session: Session) -> bool:
+        """Let a stream come to rest, for another one of the same child to go on with it."""
         try:
-            # A child of ours announces itself when it sees this: it means that messages reach it from now on.
-            await context.send_initial_metadata(())
-            await session.run()
-        finally:
-            if host.links.get(link.id) is session:
-                del host.links[link.id]
-            self._connections.stream_ended(connection, link.id)
-            host.perform(router.link_down(host.now(), link, session, session.unwritten()))
-            status, text = self._ends.pop(session, (None, "by the child"))
-            host.log.info("child_lost", child=str(position), reason=text)
-        if status is not None:
-            await context.abort(status, text)
+            await asyncio.wait_for(session.pause(), limits.RENEWAL_S)
+        except TimeoutError:
+            return False
+        return True
+
+    def _move(self, before: Session, session: Session) -> bool:
+        """Let a stream go on where another one has come to rest; returns whether that is possible."""
+        links, link_id = self._host.links, before.link
+        if links.get(link_id) is not before or type(before) is not type(session) or not before.alive:
+            return False
+        before.hand_over(session)
+        links[link_id] = session
+        self._router.renewed(link_id, session)
+        self._host.log.info("child_moved", child=str(session.peer))
+        return True
 
     def _end(self, session: Session, status: grpc.StatusCode, text: str) -> None:
         self._ends.setdefault(session, (status, text))
@@ -268,9 +325,14 @@ class ParentSide:
 
     # ---- who is who
 
-    def _credentials(self, context: Context) -> Credentials:
+    def _shown(self, context: Context) -> Credentials:
         """What a call's connection shows of the peer that makes it."""
-        return Credentials(host_of(context.peer()))
+        host = host_of(context.peer())
+        shown = context.auth_context() if self._certified else {}
+        # Over the plain address, which is of this machine alone, nothing is shown.
+        if b"ssl" not in shown.get("transport_security_type", ()):
+            return Credentials(host)
+        return Credentials(host, frozenset(peer_names(shown)))
 
     def _speaks_for(self, context: Context, link: Link) -> bool:
         """Whether a call is made by the peer that registered a child.
@@ -282,7 +344,16 @@ class ParentSide:
         connection = context.peer()
         if self._connections.streams(connection):
             return link.id in self._connections.streams(connection) or link.id in self._connections.links(connection)
-        return link.credentials.same_peer(self._credentials(context))
+        return link.credentials.same_peer(self._shown(context))
+
+    def _joining(self, position: Position, context: Context) -> Link | None:
+        """The child that opens a stream; None for one that is not registered here, or as somebody else."""
+        link = self._router.children.find(position)
+        if link is None or self._speaks_for(context, link):
+            return link
+        text = f"a stream for {position} is opened by another peer than the one that registered"
+        self._host.perform(self._router.accuse(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
+        return None
 
     def _bringer(self, frame: Frame, context: Context) -> LinkId:
         """The child that brings a message over a connection that is not, or not yet, that of one child alone.
@@ -294,7 +365,7 @@ class ParentSide:
         route = self._router.routes.next_hop(frame.src.identity)
         candidates = [children[link] for link in self._connections.streams(connection)]
         if not candidates:
-            credentials = self._credentials(context)
+            credentials = self._shown(context)
             links = self._connections.links(connection) | ({route} if route is not None else set())
             candidates = [children[link] for link in links if children[link].credentials.same_peer(credentials)]
         # The Router looks at the choice as at every message: first who leads to the sender, then who may do so.
@@ -320,6 +391,17 @@ class ParentSide:
     def _peer(self, context: Context) -> peers.Peer:
         """What kind of peer is calling: as it was decided when it registered."""
         return self._connections.peer_over(context.peer()) or self._said(context)
+
+
+def _bind(server: grpc.aio.Server, address: Address, credentials: ServerCredentials | None) -> Address:
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(str(address))
+        else:
+            port = server.add_secure_port(str(address), credentials.credentials)
+    except RuntimeError as error:
+        raise ConfigError(f"cannot listen on {address}: in use, or not an address of this machine") from error
+    return Address(address.host, port)
 
 
 def _answer() -> tuple[asyncio.Future[Ack], Reply]:

@@ -25,6 +25,8 @@ DEPTH_KEY = "taskd-net-depth"
 LINKS_KEY = "taskd-net-links"
 BATCHED = "batched/2"
 ROUTES_KEY = "taskd-net-routes"
+STREAM_KEY = "taskd-net-stream"
+CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
 
 
@@ -142,9 +144,15 @@ def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]
     return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), *offer)
 
 
-def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:
-    """What opening the stream carries (contract, section 2)."""
+def stream_metadata(position: Position, *, continues: bool = False) -> tuple[tuple[str, str], ...]:
+    """What opening the stream carries (contract, section 2).
+
+    Args:
+        position: who opens it.
+        continues: for a parent of ours: it goes on where the stream that stands leaves off, and nothing is to be lost.
+    """
     return (
+        *(((STREAM_KEY, CONTINUES),) if continues else ()),
         ("role", position.role),
         ("serverrank", position.server_rank),
         ("processrank", position.process_rank),
@@ -154,6 +162,11 @@ def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:
 def stream_position(metadata: Mapping[str, str]) -> Position:
     """Who opens a stream, by its metadata; fields that are missing are empty."""
     return Position(metadata.get("role", ""), metadata.get("serverrank", ""), metadata.get("processrank", ""))
+
+
+def stream_continues(metadata: Mapping[str, str]) -> bool:
+    """Whether a stream goes on where the one before leaves off."""
+    return metadata.get(STREAM_KEY) == CONTINUES
 
 
 def routes_metadata(kind: Kind) -> tuple[tuple[str, str], ...]:

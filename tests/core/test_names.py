@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,9 +63,8 @@ def test_the_process_rank_of_others_than_workers_does_not_count() -> None:
     ],
 )
 def test_what_is_no_name_is_refused_with_what_is_wrong(uri: str, wrong: str) -> None:
-    with pytest.raises(ValueError, match="expected|the job|the role|the rank|Worker") as raised:
+    with pytest.raises(ValueError, match=re.escape(wrong)):
         CertificateName.parse(uri)
-    assert wrong in str(raised.value)
 
 
 @given(st.text(max_size=40) | st.text(max_size=20).map("taskd://job/".__add__))

@@ -29,11 +29,13 @@ class FakePipe:
     Attributes:
         written: what has left.
         begun: counts the writes that have begun.
+        finished: whether this end has said that it writes no more.
     """
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.begun: asyncio.Queue[bytes] = asyncio.Queue()
+        self.finished = False
         self.gate = asyncio.Event()
         self.gate.set()
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -61,6 +63,10 @@ class FakePipe:
             return False
         self.written.append(data)
         return True
+
+    async def finish(self) -> None:
+        """Write no more."""
+        self.finished = True
 
     def comes_in(self, data: bytes) -> None:
         """The other end has written something."""
