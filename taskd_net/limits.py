@@ -239,8 +239,8 @@ class Limits:
         message_bytes: of a serialized message; 4999 beyond. The default is the contract's, and the greatest value:
             lower, and messages that others may send are refused here.
         metadata_bytes: of all metadata of one call, with 32 for each entry; gRPC refuses the call beyond.
-        streams_per_connection: calls under way over one connection; gRPC lets clients wait beyond, and refuses those
-            who do not. A node of ours has up to 4,096 over a link of the four calls.
+        streams_per_connection: calls under way over one connection; beyond, gRPC's clients wait, and who does not is
+            refused the call. A node of ours has up to 4,096 over a link of the four calls.
         connections_per_address: of one address over which children have registered; 5003 beyond. All Workers of a
             node come from one, as does everybody behind a proxy.
         registration_time: seconds that a connection may take for its first words, and be without any call afterwards:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -96,8 +97,8 @@ class Http2:
             self._writer.write(data)
 
     async def greet(self) -> None:
-        """The preface, and settings both ways."""
-        self.write(PREFACE + frame(SETTINGS))
+        """The preface, and settings both ways: without a table of header fields, so that answers can be read."""
+        self.write(PREFACE + frame(SETTINGS, payload=b"\x00\x01\x00\x00\x00\x00"))
         await self.until(lambda got: got.kind == SETTINGS)
         self.write(frame(SETTINGS, ACK))
 
@@ -123,13 +124,16 @@ class Http2:
             self.write(frame(PING, ACK, 0, payload))
         return got
 
-    async def until(self, wanted: object, timeout: float = PATIENCE_S) -> Frame | None:
+    async def until(self, wanted: Callable[[Frame], object], timeout: float = PATIENCE_S) -> Frame | None:
         """Read until a frame that is wanted has come; None at the end of the connection."""
-        assert callable(wanted)
         async with asyncio.timeout(timeout):
             while (got := await self.read()) is not None and not wanted(got):
                 pass
         return got
+
+    async def answer(self, stream: int) -> Frame | None:
+        """The last frame of a call, with its status."""
+        return await self.until(lambda got: got.stream == stream and got.kind == HEADERS and got.flags & END_STREAM)
 
     async def closed(self, timeout: float = PATIENCE_S) -> bool:
         """Wait for the end of the connection."""

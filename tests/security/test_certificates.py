@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def issue(tmp_path: Path) -> Issuer:
     return Issuer(tmp_path)
 
 
-async def certified_mgr(mesh: Mesh, issue: Issuer, **settings: object) -> WatchedNode:
+async def certified_mgr(mesh: Mesh, issue: Issuer, **settings: Any) -> WatchedNode:
     """A Mgr that reads names."""
     return await mesh.mgr(tls=issue.mgr.listening(), identity="certificate", job="j", **settings)
 
