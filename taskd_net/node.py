@@ -18,8 +18,9 @@ from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Accusations
 from taskd_net.core.router import Router, Statistics
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
@@ -77,6 +78,7 @@ class Node:
         self._uuid_count = count(1)
         self._last_lost_log = float("-inf")
         self._lost_unlogged = 0
+        self._accusations = Accusations(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
 
     # ---- life
 
@@ -108,6 +110,7 @@ class Node:
                 None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
                 None if keyring is None else keyring.server,
                 batched=batched,
+                certified=config.identity == "certificate",
                 expected=config.expect or "",
                 tracer=self._tracer,
             )
@@ -482,7 +485,7 @@ class Node:
             if not receiver.done():
                 receiver.set_result(None)
 
-    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost) -> None:
+    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | Accuse) -> None:
         match action:
             case Announce(kind, positions):
                 assert self._child is not None
@@ -496,6 +499,11 @@ class Node:
                 self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
             case Lost():
                 self._log_lost(action)
+            case Accuse(peer, refusal):
+                count = self._accusations.add(self.now(), peer)
+                if count:
+                    code = int(refusal.code)
+                    self.log.warning("violation", peer=peer, count=count, code=code, detail=refusal.detail)
             case _:
                 assert_never(action)
 
@@ -521,7 +529,7 @@ class Node:
             raise TypeError(f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}")
         try:
             message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
-            frame = write_message(message)
+            frame = write_message(message, self.config.limits)
         except Refusal as refusal:
             return _known(Ack(uuid, refusal.code, self.position, refusal.detail))
         answer: asyncio.Future[Ack] = loop.create_future()

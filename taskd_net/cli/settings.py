@@ -78,6 +78,7 @@ _SECONDS = Kind(click.FLOAT, (int, float), "SECONDS", "a number of seconds")
 _DURATION = Kind(_Duration(), (int, float), "SECONDS", f"a number of seconds from 0 to {limits.TIMEOUT_MAX_S:.0f}")
 _ADDRESS = Kind(click.STRING, (str,), "HOST:PORT", "host:port, e.g. 127.0.0.1:9602 or [::1]:9602")
 _LINKS = Kind(click.Choice(["batched", "tasknet"]), (str,), "batched|tasknet", "batched or tasknet")
+_IDENTITY = Kind(click.Choice(["position", "certificate"]), (str,), "position|certificate", "position or certificate")
 _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(logs.LEVELS)}")
 _FILE = Kind(click.STRING, (str,), "FILE", "a file")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
@@ -202,7 +203,8 @@ def node_config(ctx: click.Context, position: Position) -> NodeConfig:
     listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
     try:
         secured = tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
-        return NodeConfig(position=position, tls=secured, **settings)
+        guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
+        return NodeConfig(position=position, tls=secured, limits=limits.Limits(**guard), **settings)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -299,6 +301,34 @@ TLS_UPSTREAM: Final = (
     Setting("--client-crt", _FILE, None, "Certificate for the parent, in PEM.", shown="none"),
     Setting("--server-name", _TEXT, None, "Name in the parent's certificate.", shown="the host of --upstream"),
 )
+GUARD: Final = (
+    Setting("--identity", _IDENTITY, "position", "What a child's claims are held against."),
+    Setting("--job", _TEXT, "", "The job's name in certificates.", shown="none"),
+    *(
+        Setting(f"--{name.replace('_', '-')}", _WHOLE, getattr(limits.DEFAULT, name), text)
+        for name, text in (
+            ("routes_per_child", "Nodes that one child may lead to."),
+            ("announcements_per_second", "Announcements of one child in a second."),
+            ("path_length", "Positions in one announcement."),
+            ("list_ranks", "Ranks in one comma list."),
+            ("uuid_length", "Characters of a uuid."),
+            ("message_bytes", "Bytes of a serialized message."),
+            ("metadata_bytes", "Bytes of the metadata of one call."),
+            ("streams_per_connection", "Calls under way over one connection."),
+            ("connections_per_address", "Connections of children from one address."),
+            ("child_messages", "Messages of one child that wait for answers."),
+            ("child_bytes", "Bytes of the messages of one child that wait."),
+            ("total_messages", "Messages of all children that wait for answers."),
+            ("total_bytes", "Bytes of the messages of all children that wait."),
+        )
+    ),
+    Setting(
+        "--registration-time",
+        _SECONDS,
+        limits.DEFAULT.registration_time,
+        "How long a connection may be without a call.",
+    ),
+)
 DAEMON: Final = (
     Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
@@ -316,7 +346,16 @@ DAEMON: Final = (
 )
 
 COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
-    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), EXPECT, *NODE, *TLS, *TLS_LISTEN, *DAEMON),
+    "mgr": (
+        _listen("127.0.0.1:9601", {"POD_IP": _pod_ip}),
+        _inbox("Mgr"),
+        EXPECT,
+        *NODE,
+        *TLS,
+        *TLS_LISTEN,
+        *GUARD,
+        *DAEMON,
+    ),
     "proxy": (
         _listen("127.0.0.1:9602"),
         _upstream("127.0.0.1:9601", {"LOCAL_PROXY_ENABLE": lambda text: "127.0.0.1:9601" if text == "on" else None}),
@@ -327,6 +366,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         *TLS,
         *TLS_LISTEN,
         *TLS_UPSTREAM,
+        *GUARD,
         *DAEMON,
     ),
     "send": (

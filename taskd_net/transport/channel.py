@@ -61,7 +61,7 @@ def open_stream(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]
     return call(metadata=metadata)
 
 
-def server_options(*, channelz: bool = False) -> Options:
+def server_options(bounds: limits.Limits = limits.DEFAULT, *, channelz: bool = False) -> Options:
     """How a parent listens; with channelz gRPC keeps the figures for it.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
@@ -75,6 +75,13 @@ def server_options(*, channelz: bool = False) -> Options:
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", bounds.streams_per_connection),
+        # Both, or calls between the two would be refused by chance. The size is compared by `>=`.
+        ("grpc.max_metadata_size", bounds.metadata_bytes + 1),
+        ("grpc.absolute_max_metadata_size", bounds.metadata_bytes + 1),
+        # Who connects and says nothing, or says its first words byte by byte; and who makes no call.
+        ("grpc.server_handshake_timeout_ms", int(bounds.registration_time * 1000)),
+        ("grpc.max_connection_idle_ms", int(bounds.registration_time * 1000)),
         # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.
         ("grpc.server.max_pending_requests", 4 * limits.MAX_CHILDREN),
         ("grpc.server.max_pending_requests_hard_limit", 6 * limits.MAX_CHILDREN),

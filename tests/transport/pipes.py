@@ -7,7 +7,7 @@ from collections.abc import MutableMapping, Sequence
 
 from structlog.stdlib import BoundLogger
 
-from taskd_net.core.actions import Action, Answer, Deliver, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Answer, Deliver, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -86,6 +86,7 @@ class FakeNode:
     Attributes:
         delivered: the uuids that went into the inbox.
         lost: the uuids that were given up.
+        accused: who has claimed what it may not, with the code that it was told.
         answered: set when somebody has been answered.
     """
 
@@ -99,6 +100,7 @@ class FakeNode:
         self.view = View(self)
         self.delivered: list[str] = []
         self.lost: list[str] = []
+        self.accused: list[tuple[str, int]] = []
         self.answered = asyncio.Event()
 
     def now(self) -> float:
@@ -118,6 +120,8 @@ class FakeNode:
                     self.delivered.append(message.uuid)
                 case Lost(message):
                     self.lost.append(message.uuid)
+                case Accuse(peer, refusal):
+                    self.accused.append((peer, int(refusal.code)))
                 case _:
                     raise AssertionError(f"{action} does not happen here")
         self.router.check()
