@@ -56,6 +56,15 @@ SHARED_IN_FLIGHT: Final = 4096
 MAX_CHILDREN: Final = 5000
 """Children of one parent (contract, section 3)."""
 
+PROBE_HOPS: Final = 64
+"""Links that a trace follows at most: more levels than any tree has; in the wire it has two digits."""
+
+PROBE_INTERVAL_S: Final = 0.01
+"""Least seconds from one probe of a series to the next: a hundred a second harm nobody, a loop without pause might."""
+
+PROBE_SERIES: Final = 16
+"""Series of probes that a node sends at a time for those who ask it to; more are told to come later."""
+
 GRACE_S: Final = 30.0
 """Seconds a child whose stream is gone keeps its place and its routes (contract, section 3)."""
 
@@ -69,8 +78,8 @@ BACKOFF_INITIAL_S: Final = 0.05
 """Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
 
 BACKOFF_MAX_S: Final = 0.8
-"""Upper end of every later pause: within the second that the contract allows (section 3), with room for the join itself,
-so that everybody is back a second after a parent listens again."""
+"""Upper end of every later pause: within the second that the contract allows (section 3), with room for the join,
+so that everybody is back one second after a parent listens."""
 
 CONNECT_S: Final = 1.0
 """Seconds for connecting to a parent. On a network that is cut the kernel repeats a connection's first packet after 1 s
@@ -193,3 +202,25 @@ COMMAND_ATTEMPTS: Final = 5
 
 COMMAND_RETRY_S: Final = 3.0
 """Seconds between them."""
+
+STATUS_FIGURES_S: Final = 2.0
+"""Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
+
+STATUS_REPORTS_PER_S: Final = 250
+"""Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
+where they are many. A report costs it some 0.1 ms."""
+
+STATUS_URGENT_S: Final = 0.1
+"""Seconds that a change of state waits for others, to be told together; at each level of the tree."""
+
+STATUS_LATELY_S: Final = 10.0
+"""Seconds for which the time that answers took is shown after the last one."""
+
+STATUS_REPORT_NODES: Final = 500
+"""Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
+
+STATUS_NODES: Final = 65_536
+"""Nodes of which a node keeps the state: some 20 MB. Further ones are routed, but not shown."""
+
+STATUS_GONE_S: Final = 3600.0
+"""Seconds for which a node is shown that has vanished without leaving in good order."""

@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, S
 from functools import lru_cache
 from itertools import count
 from types import TracebackType
-from typing import Self, assert_never
+from typing import TYPE_CHECKING, Self, assert_never
 
 from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
+from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Router, Statistics
@@ -24,10 +25,19 @@ from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position
 from taskd_net.retry import Retry
+from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
 from taskd_net.transport.parent import ParentSide
+from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.stream import Session
+from taskd_net.transport.traced import load_tracer
+from taskd_net.transport.view import View
+from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
+from taskd_net.wire.probes import Echo
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 
 class Node:
@@ -43,13 +53,17 @@ class Node:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.log = get_logger(node=str(config.position))
-        self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
+        upstream = config.upstream is not None
+        # Not the loop's clock, which under uvloop goes by whole milliseconds.
+        self.router = Router(config.position, upstream=upstream, config=config.router, clock=time.monotonic)
         self.links: MutableMapping[LinkId, Session] = {}
         self._inbox: deque[Frame] = deque()
         self._receivers: list[asyncio.Future[None]] = []
         self._child: ChildSide | None = None
         self._parent: ParentSide | None = None
+        self._tracer: Tracer | None = None
         self._address: Address | None = None
+        self.view: View  # from `start` on
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
@@ -68,7 +82,7 @@ class Node:
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
 
         Raises:
-            ConfigError: the listening address cannot be bound.
+            ConfigError: the listening address cannot be bound, or what tracing needs is not installed.
             NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
@@ -79,10 +93,16 @@ class Node:
         self._loop = asyncio.get_running_loop()
         fork.protect(self)
         config = self.config
+        batched = config.links == "batched"
+        if config.tracing:
+            self._tracer = load_tracer(config.position)
+        self.view = View(self)
         if config.listen is not None:
-            parent = ParentSide(self, Address.parse(config.listen, "listen"), batched=config.links == "batched")
+            listen, expected = Address.parse(config.listen, "listen"), config.expect or ""
+            parent = ParentSide(self, listen, batched=batched, expected=expected, tracer=self._tracer)
             self._address = await parent.start()
             self._parent = parent
+            self.view.listen = str(self._address)
             self.log.info("listening", address=str(self._address))
         if config.upstream is not None:
             self._child = ChildSide(
@@ -91,7 +111,9 @@ class Node:
                 Backoff(config.backoff_initial, config.backoff_max),
                 config.ack_timeout,
                 self._at_depth,
-                batched=config.links == "batched",
+                batched=batched,
+                on_joined=self._has_joined,
+                tracer=self._tracer,
             )
             self._child.start()
         return self
@@ -260,6 +282,43 @@ class Node:
         """
         return await self._begin(body, to, mtype, timeout, uuid, sync=False)
 
+    async def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
+        """Ask whether the way leads there, and how long it takes; nothing reaches an inbox.
+
+        Args:
+            to: as in `send`; of a broadcast or list the answer is 0 when everybody has answered.
+            timeout: seconds until the answer at the latest, None for the configured `ack_timeout`.
+
+        Returns:
+            0, or the code that a message would get on its way there; 4999 when it ends at a node that knows no probes
+            (one that is not of this package). Whether there is room in the inbox, it does not say.
+
+        Raises:
+            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        return await Prober(self).ping(dst, seconds)
+
+    async def trace(self, to: Position | str, *, timeout: float | None = None) -> AsyncIterator[Echo]:
+        """Ask each hop on the way to one node, this node's neighbour first.
+
+        Args:
+            to: one position.
+            timeout: seconds for each hop, None for the configured `ack_timeout`.
+
+        Yields:
+            An Echo for each hop with the link that leads there; the last one is that of `to`, or says where the way
+            ends.
+
+        Raises:
+            ValueError: `to` is not the position of one node, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        async for echo in Prober(self).trace(one_node(dst), seconds):
+            yield echo
+
     async def receive(self) -> Message:
         """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
 
@@ -307,10 +366,28 @@ class Node:
         """Counters since the node was made."""
         return self.router.statistics
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether the Mgr knows the way to this node just now. A Mgr that was started always is."""
+        return self._loop is not None and not self._closed and (self._child is None or self._child.joined.is_set())
+
     def routes(self) -> Mapping[Position, Position]:
         """Every node known below, with the child that leads to it."""
         children = self.router.children.by_id
         return {position: children[link].position for position, link in self.router.routes.items()}
+
+    def mesh(self) -> Mesh:
+        """The state of this node and of everything below it, as far as it is known here; see docs/status.md.
+
+        Raises:
+            RuntimeError: the node was not started.
+        """
+        if self._loop is None:
+            raise RuntimeError("the node was not started")
+        view = self.view
+        view.look()
+        nodes = status_wire.read_entries(view.entries())
+        return Mesh(self.position.identity, view.wall(), self.config.expect or "", nodes)
 
     # ---- for the transport
 
@@ -386,10 +463,10 @@ class Node:
             case EndStream(session, reason):
                 assert self._parent is not None
                 self._parent.end_stream(session, reason)
-            case Forgot(link, position, routes):
+            case Forgot():
                 assert self._parent is not None
-                self._parent.forgot(link)
-                self.log.info("child_forgotten", child=str(position), routes=routes)
+                self._parent.forgot(action)
+                self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
             case Lost():
                 self._log_lost(action)
             case _:
@@ -426,8 +503,20 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        self.perform(self.router.send(loop.time(), frame, reply, min(timeout, limits.TIMEOUT_MAX_S)))
+        answered: Reply = reply
+        if self._tracer is not None:
+            frame, answered = self._tracer.sent(frame, reply)
+        self.perform(self.router.send(loop.time(), frame, answered, min(timeout, limits.TIMEOUT_MAX_S)))
         return answer
+
+    def _probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
+        """Whom to probe, and within how many seconds; see `ping` for what it raises."""
+        if self._loop is None or self._closed:
+            raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is not running")
+        seconds = self.config.ack_timeout if timeout is None else timeout
+        if math.isnan(seconds):
+            raise ValueError("timeout is not a number of seconds")
+        return _parse(to) if isinstance(to, str) else to, min(seconds, limits.TIMEOUT_MAX_S)
 
     def _new_uuid(self) -> str:
         return f"{self._uuid_prefix}{next(self._uuid_count):012x}"
@@ -448,6 +537,10 @@ class Node:
     def _at_depth(self, depth: int) -> None:
         if self._parent is not None:
             self._parent.depth = depth
+
+    def _has_joined(self, joined: bool) -> None:
+        if self._parent is not None:
+            self._parent.health.serving(joined)
 
     def _log_lost(self, lost: Lost) -> None:
         # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.

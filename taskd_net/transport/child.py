@@ -11,6 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import grpc
@@ -23,12 +24,16 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
-from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import Stream, channel_options, open_stream, unary_call
 from taskd_net.transport.host import Host
+from taskd_net.transport.reports import Reporter
 from taskd_net.transport.stream import ClientPipe, Session
 from taskd_net.transport.tasknet import ToParent
+from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class ChildSide:
         backoff: the pauses between attempts.
         ack_timeout: seconds for the parent's answer to Register and PathDiscovery.
         batched: whether to take up a parent's offer of the batched link.
+        on_joined: called with whether the node has joined, each time that this changes.
+        tracer: of a node that traces messages.
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
     """
 
@@ -89,14 +96,18 @@ class ChildSide:
         on_parent: Callable[[int], None],
         *,
         batched: bool,
+        on_joined: Callable[[bool], None] = lambda _: None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._host = host
         self._router = host.router
         self._upstream = upstream
+        self._on_joined = on_joined
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
         self._batched = batched
+        self._tracer = tracer
         self._stay: _Stay | None = None
         self._task: asyncio.Task[None] | None = None
         # Pings are a setting of the channel, which exists before the parent has said whether it permits them: assume
@@ -205,7 +216,7 @@ class ChildSide:
         pipe = ClientPipe(stay.stream)
         session: Session
         if batched:
-            session = BatchedLink(host, UP, parent, pipe)
+            session = batched_link(host, UP, parent, pipe, self._tracer)
         else:
             session = ToParent(host, UP, parent, pipe, stay.peer.profile, stay.channel, self._ack_timeout)
         self._stay = stay
@@ -213,13 +224,16 @@ class ChildSide:
         host.links[UP] = session
         depth = stay.peer.depth + 1
         self._on_parent(depth)
-        profile = stay.peer.profile
-        host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent))
+        profile, probes = stay.peer.profile, stay.peer.ended(batched=batched)
+        host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent, probes))
         self._spawn(stay, self._announce_all(stay, session))
+        if stay.peer.reports:
+            self._spawn(stay, Reporter(host, stay.channel, self._ack_timeout).run())
         try:
             await session.run()
         finally:
             self.joined.clear()
+            self._on_joined(False)
             self._stay = None
             del host.links[UP]
             # Before the tasks are cancelled: the answer that one of them waits for is among what the Router says.
@@ -271,6 +285,7 @@ class ChildSide:
             link=type(session).__name__,
         )
         self.joined.set()
+        self._on_joined(True)
 
     async def _path_discovery(self, stay: _Stay, kind: Kind, positions: Sequence[Position]) -> None:
         request = codec.write_announcement(self._new_uuid(), self._router.identity, positions)
@@ -284,6 +299,10 @@ class ChildSide:
         except Refusal as refusal:
             ack = Ack("", refusal.code, stay.parent)
         self._host.perform(self._router.announce_answered(stay.session, ack.code, ack.src))
+        if ack.code and kind is Kind.WITHDRAW:
+            # Nobody else would say it again, and the parent would keep routes to nodes that are gone.
+            await asyncio.sleep(random.uniform(0.0, self._backoff.maximum))
+            self._host.perform(self._router.withdraw_again(positions))
 
     # ---- small things
 
