@@ -103,6 +103,9 @@ def channel_options(*, pings: bool) -> Options:
     options: Options = [
         *_FLOW_CONTROL,
         ("grpc.use_local_subchannel_pool", 1),
+        # So named, this bounds the connecting itself: a first packet that was lost, a parent that is frozen.
+        ("grpc.min_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
+        ("grpc.initial_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
         # The parent is trusted not to send what it must not; a limit here could only tear down the stream.
