@@ -21,7 +21,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage lint bench profile proto proto-check compat torch install-test clean
+.PHONY: help demo faults soak test coverage lint bench profile proto proto-check compat torch install-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,12 @@ bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 1
 
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
+
+faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
+	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults $(ARGS)
+
+soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
+	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
 
 proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 	@.venv-proto/bin/python proto/generate.py

@@ -29,11 +29,11 @@ class Link:
         manners: what the neighbour does otherwise than the contract says; None where it does not.
         spellings: how nodes behind it are written there, by identity, where that differs.
         announcing: announcements of this child that are under way further up.
-        probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
-            probes: then none goes there, and none is taken from there.
         since: when its stream began to stand, or ended, or when the child registered first.
         streams: streams that the neighbour has opened.
         timed, timed_at: the one message in flight whose answer is being timed, and when it was sent.
+        probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
+            probes: then none goes there, and none is taken from there.
     """
 
     __slots__ = (
@@ -73,12 +73,12 @@ class Link:
         self.manners: Manners | None = None
         self.spellings: dict[Position, Position] = {}
         self.announcing = 0
-        self.probes: Ended | None = None
         self.since = float("-inf")
         self.streams = 0
         self.traffic = Traffic()
         self.timed: Awaited | None = None
         self.timed_at = 0.0
+        self.probes: Ended | None = None
         self._changed_hands = float("-inf")
         self._pause = 0.0
 

@@ -90,8 +90,8 @@ class ParentSide:
                 grpc.method_handlers_generic_handler(
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
-                self._probes.handler(),
                 grpc.method_handlers_generic_handler(STATUS_SERVICE, self._status.handlers()),
+                self._probes.handler(),
             )
         )
         try:

@@ -138,8 +138,14 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         return Peer(ORIGINAL)
     depth = metadata.get(DEPTH_KEY, "")
     levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
-    batched, reports = metadata.get(LINKS_KEY) == BATCHED, metadata.get(STATUS_KEY) == REPORTS
-    return Peer(OURS, version, levels, batched, reports, metadata.get(PROBES_KEY) == PROBES)
+    return Peer(
+        OURS,
+        version,
+        levels,
+        batched=metadata.get(LINKS_KEY) == BATCHED,
+        reports=metadata.get(STATUS_KEY) == REPORTS,
+        probes=metadata.get(PROBES_KEY) == PROBES,
+    )
 
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
@@ -155,8 +161,8 @@ def own_metadata() -> tuple[tuple[str, str], ...]:
 def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when somebody registers, and what it offers."""
     offer = ((LINKS_KEY, BATCHED),) if batched else ()
-    extensions = ((STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
-    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), *extensions, *offer)
+    says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
+    return (*says, *offer)
 
 
 def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:
