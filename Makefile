@@ -6,7 +6,9 @@ ARGS ?=
 # What generates taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
-OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 uvloop==0.18.0 click==8.1.0 rich==13.0.0 \
+OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 tenacity==8.3.0 uvloop==0.18.0 \
+  click==8.1.0 rich==13.0.0 prometheus-client==0.19.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
+  grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
   cryptography==42.0.0 watchfiles==0.21.0
 # What the data loader's workers are forked with.
 TORCH = torch==2.13.0
@@ -22,7 +24,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage lint audit bench profile proto proto-check compat torch install-test clean
+.PHONY: help demo faults soak test coverage lint audit bench profile proto proto-check compat torch install-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,7 +46,7 @@ lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, the import
 
 # Apart from `lint`, as it asks a database of advisories on the network; without that it fails and says so.
 audit: .venv-audit/stamp  ## look for known weaknesses in what users install (needs the network)
-	@.venv-audit/bin/pip-audit --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
+	@.venv-audit/bin/pip-audit --strict --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
 
 bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 10 minutes (ARGS="--quick --json")
 	@.venv/bin/python -m pytest -q -m bench tests/benchmarks
@@ -52,6 +54,12 @@ bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 1
 
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
+
+faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
+	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults $(ARGS)
+
+soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
+	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
 
 proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 	@.venv-proto/bin/python proto/generate.py

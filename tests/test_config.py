@@ -56,7 +56,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         grace=30.0,
         registration_hold=10.0,
     )
-    assert (worker().backoff_initial, worker().backoff_max, worker().links) == (0.05, 1.0, "batched")
+    assert (worker().backoff_initial, worker().backoff_max, worker().links) == (0.05, 0.8, "batched")
 
 
 def test_settings_reach_the_router() -> None:
@@ -69,8 +69,14 @@ def test_settings_reach_the_router() -> None:
         "grace": 6.0,
         "registration_hold": 7.0,
     }
-    router = NodeConfig.mgr(inbox=4, **settings).router
-    assert dataclasses.asdict(router) == {"inbox": 4, "inbox_wait": limits.INBOX_WAIT_S, **settings}
+    router = NodeConfig.mgr(inbox=4, job="j", **settings).router
+    assert dataclasses.asdict(router) == {
+        "inbox": 4,
+        "inbox_wait": limits.INBOX_WAIT_S,
+        "job": "j",
+        "limits": dataclasses.asdict(limits.DEFAULT),
+        **settings,
+    }
 
 
 def test_configuration_cannot_be_changed() -> None:

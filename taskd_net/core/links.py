@@ -10,9 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import InFlight
+from taskd_net.core.acks import Awaited, InFlight
+from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.manners import Manners
+from taskd_net.core.probes import Ended
 from taskd_net.core.routes import LinkId
+from taskd_net.core.traffic import Traffic
 from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
 from taskd_net.position import Position, Role, require_node
 
@@ -24,15 +27,24 @@ class Link:
     """What the Router knows of one link.
 
     Attributes:
+        credentials: what the child's connection showed of it when it registered.
         manners: what the neighbour does otherwise than the contract says; None where it does not.
         spellings: how nodes behind it are written there, by identity, where that differs.
         announcing: announcements of this child that are under way further up.
+        since: when its stream began to stand, or ended, or when the child registered first.
+        streams: streams that the neighbour has opened.
+        timed, timed_at: the one message in flight whose answer is being timed, and when it was sent.
+        probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
+            probes: then none goes there, and none is taken from there.
     """
 
     __slots__ = (
+        "_allowance",
+        "_allowed_at",
         "_changed_hands",
         "_pause",
         "announcing",
+        "credentials",
         "epoch",
         "expires",
         "id",
@@ -40,33 +52,52 @@ class Link:
         "in_flight_limit",
         "manners",
         "position",
+        "probes",
         "queued_bytes",
         "queued_messages",
         "session",
+        "since",
         "spellings",
+        "streams",
+        "timed",
+        "timed_at",
+        "traffic",
     )
 
     def __init__(self, id: LinkId, position: Position) -> None:
-        leaf = id != UP and position.role in (Role.AGENT, Role.WORKER)
         self.id = id
         self.position = position
+        self.credentials = UNSHOWN
         self.session: object | None = None
         self.epoch = 0
         self.expires = float("inf")
         self.in_flight = InFlight()
-        self.in_flight_limit = LEAF_IN_FLIGHT if leaf else SHARED_IN_FLIGHT
+        self.in_flight_limit = LEAF_IN_FLIGHT if self.is_leaf else SHARED_IN_FLIGHT
         self.queued_messages = 0
         self.queued_bytes = 0
         self.manners: Manners | None = None
         self.spellings: dict[Position, Position] = {}
         self.announcing = 0
+        self.since = float("-inf")
+        self.streams = 0
+        self.traffic = Traffic()
+        self.timed: Awaited | None = None
+        self.timed_at = 0.0
+        self.probes: Ended | None = None
         self._changed_hands = float("-inf")
         self._pause = 0.0
+        self._allowance = float("inf")
+        self._allowed_at = 0.0
 
     @property
     def is_child(self) -> bool:
         """False for the link to the parent."""
         return self.id != UP
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for a Worker or an Agent: nobody lies behind it."""
+        return self.id != UP and self.position.role in (Role.AGENT, Role.WORKER)
 
     def spell(self, position: Position) -> None:
         """Note how a node behind this link is written there."""
@@ -90,6 +121,15 @@ class Link:
         else:
             self._pause = min(FIGHT_PAUSE_MAX_S, max(FIGHT_PAUSE_S, 2.0 * self._pause))
         return self._pause
+
+    def may_announce(self, now: float, per_second: int) -> bool:
+        """Count an announcement. False beyond so many in a second; as many may come at once."""
+        self._allowance = min(per_second, self._allowance + (now - self._allowed_at) * per_second)
+        self._allowed_at = now
+        if self._allowance < 1.0:
+            return False
+        self._allowance -= 1.0
+        return True
 
     @property
     def up(self) -> bool:
@@ -123,6 +163,11 @@ class Children:
         """The link of a registered child, by its identity."""
         return self._by_identity.get(position.identity)
 
+    def held_against(self, identity: Position, credentials: Credentials) -> bool:
+        """Whether a child is connected here with this identity, and these credentials are not that peer's."""
+        link = self._by_identity.get(identity)
+        return link is not None and link.up and not link.credentials.same_peer(credentials)
+
     def register(self, now: float, position: Position) -> Link:
         """Give a child its place, or renew the one it has.
 
@@ -139,6 +184,7 @@ class Children:
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"all {self._limit} places are taken")
             self._last_id += 1
             link = Link(self._last_id, position)
+            link.since = now
             self._by_identity[identity] = self.by_id[link.id] = link
         link.position = position
         link.epoch += 1
@@ -153,11 +199,14 @@ class Children:
     def lost(self, now: float, link: Link) -> None:
         """A child's stream is gone: the grace time begins."""
         link.session = None
+        link.since = now
         link.expires = now + self._grace
 
-    def opened(self, link: Link, session: object) -> None:
+    def opened(self, now: float, link: Link, session: object) -> None:
         """A child's stream stands."""
         link.session = session
+        link.since = now
+        link.streams += 1
         link.expires = float("inf")
 
     def expired(self, now: float) -> list[Link]:

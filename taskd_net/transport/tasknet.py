@@ -171,7 +171,7 @@ class ToParent(Session):
     def _take_in(self, data: bytes) -> None:
         host, router = self._host, self._router
         try:
-            frame = codec.read_frame(data)
+            frame = codec.read_frame(data, router.limits)
         except Refusal as refusal:
             host.log.warning("message_refused", parent=str(self.peer), detail=refusal.detail)
             if refusal.sync and (refusal.uuid or self._line is not None):

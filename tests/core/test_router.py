@@ -11,8 +11,8 @@ from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.router import Router, RouterConfig, Statistics
-from taskd_net.core.topology import LOCAL, STRANGER
-from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
+from taskd_net.core.topology import LOCAL
+from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
 
 INF = float("inf")
 
@@ -24,7 +24,7 @@ def test_rule_1_a_message_for_this_node_goes_into_the_inbox() -> None:
     proxy, ask = joined("Proxy/0"), Caller()
     child = add_child(proxy, "Worker/0/0")
     for came_from in (UP, child.id, STRANGER):
-        message = frame("Proxy/0", uuid=str(came_from))
+        message = frame("Proxy/0", "Worker/0/0", uuid=str(came_from))
         actions = proxy.frame_arrived(1.0, came_from, message, ask)
         assert actions == [Deliver(message), Answer(ask, Ack(message.uuid, Code.OK, at("Proxy/0")))]
 
@@ -859,8 +859,6 @@ def test_routes_outlive_a_re_registration_and_a_short_loss_of_the_stream() -> No
 @pytest.mark.parametrize(
     ("position", "code"),
     [
-        ("Proxy/1", 4999),
-        ("Mgr", 4999),
         ("Boss/0", 4003),
         ("Worker/x/0", 4004),
         ("Worker/0/x", 4005),
@@ -868,7 +866,7 @@ def test_routes_outlive_a_re_registration_and_a_short_loss_of_the_stream() -> No
         ("Worker/0,1/0", 4004),
     ],
 )
-def test_announcement_of_what_cannot_lie_below_is_refused_whole(position: str, code: int) -> None:
+def test_announcement_of_what_is_no_node_is_refused_whole(position: str, code: int) -> None:
     proxy = joined("Proxy/1")
     child = add_child(proxy, "Proxy/2")
     path = everybody("Worker/2/2", position)
@@ -898,6 +896,19 @@ def test_announcement_while_there_is_no_upstream_is_4999_and_the_route_is_known_
     announced = proxy.announced(0.0, child, Kind.ADD, everybody("Worker/0/0"), Caller(), "a")
     assert answers(announced) == [(Code.CLIENT_ERR, "Proxy/0")]
     assert at("Worker/0/0") in proxy.routes
+
+
+def test_announcement_waits_for_an_upstream_as_long_as_the_child_does() -> None:
+    proxy, ask = router("Proxy/0"), Caller()
+    child = add_child(proxy, "Worker/0/0")
+    assert proxy.announced(5.0, child, Kind.ADD, everybody("Worker/0/0"), ask, "a", 2.5) == []
+    assert proxy.next_deadline() == 7.5
+    assert proxy.tick(7.4) == []
+    assert answers(proxy.tick(7.5)) == [(Code.CLIENT_ERR, "Proxy/0")]
+    assert proxy.announced(8.0, child, Kind.ADD, everybody("Worker/0/0"), ask, "b", 2.5) == []
+    join(proxy)
+    assert proxy.announce_all(Caller(), "c") == [Announce(Kind.COMPLETE, everybody("Worker/0/0", "Proxy/0"))]
+    assert proxy.announce_answered("up", Code.OK, at("Mgr"))[0] == Answer(ask, Ack("b", Code.OK, at("Mgr")))
 
 
 def test_one_announcement_is_under_way_at_a_time_and_the_next_says_what_came_up_meanwhile() -> None:

@@ -161,7 +161,14 @@ class OriginalRouter:
         return self._take()
 
     def announced(
-        self, now: float, link: _Link | None, kind: Kind, positions: Sequence[Position], reply: Reply, uuid: str
+        self,
+        now: float,
+        link: _Link | None,
+        kind: Kind,
+        positions: Sequence[Position],
+        reply: Reply,
+        uuid: str,
+        patience: float,
     ) -> list[Action]:
         """A child announces; it goes on to the root before it is answered."""
         if link is None:

@@ -7,13 +7,14 @@ from collections.abc import MutableMapping, Sequence
 
 from structlog.stdlib import BoundLogger
 
-from taskd_net.core.actions import Action, Answer, Deliver, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Answer, Deliver, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position
 from taskd_net.transport.stream import Session
+from taskd_net.transport.view import View
 from taskd_net.wire import codec
 
 
@@ -85,6 +86,7 @@ class FakeNode:
     Attributes:
         delivered: the uuids that went into the inbox.
         lost: the uuids that were given up.
+        accused: who has claimed what it may not, with the code that it was told.
         answered: set when somebody has been answered.
     """
 
@@ -95,8 +97,10 @@ class FakeNode:
         self.router = Router(at, upstream=position != "Mgr")
         self.log = get_logger(node=position)
         self.links: MutableMapping[LinkId, Session] = {}
+        self.view = View(self)
         self.delivered: list[str] = []
         self.lost: list[str] = []
+        self.accused: list[tuple[str, int]] = []
         self.answered = asyncio.Event()
 
     def now(self) -> float:
@@ -116,6 +120,8 @@ class FakeNode:
                     self.delivered.append(message.uuid)
                 case Lost(message):
                     self.lost.append(message.uuid)
+                case Accuse(peer, refusal):
+                    self.accused.append((peer, int(refusal.code)))
                 case _:
                     raise AssertionError(f"{action} does not happen here")
         self.router.check()
