@@ -26,6 +26,7 @@ from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
 from taskd_net.transport.connections import Connections, host_of
 from taskd_net.transport.host import Host
+from taskd_net.transport.quiet import quieten_grpc
 from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
@@ -90,6 +91,7 @@ class ParentSide:
         Raises:
             ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
+        quieten_grpc()
         server = grpc.aio.server(options=server_options(self._limits))
         server.add_generic_rpc_handlers(
             (
