@@ -139,7 +139,7 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     Args:
         config: all of it optional. `job_id`, `plugin_dir`, `fault_recover`, `taskd_enable`: texts. `node_nums`,
             `proc_per_node`: whole numbers. `cluster_infos`: a dict, or a list of dicts, with the texts `ip`, `port`,
-            `name`, `role`.
+            `name`, `role`. `enable_tls`, `tls_conf`, `PlainListenAddr`, `PlainListenPort`: as in `init_taskd_proxy`.
 
     Returns:
         True, or False with one line in the log: a value is of another type, the address cannot be listened on, there is
@@ -149,7 +149,12 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     """
     wanted = _checked(settings.checked(config))
     listen = settings.joined(os.environ.get("POD_IP") or settings.LOOPBACK, "POD_IP", settings.MGR_PORT, "port")
-    slot.fill(lambda: Manager(NodeConfig.mgr(listen=listen), wanted), "manager.log")
+    node = NodeConfig.mgr(
+        listen=listen,
+        plain_listen=settings.plain_address(wanted, settings.MGR_PORT),
+        tls=settings.secured(wanted, listens=True, connects=False),
+    )
+    slot.fill(lambda: Manager(node, wanted), "manager.log")
     return True
 
 

@@ -231,6 +231,8 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "identity": "position", "job": "j"}
     values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
     values |= dict.fromkeys(("child_bytes", "total_bytes"), 9_000_000)
+    values |= {"enable_tls": True, "ca": "c", "server_key": "k", "server_crt": "s", "server_name": "n"}
+    values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1"}
     path = tmp_path / "all.toml"
     for command, settings in COMMANDS.items():
         path.write_text("\n".join(f"{s.name} = {json.dumps(values.get(s.name, 42))}" for s in settings))
