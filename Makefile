@@ -2,6 +2,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ARGS ?=
+MINUTES ?= 10
 
 # What generates taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
@@ -24,7 +25,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo faults soak test coverage lint audit bench profile proto proto-check compat torch install-test clean
+.PHONY: help demo faults soak test coverage lint audit bench profile proto proto-check compat torch install-test fuzz clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +74,9 @@ compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest sup
 torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
 	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
 
+fuzz: .venv/stamp-fuzz  ## throw anything at what comes in, for MINUTES=10; fail if something gives way
+	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
+
 # From nothing each time, as a user's machine has nothing; what pip has fetched before it fetches from its cache.
 install-test:  ## a new user: the wheel in a clean environment, what README shows, the examples
 	@rm -rf .venv-install
@@ -102,6 +106,10 @@ clean:  ## remove the environments and everything that the tools left
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+.venv/stamp-fuzz: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,fuzz]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 # With the extra `bench`, as benchmarks/ is checked too.

@@ -303,7 +303,7 @@ TLS_UPSTREAM: Final = (
 )
 GUARD: Final = (
     Setting("--identity", _IDENTITY, "position", "What a child's claims are held against."),
-    Setting("--job", _TEXT, "", "The job's name in certificates.", shown="none"),
+    Setting("--job", _TEXT, None, "The job's name in certificates.", shown="none"),
     *(
         Setting(f"--{name.replace('_', '-')}", _WHOLE, getattr(limits.DEFAULT, name), text)
         for name, text in (
