@@ -50,7 +50,7 @@ def _as_object(ctx: click.Context) -> dict[str, object]:
 
 def _print(contexts: list[click.Context], as_json: bool) -> None:
     for ctx in contexts:
-        if "at" not in ctx.params:  # a command that runs a node
+        if {"listen", "upstream"} & ctx.params.keys():  # a command that runs a node
             node_config(ctx, position_of(ctx))
     if as_json:
         click.echo(json.dumps({str(ctx.command.name): _as_object(ctx) for ctx in contexts}, ensure_ascii=False))

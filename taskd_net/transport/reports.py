@@ -7,6 +7,7 @@ gets fewer. What changes while one is under way is told in the next.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import grpc
 
@@ -24,14 +25,14 @@ class Reporter:
 
     Args:
         host: the node.
-        channel: to the parent.
+        channel: to the parent, of the moment.
         timeout: seconds for the parent's answer.
     """
 
-    def __init__(self, host: Host, channel: grpc.aio.Channel, timeout: float) -> None:
+    def __init__(self, host: Host, channel: Callable[[], grpc.aio.Channel], timeout: float) -> None:
         self._host = host
         self._view = host.view
-        self._call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        self._channel = channel
         self._timeout = timeout
         self._news = asyncio.Event()
 
@@ -69,8 +70,9 @@ class Reporter:
         """Tell what is next. Returns the pace that the parent asks for."""
         ledger = self._view.ledger
         report = ledger.next_report(urgent=urgent)
+        tell: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel().unary_unary(f"/{STATUS_SERVICE}/Tell")
         try:
-            answer = await self._call(
+            answer = await tell(
                 wire.write_report(report),
                 metadata=peers.stream_metadata(self._host.router.identity),
                 timeout=self._timeout,
@@ -79,7 +81,7 @@ class Reporter:
         except (grpc.aio.AioRpcError, Refusal) as error:
             # Whether it has arrived nobody knows: tell everything again, after a while.
             text = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
-            self._host.log.warning("report_failed", reason=text)
+            self._host.log.warning("status_not_taken", reason=text)
             ledger.begin()
             await asyncio.sleep(limits.STATUS_FIGURES_S)
             return limits.STATUS_FIGURES_S
@@ -112,7 +114,7 @@ class StatusService:
         try:
             self._view.told(position, wire.read_report(data))
         except Refusal as refusal:
-            self._host.log.warning("report_refused", child=str(position), detail=str(refusal))
+            self._host.log.warning("status_refused", child=str(position), detail=str(refusal))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
         pause = self._view.reporters / limits.STATUS_REPORTS_PER_S
         return wire.write_pace(max(limits.STATUS_FIGURES_S, pause))
