@@ -7,6 +7,7 @@ gets fewer. What changes while one is under way is told in the next.
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import grpc
 
@@ -17,6 +18,9 @@ from taskd_net.transport.channel import STATUS_SERVICE
 from taskd_net.transport.host import Host
 from taskd_net.transport.stream import Context
 from taskd_net.wire import status as wire
+
+_URGENT_SHARE: Final = 20
+"""Where a parent asks for longer pauses between figures, changes of state are gathered for this part of them."""
 
 
 class Reporter:
@@ -50,18 +54,20 @@ class Reporter:
                 if loop.time() >= figures_at:
                     view.look()
                     figures_at = loop.time() + pace
-                while ledger.untold:
+                # Not until nothing is left: what children tell meanwhile waits for the next time.
+                for _ in range(ledger.reports):
                     pace = await self._tell(urgent=urgent)
-                await self._wait(figures_at)
+                await self._wait(figures_at, max(limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
         finally:
             view.changed = _nothing
+            ledger.end()
 
-    async def _wait(self, until: float) -> None:
+    async def _wait(self, until: float, gather: float) -> None:
         """Wait until it is time for figures, or something has happened."""
         try:
             async with asyncio.timeout_at(until):
                 await self._news.wait()
-            await asyncio.sleep(limits.STATUS_URGENT_S)
+            await asyncio.sleep(gather)
         except TimeoutError:
             pass
 
@@ -120,7 +126,7 @@ class StatusService:
     async def _tree(self, _: bytes, context: Context) -> bytes:
         view = self._view
         view.look()
-        return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.entries())
+        return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.records())
 
 
 def _nothing() -> None:

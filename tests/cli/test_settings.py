@@ -198,7 +198,7 @@ def test_wrong_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         ("link_bytes = 5", "link_bytes is 5; expected a whole number, at least 8388608 (from the file {})"),
         ("ack-timeout = 3", "config '{}' has ack-timeout = 3; expected a setting; did you mean ack_timeout?"),
         ("[mgr]\nupstream = 'a:1'", "config '{}' has [mgr] upstream = 'a:1'; expected a setting of mgr"),
-        ("[worker]", "config '{}' has [worker]; expected a table of one of the commands mgr, proxy, send, listen, tree, top, health"),
+        ("[worker]", "config '{}' has [worker]; expected a table of one of the commands " + ", ".join(COMMANDS)),
         ("[proxy.x]", "config '{}' has [proxy] x = {{}}; expected a setting of proxy"),
         ("[mgr]\ngrac = 1", "config '{}' has [mgr] grac = 1; expected a setting of mgr; did you mean grace?"),
         ("proxy = 3", "config '{}' has proxy = 3; expected a setting"),
