@@ -147,6 +147,11 @@ def test_top_is_sorted_by_what_was_asked_for() -> None:
 
     by = {order: first(order) for order in ("rate", "bytes", "latency", "flight", "inbox", "node")}
     assert by == {
-        "rate": "Proxy/0", "bytes": "Proxy/2", "latency": "Proxy/1", "flight": "Proxy/1", "inbox": "Proxy/2", "node": "Proxy/0",
-    }  # fmt: skip
+        "rate": "Proxy/0",
+        "bytes": "Proxy/2",
+        "latency": "Proxy/1",
+        "flight": "Proxy/1",
+        "inbox": "Proxy/2",
+        "node": "Proxy/0",
+    }
     assert [len(table(mesh, rates, "rate", role)) for role in (None, "Proxy", "Worker")] == [6, 5, 2]
