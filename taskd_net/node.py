@@ -11,14 +11,16 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, S
 from functools import lru_cache
 from itertools import count
 from types import TracebackType
-from typing import Self, assert_never
+from typing import TYPE_CHECKING, Self, assert_never
 
 from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.acks import Reply
+from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Accusations
 from taskd_net.core.router import Router, Statistics
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
@@ -26,11 +28,18 @@ from taskd_net.position import Position
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
+from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.parent import ParentSide
+from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.stream import Session
+from taskd_net.transport.traced import load_tracer
 from taskd_net.transport.view import View
 from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
+from taskd_net.wire.probes import Echo
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 
 class Node:
@@ -54,8 +63,10 @@ class Node:
         self._receivers: list[asyncio.Future[None]] = []
         self._child: ChildSide | None = None
         self._parent: ParentSide | None = None
+        self._tracer: Tracer | None = None
         self._address: Address | None = None
         self.view: View  # from `start` on
+        self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
@@ -67,6 +78,7 @@ class Node:
         self._uuid_count = count(1)
         self._last_lost_log = float("-inf")
         self._lost_unlogged = 0
+        self._accusations = Accusations(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
 
     # ---- life
 
@@ -74,7 +86,8 @@ class Node:
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
 
         Raises:
-            ConfigError: the listening address cannot be bound.
+            ConfigError: an address cannot be listened on, a file of TLS is not usable, or what tracing needs is not
+                installed.
             NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
@@ -85,14 +98,28 @@ class Node:
         self._loop = asyncio.get_running_loop()
         fork.protect(self)
         config = self.config
+        batched = config.links == "batched"
+        if config.tracing:
+            self._tracer = load_tracer(config.position)
         self.view = View(self)
+        keyring = None if config.tls is None else Keyring(config.tls, self.log)
         if config.listen is not None:
-            listen = Address.parse(config.listen, "listen")
-            parent = ParentSide(self, listen, batched=config.links == "batched", expected=config.expect or "")
+            parent = ParentSide(
+                self,
+                Address.parse(config.listen, "listen"),
+                None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
+                None if keyring is None else keyring.server,
+                batched=batched,
+                certified=config.identity == "certificate",
+                expected=config.expect or "",
+                tracer=self._tracer,
+            )
             self._address = await parent.start()
             self._parent = parent
             self.view.listen = str(self._address)
-            self.log.info("listening", address=str(self._address))
+            tls = keyring is not None and keyring.server is not None
+            plain = {} if parent.plain_address is None else {"plain_address": str(parent.plain_address)}
+            self.log.info("listening", address=str(self._address), tls=tls, **plain)
         if config.upstream is not None:
             self._child = ChildSide(
                 self,
@@ -100,10 +127,16 @@ class Node:
                 Backoff(config.backoff_initial, config.backoff_max),
                 config.ack_timeout,
                 self._at_depth,
-                batched=config.links == "batched",
+                batched=batched,
+                keyring=keyring,
                 on_joined=self._has_joined,
+                tracer=self._tracer,
             )
             self._child.start()
+        if keyring is not None:
+            self._watch = asyncio.create_task(
+                keyring.watch(self._client_changed), name=f"certificates of {self.position}"
+            )
         return self
 
     async def close(self) -> None:
@@ -270,6 +303,43 @@ class Node:
         """
         return await self._begin(body, to, mtype, timeout, uuid, sync=False)
 
+    async def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
+        """Ask whether the way leads there, and how long it takes; nothing reaches an inbox.
+
+        Args:
+            to: as in `send`; of a broadcast or list the answer is 0 when everybody has answered.
+            timeout: seconds until the answer at the latest, None for the configured `ack_timeout`.
+
+        Returns:
+            0, or the code that a message would get on its way there; 4999 when it ends at a node that knows no probes
+            (one that is not of this package). Whether there is room in the inbox, it does not say.
+
+        Raises:
+            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        return await Prober(self).ping(dst, seconds)
+
+    async def trace(self, to: Position | str, *, timeout: float | None = None) -> AsyncIterator[Echo]:
+        """Ask each hop on the way to one node, this node's neighbour first.
+
+        Args:
+            to: one position.
+            timeout: seconds for each hop, None for the configured `ack_timeout`.
+
+        Yields:
+            An Echo for each hop with the link that leads there; the last one is that of `to`, or says where the way
+            ends.
+
+        Raises:
+            ValueError: `to` is not the position of one node, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        async for echo in Prober(self).trace(one_node(dst), seconds):
+            yield echo
+
     async def receive(self) -> Message:
         """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
 
@@ -311,6 +381,12 @@ class Node:
     def address(self) -> str | None:
         """Where this node listens, with the port that was bound; None for a leaf or before `start`."""
         return None if self._address is None else str(self._address)
+
+    @property
+    def plain_address(self) -> str | None:
+        """Where it listens without TLS as well, with the port that was bound; None for nowhere."""
+        address = None if self._parent is None else self._parent.plain_address
+        return None if address is None else str(address)
 
     @property
     def statistics(self) -> Statistics:
@@ -387,6 +463,9 @@ class Node:
             self.perform(self.router.close())
             if self._timer is not None:
                 self._timer.cancel()
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.wait([self._watch])
             self.log.info("closed")
         self._wake_receivers()
 
@@ -406,7 +485,7 @@ class Node:
             if not receiver.done():
                 receiver.set_result(None)
 
-    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost) -> None:
+    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | Accuse) -> None:
         match action:
             case Announce(kind, positions):
                 assert self._child is not None
@@ -420,6 +499,11 @@ class Node:
                 self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
             case Lost():
                 self._log_lost(action)
+            case Accuse(peer, refusal):
+                count = self._accusations.add(self.now(), peer)
+                if count:
+                    code = int(refusal.code)
+                    self.log.warning("violation", peer=peer, count=count, code=code, detail=refusal.detail)
             case _:
                 assert_never(action)
 
@@ -445,7 +529,7 @@ class Node:
             raise TypeError(f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}")
         try:
             message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
-            frame = write_message(message)
+            frame = write_message(message, self.config.limits)
         except Refusal as refusal:
             return _known(Ack(uuid, refusal.code, self.position, refusal.detail))
         answer: asyncio.Future[Ack] = loop.create_future()
@@ -454,8 +538,20 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        self.perform(self.router.send(loop.time(), frame, reply, min(timeout, limits.TIMEOUT_MAX_S)))
+        answered: Reply = reply
+        if self._tracer is not None:
+            frame, answered = self._tracer.sent(frame, reply)
+        self.perform(self.router.send(loop.time(), frame, answered, min(timeout, limits.TIMEOUT_MAX_S)))
         return answer
+
+    def _probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
+        """Whom to probe, and within how many seconds; see `ping` for what it raises."""
+        if self._loop is None or self._closed:
+            raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is not running")
+        seconds = self.config.ack_timeout if timeout is None else timeout
+        if math.isnan(seconds):
+            raise ValueError("timeout is not a number of seconds")
+        return _parse(to) if isinstance(to, str) else to, min(seconds, limits.TIMEOUT_MAX_S)
 
     def _new_uuid(self) -> str:
         return f"{self._uuid_prefix}{next(self._uuid_count):012x}"
@@ -472,6 +568,10 @@ class Node:
     def _tick(self) -> None:
         self._timer, self._armed = None, float("inf")
         self.perform(self.router.tick(self.now()))
+
+    def _client_changed(self) -> None:
+        if self._child is not None:
+            self._child.renew()
 
     def _at_depth(self, depth: int) -> None:
         if self._parent is not None:
