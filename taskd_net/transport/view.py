@@ -118,16 +118,16 @@ class View:
             self._forget(name)
         self.changed()
 
-    def told(self, child: Position, report: Report) -> None:
-        """A child has reported: of those below it, and of itself."""
-        name = str(child.identity)
+    def told(self, child: Link, report: Report) -> None:
+        """A child has reported: of itself, and, unless it is a leaf, of those below it."""
+        name = str(child.position.identity)
         others = []
         for record in report.records:
             if record.position == name:
                 own = wire.read_node(record.node).own
                 if own is not None:
                     self._own[name] = own
-            elif record.position != self._name:
+            elif record.position != self._name and not child.is_leaf:
                 others.append(record)
         self.ledger.told(name, replace(report, records=others))
         if report.urgent:

@@ -13,8 +13,11 @@ import pytest
 from taskd_net import Node, limits
 from taskd_net.address import Address
 from taskd_net.status.document import Document, by_position, document
+from taskd_net.status.ledger import Record, Report
+from taskd_net.status.records import NodeStatus, State
 from taskd_net.transport.asking import Asker, AskFailed, ask_health
 from taskd_net.transport.channel import STATUS_SERVICE
+from taskd_net.wire import status as wire
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links
 from tests.peers.parent import RawParent
@@ -201,6 +204,22 @@ async def test_reports_of_strangers_and_garbage_are_refused(mesh: Mesh) -> None:
                 await tell(data, metadata=metadata)
             assert refused.value.code() is code
     assert set(states(mgr)) == {"Mgr/0", "Worker/0/0"}
+    assert [event for event in mesh.events if event["event"] == "violation"]
+    assert [event["child"] for event in mesh.events if event["event"] == "status_refused"] == ["Worker/0/0"]
+
+
+async def test_a_leaf_tells_of_itself_alone_and_nobody_of_his_parent(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    await mesh.worker(0, 0, mgr)
+    before = await until(mgr, lambda now: all(node["inbox"] for node in now.values()) and len(now) == 3)
+    node = wire.write_node(NodeStatus(proxy.position, State.JOINED, 1.0, "x"))
+    for link in mgr.router.children.by_id.values():
+        mgr.view.told(link, Report([Record("Worker/5/5", node), Record("Mgr/0", node)]))
+        assert ("Worker/5/5" in states(mgr)) == (not link.is_leaf)
+        mgr.view.told(link, Report(gone=["Worker/5/5", "Mgr/0"]))
+        now = seen(mgr)
+        assert set(now) == set(before) and now["Mgr/0"]["peer"] == "taskd_net"
 
 
 async def test_a_parent_that_does_not_take_a_report_gets_everything_again(
