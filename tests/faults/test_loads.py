@@ -154,7 +154,7 @@ def test_flood(lab: Lab, form: Form, figures: Figures) -> None:
 
 
 def test_large_among_small(lab: Lab, form: Form, figures: Figures) -> None:
-    seconds = 20.0 if form.long else 1.5
+    seconds = 20.0 if form.long else 1.0
     large, small = lab.below(lab.proxies[0])[:2]
     receiver = lab.below(lab.proxies[1])[0]
     quick: dict[str, Any] = {"to": receiver.position, "in_flight": 1}
