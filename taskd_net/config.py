@@ -11,6 +11,7 @@ from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
 from taskd_net.position import Position, Role, require_node
+from taskd_net.status.expect import Expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class NodeConfig:
             place; senders to one that never returns get 6002 instead of 5002 for longer.
         registration_hold: seconds a registration without a stream holds its place.
         links: `batched`: offer the fast link to nodes of ours and take it up; `tasknet`: only the four calls.
+        expect: the size of the job, nodes x processes per node (`4x8`): whoever asks for the state of the mesh is told
+            which ranks are missing. Changes nothing else.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
 
@@ -53,6 +56,7 @@ class NodeConfig:
     grace: float = limits.GRACE_S
     registration_hold: float = limits.REGISTRATION_HOLD_S
     links: Literal["batched", "tasknet"] = "batched"
+    expect: str | None = None
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
 
@@ -121,6 +125,8 @@ class NodeConfig:
             raise ConfigError(f"ack_timeout is {self.ack_timeout!r}; expected at most {limits.TIMEOUT_MAX_S}")
         if self.links not in ("batched", "tasknet"):
             raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
+        if self.expect is not None:
+            Expected.parse(self.expect)
         if self.backoff_max < self.backoff_initial:
             raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
 

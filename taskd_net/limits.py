@@ -189,3 +189,25 @@ COMMAND_ATTEMPTS: Final = 5
 
 COMMAND_RETRY_S: Final = 3.0
 """Seconds between them."""
+
+STATUS_FIGURES_S: Final = 2.0
+"""Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
+
+STATUS_REPORTS_PER_S: Final = 250
+"""Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
+where they are many. A report costs it some 0.1 ms."""
+
+STATUS_URGENT_S: Final = 0.1
+"""Seconds that a change of state waits for others, to be told together; at each level of the tree."""
+
+STATUS_LATELY_S: Final = 10.0
+"""Seconds for which the time that answers took is shown after the last one."""
+
+STATUS_REPORT_NODES: Final = 500
+"""Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
+
+STATUS_NODES: Final = 65_536
+"""Nodes of which a node keeps the state: some 20 MB. Further ones are routed, but not shown."""
+
+STATUS_GONE_S: Final = 3600.0
+"""Seconds for which a node is shown that has vanished without leaving in good order."""

@@ -24,9 +24,12 @@ from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position
 from taskd_net.retry import Retry
+from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
 from taskd_net.transport.parent import ParentSide
 from taskd_net.transport.stream import Session
+from taskd_net.transport.view import View
+from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
 
 
@@ -50,6 +53,7 @@ class Node:
         self._child: ChildSide | None = None
         self._parent: ParentSide | None = None
         self._address: Address | None = None
+        self.view: View  # from `start` on
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
@@ -79,10 +83,13 @@ class Node:
         self._loop = asyncio.get_running_loop()
         fork.protect(self)
         config = self.config
+        self.view = View(self)
         if config.listen is not None:
-            parent = ParentSide(self, Address.parse(config.listen, "listen"), batched=config.links == "batched")
+            listen = Address.parse(config.listen, "listen")
+            parent = ParentSide(self, listen, batched=config.links == "batched", expected=config.expect or "")
             self._address = await parent.start()
             self._parent = parent
+            self.view.listen = str(self._address)
             self.log.info("listening", address=str(self._address))
         if config.upstream is not None:
             self._child = ChildSide(
@@ -312,6 +319,19 @@ class Node:
         children = self.router.children.by_id
         return {position: children[link].position for position, link in self.router.routes.items()}
 
+    def mesh(self) -> Mesh:
+        """The state of this node and of everything below it, as far as it is known here; see docs/status.md.
+
+        Raises:
+            RuntimeError: the node was not started.
+        """
+        if self._loop is None:
+            raise RuntimeError("the node was not started")
+        view = self.view
+        view.look()
+        nodes = status_wire.read_entries(view.entries())
+        return Mesh(self.position.identity, view.wall(), self.config.expect or "", nodes)
+
     # ---- for the transport
 
     def now(self) -> float:
@@ -386,10 +406,10 @@ class Node:
             case EndStream(session, reason):
                 assert self._parent is not None
                 self._parent.end_stream(session, reason)
-            case Forgot(link, position, routes):
+            case Forgot():
                 assert self._parent is not None
-                self._parent.forgot(link)
-                self.log.info("child_forgotten", child=str(position), routes=routes)
+                self._parent.forgot(action)
+                self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
             case Lost():
                 self._log_lost(action)
             case _:

@@ -23,6 +23,7 @@ from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
 from taskd_net.core.routes import LinkId
+from taskd_net.core.tally import Tally
 from taskd_net.core.topology import LOCAL, Plan, Topology
 from taskd_net.core.upward import Upward
 from taskd_net.position import Position
@@ -84,6 +85,7 @@ class Router:
         "position",
         "routes",
         "statistics",
+        "tally",
     )
 
     def __init__(self, position: Position, *, upstream: bool, config: RouterConfig | None = None) -> None:
@@ -97,6 +99,7 @@ class Router:
         self.routes = self._topology.routes
         self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
         self.statistics = Statistics()
+        self.tally = Tally()
         self._hop_timeout = config.ack_timeout
         self._upward = Upward(self._topology, self._emit)
         self._held = Held(config.link_messages, config.link_bytes)
@@ -128,6 +131,8 @@ class Router:
             budget: seconds within which whoever sent it here wants the answer, if known.
         """
         link = self._topology.link(came_from)
+        if link is not None:
+            self.tally.arrived(now, link, 1, len(frame.data))
         if link is None or link.manners is None or self._is_new(now, link, link.manners, frame):
             self._arrive(now, came_from, frame, reply, budget)
         elif reply is not None:
@@ -136,20 +141,31 @@ class Router:
 
     def frames_arrived(self, now: float, came_from: LinkId, arrivals: Iterable[Arrival]) -> list[Action]:
         """Several messages came in together, in this order, on a link that keeps the contract."""
+        messages = size = 0
         for frame, reply, budget in arrivals:
+            messages += 1
+            size += len(frame.data)
             self._arrive(now, came_from, frame, reply, budget)
+        link = self._topology.link(came_from)
+        if link is not None:
+            self.tally.arrived(now, link, messages, size)
         return self._take()
 
     def accepted(self, now: float, link_id: LinkId, uuids: Iterable[str], sync: bool | None = None) -> list[Action]:
         """The far side of a link answered these messages with 0; `sync`: their kind, where the link tells."""
         link = self._topology.link(link_id)
         if link is not None:
+            taken, timed = 0, link.timed
             for uuid in uuids:
                 part = link.in_flight.take(uuid, sync)
                 if part is None:
                     self.statistics.late_acks += 1
                 else:
+                    taken += 1
+                    if part is timed:
+                        self.tally.timed(now, link)
                     self._settle(part, Code.OK, part.receiver or link.position)
+            self.tally.accepted(now, link, taken)
         return self._take()
 
     def ack_arrived(
@@ -158,11 +174,12 @@ class Router:
         """The far side of a link answered a message; an answer that nobody waits for is counted and dropped."""
         link = self._topology.link(link_id)
         part = link.in_flight.take(uuid) if link is not None else None
-        if part is None:
+        if link is None or part is None:
             self.statistics.late_acks += 1
         else:
+            self.tally.answered(now, link, part, code)
             self._settle(part, code, src, detail)
-            if link is not None and link.manners is not None:
+            if link.manners is not None:
                 self._next_turn(now, link, link.manners)
         return self._take()
 
@@ -172,7 +189,8 @@ class Router:
         """The far side of a link has, or has not, taken a `sync=false` message."""
         link = self._topology.link(link_id)
         part = link.in_flight.take_copy(frame) if link is not None else None
-        if part is not None:
+        if link is not None and part is not None:
+            self.tally.answered(now, link, part, code)
             self._settle(part, code, src, detail)
         elif code != Code.OK and frame.src.identity != self.identity:
             self._lose(frame, code, src, detail)
@@ -184,6 +202,7 @@ class Router:
         if link is not None and link.session is session:
             link.queued_messages -= messages
             link.queued_bytes -= size
+            self.tally.written(link, messages, size)
 
     def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
         """The application took messages out of the inbox."""
@@ -230,8 +249,9 @@ class Router:
         if link.up:
             link.changed_hands(now)
             self._actions.append(EndStream(link.session, Reason.POSITION_TAKEN))
-            self._drop_traffic(link, unwritten)
-        self.children.opened(link, session)
+            self._drop_traffic(now, link, unwritten)
+        self.children.opened(now, link, session)
+        self.tally.joins += 1
         return self._take()
 
     def link_down(self, now: float, link: Link, session: object, unwritten: Iterable[Frame]) -> list[Action]:
@@ -243,7 +263,8 @@ class Router:
             return self._take()
         self.children.lost(now, link)
         self._wake = min(self._wake, link.expires)
-        self._drop_traffic(link, unwritten)
+        self.tally.losses += 1
+        self._drop_traffic(now, link, unwritten)
         return self._take()
 
     def announced(
@@ -298,6 +319,8 @@ class Router:
         up = self._up
         assert up is not None, "the Mgr has no upstream"
         up.session, up.position, up.manners = session, parent, manners
+        up.since = now
+        up.streams += 1
         self._upward.came_up(withdraws, manners)
         self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**depth
         for waiting in self._held.take_all():
@@ -309,8 +332,9 @@ class Router:
         up = self._up
         assert up is not None and up.session is session, "the upstream has one session at a time"
         up.session = None
+        up.since = now
         self._upward.went_down()
-        self._drop_traffic(up, unwritten)
+        self._drop_traffic(now, up, unwritten)
         return self._take()
 
     def announce_all(self, reply: Reply, uuid: str) -> list[Action]:
@@ -355,18 +379,20 @@ class Router:
         for link in links:
             if link.in_flight.count:
                 for part in link.in_flight.take_due(now):
+                    self.tally.ended(now, link, part, Code.NETWORK_ACK_LOST)
                     self._settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
                 if link.manners is not None:
                     self._next_turn(now, link, link.manners)
         for waiting in self.door.take_due(now):
             assert waiting.pending is not None
-            self._settle(waiting.pending, Code.RECV_BUF_BUSY, self.position, "the inbox is full")
+            self._turn_away(waiting.pending, Code.RECV_BUF_BUSY, "the inbox is full")
         for held in self._held.take_due(now):
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
             self._actions.append(Answer(held.reply, ack))
         self._upward.give_up(now)
         for link, gone in self._topology.expire(now):
             self._actions.append(Forgot(link.id, link.position, len(gone)))
+            self.tally.forgotten.add(link.traffic)
             self._upward.gone(gone)
         self._wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
@@ -399,6 +425,11 @@ class Router:
         self.door.open = False
         for link in self._topology.links():
             link.in_flight_limit = 0
+
+    @property
+    def upstream(self) -> Link | None:
+        """The link to the parent; None at the root."""
+        return self._up
 
     @property
     def busy(self) -> bool:
@@ -442,6 +473,7 @@ class Router:
                 else:
                     self._carry_many(now, frame, plan, reply, now + up, now + down)
         except Refusal as refusal:
+            self.tally.outcomes["refused"].count(refusal.code)
             self._refuse(frame, reply, refusal)
 
     def _send(self, now: float, frame: Frame, reply: Reply, deadline: float) -> None:
@@ -460,6 +492,7 @@ class Router:
                 else:
                     self._carry_many(now, frame, plan, reply, deadline, deadline)
         except Refusal as refusal:
+            self.tally.outcomes["refused"].count(refusal.code)
             self._refuse(frame, reply, refusal)
 
     def _hold(self, frame: Frame, reply: Reply, deadline: float) -> None:
@@ -478,10 +511,12 @@ class Router:
             return
         refusal = self._forward(now, hop, frame, pending)
         if refusal is not None:
+            self.tally.failed(hop, refusal.code)
             self._settle(pending, refusal.code, self.position, refusal.detail)
 
     def _carry_many(self, now: float, frame: Frame, plan: Plan, reply: Reply, up: float, down: float) -> None:
         """The same for a broadcast or multicast: every branch will be settled."""
+        self.tally.broadcasts += 1
         parts = len(plan.links) + plan.here + (plan.missing is not None)
         spread = Spread(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
         if not parts:
@@ -499,16 +534,21 @@ class Router:
                 part = kind(spread, up if link.id == UP else down)
                 refusal = self._forward(now, link, copy, part)
                 if refusal is not None:
+                    self.tally.failed(link, refusal.code)
                     self._settle(part, refusal.code, self.position, refusal.detail)
 
     def _hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
         failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
+        self.tally.broadcasts += not frame.dst.unicast
         if plan.here:
             failure = self._accept(now, frame) or failure
         for link in plan.links:
             for copy in (frame,) if frame.dst.unicast else self._copies_for(now, link, frame):
-                failure = self._forward(now, link, copy, None) or failure
+                refusal = self._forward(now, link, copy, None)
+                if refusal is not None:
+                    self.tally.failed(link, refusal.code)
+                    failure = refusal
         if failure is not None:
             self._refuse(frame, reply, failure)
         elif reply is not None:
@@ -534,6 +574,8 @@ class Router:
                 part.deadline = min(part.deadline, now + manners.turn)
             if not link.in_flight.add(frame.uuid, part):
                 return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
+            if link.timed is None:
+                link.timed, link.timed_at = part, now
             deadline = part.deadline
             if deadline < self._wake:
                 self._wake = deadline
@@ -582,7 +624,7 @@ class Router:
     def _deliver(self, now: float, frame: Frame, pending: Awaited) -> None:
         door = self.door
         if not door.open:
-            self._settle(pending, Code.RECV_BUF_NIL, self.position, "no inbox")
+            self._turn_away(pending, Code.RECV_BUF_NIL, "no inbox")
         elif (known := door.knows(frame)) or door.has_room():
             self._enter(frame, pending, known)
         elif not frame.sync:
@@ -593,17 +635,24 @@ class Router:
         elif door.queue(Waiting(frame, pending, deadline := min(now + self._config.inbox_wait, pending.deadline))):
             self._wake = min(self._wake, deadline)
         else:
-            self._settle(pending, Code.RECV_BUF_BUSY, self.position, "the inbox is full")
+            self._turn_away(pending, Code.RECV_BUF_BUSY, "the inbox is full")
 
     def _accept(self, now: float, frame: Frame) -> Refusal | None:
         door = self.door
+        refusal = None
         if not door.open:
-            return Refusal(Code.RECV_BUF_NIL, "no inbox")
-        if (known := door.knows(frame)) or door.has_room():
+            refusal = Refusal(Code.RECV_BUF_NIL, "no inbox")
+        elif (known := door.knows(frame)) or door.has_room():
             self._enter(frame, None, known)
         elif not door.queue(Waiting(frame, None, float("inf"))):
-            return Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
-        return None
+            refusal = Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
+        if refusal is not None:
+            self.tally.outcomes["inbox"].count(refusal.code)
+        return refusal
+
+    def _turn_away(self, pending: Awaited, code: Code, detail: str) -> None:
+        self.tally.outcomes["inbox"].count(code)
+        self._settle(pending, code, self.position, detail)
 
     def _enter(self, frame: Frame, pending: Awaited | None, known: bool) -> None:
         if known:
@@ -619,7 +668,7 @@ class Router:
         self.door.open = False
         for waiting in self.door.take_line():
             if waiting.pending is not None:
-                self._settle(waiting.pending, Code.RECV_BUF_NIL, self.position, "the inbox was closed")
+                self._turn_away(waiting.pending, Code.RECV_BUF_NIL, "the inbox was closed")
             else:
                 self._lose(waiting.frame, Code.RECV_BUF_NIL, self.position, "the inbox was closed")
 
@@ -640,16 +689,20 @@ class Router:
         self.statistics.lost += 1
         self._actions.append(Lost(frame, code, src, detail))
 
-    def _drop_traffic(self, link: Link, unwritten: Iterable[Frame]) -> None:
+    def _drop_traffic(self, now: float, link: Link, unwritten: Iterable[Frame]) -> None:
         """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
         link.queued_messages = link.queued_bytes = 0
+        # It was not answered: how long that took says nothing.
+        link.timed = None
         for frame in reversed(list(unwritten)):
             part = link.in_flight.take_copy(frame, newest=True)
             if part is not None:
+                self.tally.ended(now, link, part, Code.NETWORK_SEND_LOST)
                 self._settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self.identity:
                 self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for part in link.in_flight.take_all():
+            self.tally.ended(now, link, part, Code.NETWORK_ACK_LOST)
             self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
 
     def _emit(self, action: Action) -> None:

@@ -10,6 +10,7 @@ from taskd_net import limits
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
+STATUS_SERVICE: Final = "taskd_net.status.TaskStatus"
 
 Options: TypeAlias = list[tuple[str, str | int]]
 

@@ -26,6 +26,7 @@ from taskd_net.transport import peer as peers
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import Stream, channel_options, open_stream, unary_call
 from taskd_net.transport.host import Host
+from taskd_net.transport.reports import Reporter
 from taskd_net.transport.stream import ClientPipe, Session
 from taskd_net.transport.tasknet import ToParent
 from taskd_net.wire import codec
@@ -216,6 +217,8 @@ class ChildSide:
         profile = stay.peer.profile
         host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent))
         self._spawn(stay, self._announce_all(stay, session))
+        if stay.peer.reports:
+            self._spawn(stay, Reporter(host, stay.channel, self._ack_timeout).run())
         try:
             await session.run()
         finally:

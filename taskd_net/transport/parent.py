@@ -12,18 +12,17 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Reason
+from taskd_net.core.actions import Forgot, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP, Link
-from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import STRANGER
 from taskd_net.transport import peer as peers
 from taskd_net.transport import statuses
 from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
-from taskd_net.transport.connections import Connections
+from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.host import Host
+from taskd_net.transport.reports import StatusService
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
 from taskd_net.wire import codec
@@ -44,9 +43,10 @@ class ParentSide:
         host: the node.
         listen: where; port 0 takes any free port, which `start` returns.
         batched: whether children are offered the batched link.
+        expected: the size of the job, for whoever asks for the state of the mesh; empty where it is not known.
     """
 
-    def __init__(self, host: Host, listen: Address, *, batched: bool) -> None:
+    def __init__(self, host: Host, listen: Address, *, batched: bool, expected: str = "") -> None:
         self._host = host
         self._router = host.router
         self._listen = listen
@@ -54,7 +54,8 @@ class ParentSide:
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
-        self._connections = Connections()
+        self._connections = host.view.connections
+        self._status = StatusService(host, expected)
         self._closing = False
         self.depth = 0
 
@@ -79,6 +80,7 @@ class ParentSide:
                 grpc.method_handlers_generic_handler(
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
+                grpc.method_handlers_generic_handler(STATUS_SERVICE, self._status.handlers()),
             )
         )
         try:
@@ -114,9 +116,10 @@ class ParentSide:
         self._host.log.info("child_replaced", child=str(session.peer), reason=reason.value)
         self._end(session, grpc.StatusCode.ALREADY_EXISTS, reason.value)
 
-    def forgot(self, link_id: LinkId) -> None:
+    def forgot(self, forgot: Forgot) -> None:
         """A child was forgotten by the Router."""
-        self._connections.forget(link_id)
+        self._host.view.child_forgotten(forgot.link, forgot.position, forgot.routes)
+        self._connections.forget(forgot.link)
 
     # ---- the calls
 
@@ -216,6 +219,7 @@ class ParentSide:
         host.links[link.id] = session
         # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
         host.perform(router.link_up(host.now(), link, session, unwritten))
+        host.view.child_changed(link)
         name = self._connections.peer(link.id).profile.name
         host.log.info("child_joined", child=str(position), peer=name, link=type(session).__name__)
         try:
@@ -226,6 +230,7 @@ class ParentSide:
             if host.links.get(link.id) is session:
                 del host.links[link.id]
             host.perform(router.link_down(host.now(), link, session, session.unwritten()))
+            host.view.child_changed(link)
             status, text = self._ends.pop(session, (None, "by the child"))
             host.log.info("child_lost", child=str(position), reason=text)
         if status is not None:

@@ -24,6 +24,8 @@ VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"
 LINKS_KEY = "taskd-net-links"
 BATCHED = "batched/2"
+STATUS_KEY = "taskd-net-status"
+REPORTS = "reports/1"
 ROUTES_KEY = "taskd-net-routes"
 _ORIGINAL_AGENT = "grpc-go/"
 
@@ -95,12 +97,14 @@ class Peer:
         version: its version of this package, empty for any other node.
         depth: levels below the Mgr, as far as it says so; another parent is taken for the Mgr.
         batched: it offers the batched link.
+        reports: it takes reports of the state of the mesh.
     """
 
     profile: Profile
     version: str = ""
     depth: int = 0
     batched: bool = False
+    reports: bool = False
 
 
 def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
@@ -123,7 +127,7 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         return Peer(ORIGINAL)
     depth = metadata.get(DEPTH_KEY, "")
     levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
-    return Peer(OURS, version, levels, metadata.get(LINKS_KEY) == BATCHED)
+    return Peer(OURS, version, levels, metadata.get(LINKS_KEY) == BATCHED, metadata.get(STATUS_KEY) == REPORTS)
 
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
@@ -137,9 +141,9 @@ def own_metadata() -> tuple[tuple[str, str], ...]:
 
 
 def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]:
-    """What a node of ours says of itself when somebody registers, and whether it offers the batched link."""
+    """What a node of ours says of itself when somebody registers, and what it offers."""
     offer = ((LINKS_KEY, BATCHED),) if batched else ()
-    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), *offer)
+    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), *offer)
 
 
 def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:

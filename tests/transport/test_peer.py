@@ -12,7 +12,7 @@ def test_nodes_of_ours_recognise_each_other() -> None:
     assert child == peers.Peer(peers.OURS, __version__)
     for batched in (True, False):
         parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
-        assert parent == peers.Peer(peers.OURS, __version__, 3, batched)
+        assert parent == peers.Peer(peers.OURS, __version__, 3, batched, reports=True)
 
 
 def test_child_that_says_nothing_keeps_the_contract() -> None:

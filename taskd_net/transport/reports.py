@@ -1,0 +1,127 @@
+"""The status service (`proto/status.proto`): a child's reports to its parent, and the answer to whoever asks.
+
+A report is one short call on the connection that the child has anyway, one at a time: a parent that is slow to answer
+gets fewer. What changes while one is under way is told in the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.codes import Refusal
+from taskd_net.transport import peer as peers
+from taskd_net.transport.channel import STATUS_SERVICE
+from taskd_net.transport.host import Host
+from taskd_net.transport.stream import Context
+from taskd_net.wire import status as wire
+
+
+class Reporter:
+    """Tells the parent, for one stay with it.
+
+    Args:
+        host: the node.
+        channel: to the parent.
+        timeout: seconds for the parent's answer.
+    """
+
+    def __init__(self, host: Host, channel: grpc.aio.Channel, timeout: float) -> None:
+        self._host = host
+        self._view = host.view
+        self._call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        self._timeout = timeout
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        """Tell the parent, until it is cancelled or the parent takes no reports any more."""
+        view, ledger = self._view, self._view.ledger
+        loop = asyncio.get_running_loop()
+        view.changed = self._news.set
+        ledger.begin()
+        pace = limits.STATUS_FIGURES_S
+        figures_at = loop.time()
+        try:
+            while True:
+                urgent = self._news.is_set()
+                self._news.clear()
+                if loop.time() >= figures_at:
+                    view.look()
+                    figures_at = loop.time() + pace
+                while ledger.untold:
+                    pace = await self._tell(urgent=urgent)
+                await self._wait(figures_at)
+        finally:
+            view.changed = _nothing
+
+    async def _wait(self, until: float) -> None:
+        """Wait until it is time for figures, or something has happened."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self._news.wait()
+            await asyncio.sleep(limits.STATUS_URGENT_S)
+        except TimeoutError:
+            pass
+
+    async def _tell(self, *, urgent: bool) -> float:
+        """Tell what is next. Returns the pace that the parent asks for."""
+        ledger = self._view.ledger
+        report = ledger.next_report(urgent=urgent)
+        try:
+            answer = await self._call(
+                wire.write_report(report),
+                metadata=peers.stream_metadata(self._host.router.identity),
+                timeout=self._timeout,
+            )
+            return max(limits.STATUS_FIGURES_S, wire.read_pace(answer))
+        except (grpc.aio.AioRpcError, Refusal) as error:
+            # Whether it has arrived nobody knows: tell everything again, after a while.
+            text = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            self._host.log.warning("report_failed", reason=text)
+            ledger.begin()
+            await asyncio.sleep(limits.STATUS_FIGURES_S)
+            return limits.STATUS_FIGURES_S
+
+
+class StatusService:
+    """The parent's side, and the answer to whoever asks.
+
+    Args:
+        host: the node.
+        expected: the size of the job, as text; empty where it is not known.
+    """
+
+    def __init__(self, host: Host, expected: str) -> None:
+        self._host = host
+        self._view = host.view
+        self._expected = expected
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+        """The calls of the service."""
+        return {
+            "Tell": grpc.unary_unary_rpc_method_handler(self._tell),
+            "Tree": grpc.unary_unary_rpc_method_handler(self._tree),
+        }
+
+    async def _tell(self, data: bytes, context: Context) -> bytes:
+        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
+        if self._host.router.children.find(position) is None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the reporting child is not registered here")
+        try:
+            self._view.told(position, wire.read_report(data))
+        except Refusal as refusal:
+            self._host.log.warning("report_refused", child=str(position), detail=str(refusal))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        pause = self._view.reporters / limits.STATUS_REPORTS_PER_S
+        return wire.write_pace(max(limits.STATUS_FIGURES_S, pause))
+
+    async def _tree(self, _: bytes, context: Context) -> bytes:
+        view = self._view
+        view.look()
+        return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.entries())
+
+
+def _nothing() -> None:
+    pass
