@@ -99,7 +99,7 @@ def read_report(data: bytes) -> Report:
     entries = [
         (entry.position, entry.node)
         for entry in whole.entries
-        if len(entry.node) <= RECORD_BYTES and _read_position(entry.position) is not None
+        if len(entry.node) <= RECORD_BYTES and read_position(entry.position) is not None
     ]
     return Report(entries, list(whole.gone), whole.first, whole.complete, whole.urgent)
 
@@ -151,7 +151,7 @@ def read_entries(entries: Iterable[tuple[str, bytes]]) -> list[tuple[Position, N
     """Read records, each with its position; what is not a record, as nobody on the way has looked, is left out."""
     read = []
     for text, record in entries:
-        position = _read_position(text)
+        position = read_position(text)
         if position is not None:
             with contextlib.suppress(Refusal):
                 read.append((position, read_node(record)))
@@ -160,7 +160,8 @@ def read_entries(entries: Iterable[tuple[str, bytes]]) -> list[tuple[Position, N
 
 # Each node is told about again and again.
 @lru_cache(maxsize=16_384)
-def _read_position(text: str) -> Position | None:
+def read_position(text: str) -> Position | None:
+    """Read the position of one node; None for what is not one."""
     try:
         position = Position.parse(text)
         require_node(position)
