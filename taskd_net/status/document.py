@@ -126,6 +126,7 @@ def node_document(position: Position, status: NodeStatus, state: State) -> Docum
         "link": status.link or None,
         "address": status.address or None,
         "listen": own.listen or None if own is not None else None,
+        "at": round(status.at, 3),
         "last_message": None if status.last_message is None else round(status.last_message, 3),
         "reconnects": status.reopened if own is None else max(own.reconnects, status.reopened),
         "down": _flow(status.down, status.down),

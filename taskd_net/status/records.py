@@ -82,6 +82,7 @@ class NodeStatus:
         down, up: the link from the parent to it, and from it to the parent.
         reopened: streams that it has opened after the first one, as the parent has seen it.
         own: None for a node that does not report.
+        at: when its figures were taken, in seconds since the epoch; they have not changed since.
     """
 
     parent: Position | None
@@ -96,6 +97,7 @@ class NodeStatus:
     up: Flow = Flow()
     reopened: int = 0
     own: Own | None = None
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

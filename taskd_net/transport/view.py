@@ -73,7 +73,10 @@ class View:
     def look(self) -> None:
         """Bring the ledger up to date with what this node sees itself."""
         now = self._host.now()
-        self.ledger.put(self._name, wire.write_node(self._of_itself(now)))
+        status = self._of_itself(now)
+        if status != self._upward.status:
+            self._upward.status = status
+            self.ledger.put(self._name, wire.write_node(replace(status, at=self._epoch + now)))
         for link in list(self._router.children.by_id.values()):
             self._look_at(now, link)
         self._look_behind_foreigners()
@@ -110,7 +113,7 @@ class View:
         self._own.pop(name, None)
         if routes and seen is not None and seen.status is not None:
             self._gone[name] = self._host.now()
-            self.ledger.put(name, wire.write_node(replace(seen.status, state=State.GONE)))
+            self.ledger.put(name, wire.write_node(replace(seen.status, state=State.GONE, link="")))
         else:
             # It has left in good order, or lives elsewhere.
             self._forget(name)
@@ -193,6 +196,7 @@ class View:
             up=Flow(traffic.received, traffic.received_bytes),
             reopened=max(0, link.streams - 1),
             own=own,
+            at=self._epoch + now,
         )
         self.ledger.put(name, wire.write_node(seen.status))
 
@@ -239,7 +243,8 @@ class View:
             for position in known - behind:
                 self.ledger.drop(position)
             for position in behind - known:
-                status = NodeStatus(link.position.identity, State.JOINED, self.wall(), peer="")
+                now = self.wall()
+                status = NodeStatus(link.position.identity, State.JOINED, now, peer="", at=now)
                 self.ledger.put(position, wire.write_node(status))
             self._foreign[name] = behind
 

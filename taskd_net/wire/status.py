@@ -41,6 +41,7 @@ def write_node(status: NodeStatus) -> bytes:
         down=_write_flow(status.down),
         up=_write_flow(status.up),
         reopened=status.reopened,
+        at_ms=_ms(status.at),
         own=None if own is None else _write_own(own),
     )
     return whole.SerializeToString()
@@ -72,6 +73,7 @@ def read_node(data: bytes) -> NodeStatus:
         up=_read_flow(node.up),
         reopened=node.reopened,
         own=_read_own(node.own) if node.HasField("own") else None,
+        at=node.at_ms / 1000,
     )
 
 
