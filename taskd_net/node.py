@@ -46,7 +46,9 @@ class Node:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.log = get_logger(node=str(config.position))
-        self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
+        upstream = config.upstream is not None
+        # Not the loop's clock, which under uvloop goes by whole milliseconds.
+        self.router = Router(config.position, upstream=upstream, config=config.router, clock=time.monotonic)
         self.links: MutableMapping[LinkId, Session] = {}
         self._inbox: deque[Frame] = deque()
         self._receivers: list[asyncio.Future[None]] = []
@@ -99,6 +101,7 @@ class Node:
                 config.ack_timeout,
                 self._at_depth,
                 batched=config.links == "batched",
+                on_joined=self._has_joined,
             )
             self._child.start()
         return self
@@ -314,6 +317,11 @@ class Node:
         """Counters since the node was made."""
         return self.router.statistics
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether the Mgr knows the way to this node just now. A Mgr that was started always is."""
+        return self._loop is not None and not self._closed and (self._child is None or self._child.joined.is_set())
+
     def routes(self) -> Mapping[Position, Position]:
         """Every node known below, with the child that leads to it."""
         children = self.router.children.by_id
@@ -468,6 +476,10 @@ class Node:
     def _at_depth(self, depth: int) -> None:
         if self._parent is not None:
             self._parent.depth = depth
+
+    def _has_joined(self, joined: bool) -> None:
+        if self._parent is not None:
+            self._parent.health.serving(joined)
 
     def _log_lost(self, lost: Lost) -> None:
         # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.

@@ -138,7 +138,7 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
 
     Args:
         config: all of it optional. `job_id`, `plugin_dir`, `fault_recover`, `taskd_enable`: texts. `node_nums`,
-            `proc_per_node`: whole numbers. `cluster_infos`: a dict, or a list of dicts, with the texts `ip`, `port`,
+            `proc_per_node`: whole numbers; with both of them it can be asked which ranks are missing. `cluster_infos`: a dict, or a list of dicts, with the texts `ip`, `port`,
             `name`, `role`.
 
     Returns:
@@ -149,7 +149,8 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     """
     wanted = _checked(settings.checked(config))
     listen = settings.joined(os.environ.get("POD_IP") or settings.LOOPBACK, "POD_IP", settings.MGR_PORT, "port")
-    slot.fill(lambda: Manager(NodeConfig.mgr(listen=listen), wanted), "manager.log")
+    expect = _expected(wanted)
+    slot.fill(lambda: Manager(NodeConfig.mgr(listen=listen, expect=expect), wanted), "manager.log")
     return True
 
 
@@ -209,6 +210,12 @@ def _ended_by_sigterm(manager: Manager) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _expected(config: Mapping[str, object]) -> str | None:
+    """The size of the job, if the configuration says it."""
+    nodes, processes = (config.get(key) for key in _NUMBERS)
+    return f"{nodes}x{processes}" if nodes and processes is not None else None
 
 
 def _checked(config: Mapping[str, object]) -> Mapping[str, object]:

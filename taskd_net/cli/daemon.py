@@ -13,11 +13,13 @@ import click
 import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, logs
+from taskd_net.address import Address
 from taskd_net.cli import systemd
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
+from taskd_net.metrics import MetricsServer
 
 RELOADED: Final = ("drain", "log_path", "log_file_level", "log_std_level", "log_stdout")
 """The settings that SIGHUP changes in a running daemon."""
@@ -86,9 +88,23 @@ class Daemon:
             ConfigError: the address cannot be bound.
         """
         stop = stop_signal()
+        metrics_at = self._settings["metrics_port"]
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, stop)
         node = self._node
         await node.start()
+        metrics = None
+        try:
+            if metrics_at is not None:
+                metrics = MetricsServer(node, Address.parse(metrics_at, "metrics_port"))
+                self._log.info("metrics_listening", address=str(metrics.address))
+            await self._serve(stop)
+        finally:
+            if metrics is not None:
+                await asyncio.to_thread(metrics.close)
+            await node.close()
+
+    async def _serve(self, stop: asyncio.Future[signal.Signals]) -> None:
+        node = self._node
         printing = asyncio.create_task(self._print(Output(self._unread)))
         watchdog = asyncio.create_task(self._feed_watchdog())
         self._notify("READY=1", f"STATUS={self._ready_line}")

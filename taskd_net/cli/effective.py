@@ -49,7 +49,8 @@ def _as_object(ctx: click.Context) -> dict[str, object]:
 
 def _print(contexts: list[click.Context], as_json: bool) -> None:
     for ctx in contexts:
-        node_config(ctx, _position(ctx))
+        if {"listen", "upstream"} & ctx.params.keys():  # a command that runs a node
+            node_config(ctx, _position(ctx))
     if as_json:
         click.echo(json.dumps({str(ctx.command.name): _as_object(ctx) for ctx in contexts}, ensure_ascii=False))
     else:

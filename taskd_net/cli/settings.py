@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs
+from taskd_net.address import Address
 from taskd_net.cli import file
 
 FILE: Final = "taskd_net.cli.settings.file"
@@ -48,6 +49,19 @@ class _Duration(click.FloatRange):
         return seconds
 
 
+class _Port(click.ParamType[Any]):
+    """Where something is to be served that has no place of its own: a port alone is on the loopback interface."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            return str(Address.parse(f"127.0.0.1:{text}" if text.isascii() and text.isdigit() else text))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
 @dataclass(frozen=True)
 class Kind:
     """What kind of value a setting has: how click reads it, its types in TOML, and both for people."""
@@ -67,6 +81,8 @@ _LINKS = Kind(click.Choice(["batched", "tasknet"]), (str,), "batched|tasknet", "
 _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(logs.LEVELS)}")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
 _SWITCH = Kind(click.BOOL, (bool,), "", "true or false")
+_PORT = Kind(_Port(), (int, str), "PORT", "a port, or host:port, e.g. 9090 or 0.0.0.0:9090")
+_SIZE = Kind(click.STRING, (str,), "NxM", "nodes x processes per node, e.g. 4x8")
 _TEXT = Kind(click.STRING, (str,), "TEXT", "a text")
 POSITION = Kind(click.STRING, (str,), "POSITION", "the position of an Agent or a Worker, e.g. Agent/0 or Worker/0/3")
 
@@ -232,6 +248,10 @@ def _std_level(default: str) -> Setting:
     return Setting("--log-std-level", _LEVEL, default, text, {logs.STD_LEVEL: str}, prefixed=False)
 
 
+AT: Final = Setting("--at", _ADDRESS, "127.0.0.1:9601", "The node that is asked: a Mgr or a Proxy.")
+EXPECT: Final = Setting("--expect", _SIZE, None, "Size of the job, to know which ranks are missing.", shown="not known")
+PATIENCE: Final = Setting("--timeout", _DURATION, 5.0, "How long an answer may take.")
+ASKING: Final = (AT, EXPECT, PATIENCE)
 LINKS: Final = Setting("--links", _LINKS, "batched", "Offer and use the fast link, or only the four calls.")
 BACKOFF: Final = (
     Setting("--backoff-initial", _SECONDS, limits.BACKOFF_INITIAL_S, "First pause between attempts to join."),
@@ -248,6 +268,7 @@ NODE: Final = (
     LINKS,
 )
 DAEMON: Final = (
+    Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
     Setting("--log-path", _FOLDER, logs.DEFAULT_PATH, "Folder of the log file.", {logs.PATH: str}, prefixed=False),
     Setting("--log-file-level", _LEVEL, "INFO", "Least level in the log file.", {logs.FILE_LEVEL: str}, prefixed=False),
@@ -263,7 +284,7 @@ DAEMON: Final = (
 )
 
 COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
-    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), *NODE, *DAEMON),
+    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), EXPECT, *NODE, *DAEMON),
     "proxy": (
         _listen("127.0.0.1:9602"),
         _upstream("127.0.0.1:9601", {"LOCAL_PROXY_ENABLE": lambda text: "127.0.0.1:9601" if text == "on" else None}),
@@ -290,4 +311,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         *BACKOFF,
         _std_level("WARNING"),
     ),
+    "tree": ASKING,
+    "top": ASKING,
+    "health": (PATIENCE,),
 }

@@ -23,7 +23,7 @@ from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
 from taskd_net.core.routes import LinkId
-from taskd_net.core.tally import Tally
+from taskd_net.core.tally import Clock, Tally
 from taskd_net.core.topology import LOCAL, Plan, Topology
 from taskd_net.core.upward import Upward
 from taskd_net.position import Position
@@ -67,6 +67,7 @@ class Router:
         position: this node's own.
         upstream: whether the node has a parent (every node but the Mgr).
         config: bounds and times.
+        clock: what the times that answers take are measured with; nothing is decided by it.
     """
 
     __slots__ = (
@@ -88,7 +89,14 @@ class Router:
         "tally",
     )
 
-    def __init__(self, position: Position, *, upstream: bool, config: RouterConfig | None = None) -> None:
+    def __init__(
+        self,
+        position: Position,
+        *,
+        upstream: bool,
+        config: RouterConfig | None = None,
+        clock: Clock = lambda: 0.0,
+    ) -> None:
         self._config = config = config or RouterConfig()
         # Until the parent says who it is, its place in our answers is taken by what it most likely is.
         self._up = Link(UP, Position.mgr()) if upstream else None
@@ -99,7 +107,7 @@ class Router:
         self.routes = self._topology.routes
         self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
         self.statistics = Statistics()
-        self.tally = Tally()
+        self.tally = Tally(clock)
         self._hop_timeout = config.ack_timeout
         self._upward = Upward(self._topology, self._emit)
         self._held = Held(config.link_messages, config.link_bytes)
@@ -163,7 +171,7 @@ class Router:
                 else:
                     taken += 1
                     if part is timed:
-                        self.tally.timed(now, link)
+                        self.tally.timed(link)
                     self._settle(part, Code.OK, part.receiver or link.position)
             self.tally.accepted(now, link, taken)
         return self._take()
@@ -249,7 +257,7 @@ class Router:
         if link.up:
             link.changed_hands(now)
             self._actions.append(EndStream(link.session, Reason.POSITION_TAKEN))
-            self._drop_traffic(now, link, unwritten)
+            self._drop_traffic(link, unwritten)
         self.children.opened(now, link, session)
         self.tally.joins += 1
         return self._take()
@@ -264,7 +272,7 @@ class Router:
         self.children.lost(now, link)
         self._wake = min(self._wake, link.expires)
         self.tally.losses += 1
-        self._drop_traffic(now, link, unwritten)
+        self._drop_traffic(link, unwritten)
         return self._take()
 
     def announced(
@@ -334,7 +342,7 @@ class Router:
         up.session = None
         up.since = now
         self._upward.went_down()
-        self._drop_traffic(now, up, unwritten)
+        self._drop_traffic(up, unwritten)
         return self._take()
 
     def announce_all(self, reply: Reply, uuid: str) -> list[Action]:
@@ -379,7 +387,7 @@ class Router:
         for link in links:
             if link.in_flight.count:
                 for part in link.in_flight.take_due(now):
-                    self.tally.ended(now, link, part, Code.NETWORK_ACK_LOST)
+                    self.tally.ended(link, part, Code.NETWORK_ACK_LOST)
                     self._settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
                 if link.manners is not None:
                     self._next_turn(now, link, link.manners)
@@ -575,7 +583,7 @@ class Router:
             if not link.in_flight.add(frame.uuid, part):
                 return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
             if link.timed is None:
-                link.timed, link.timed_at = part, now
+                self.tally.time(link, part)
             deadline = part.deadline
             if deadline < self._wake:
                 self._wake = deadline
@@ -689,7 +697,7 @@ class Router:
         self.statistics.lost += 1
         self._actions.append(Lost(frame, code, src, detail))
 
-    def _drop_traffic(self, now: float, link: Link, unwritten: Iterable[Frame]) -> None:
+    def _drop_traffic(self, link: Link, unwritten: Iterable[Frame]) -> None:
         """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
         link.queued_messages = link.queued_bytes = 0
         # It was not answered: how long that took says nothing.
@@ -697,12 +705,12 @@ class Router:
         for frame in reversed(list(unwritten)):
             part = link.in_flight.take_copy(frame, newest=True)
             if part is not None:
-                self.tally.ended(now, link, part, Code.NETWORK_SEND_LOST)
+                self.tally.ended(link, part, Code.NETWORK_SEND_LOST)
                 self._settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self.identity:
                 self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for part in link.in_flight.take_all():
-            self.tally.ended(now, link, part, Code.NETWORK_ACK_LOST)
+            self.tally.ended(link, part, Code.NETWORK_ACK_LOST)
             self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
 
     def _emit(self, action: Action) -> None:

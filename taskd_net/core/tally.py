@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 from taskd_net.core.acks import Awaited
@@ -11,14 +12,20 @@ from taskd_net.core.traffic import Outcomes, Traffic
 Way: TypeAlias = Literal["up", "down", "inbox", "refused"]
 """To the parent; to a child; into this node's own inbox; nowhere, as this node knew no way or could not use it."""
 
+Clock: TypeAlias = Callable[[], float]
+"""Seconds, of a clock that never steps; given to the core, which has none."""
+
 WAYS: Final[tuple[Way, ...]] = ("up", "down", "inbox", "refused")
 
-BATCH_SIZES: Final = 16
-"""Classes of batch size, by the bits of the number: 1, 2 to 3, 4 to 7, and so on."""
+BATCH_SIZES: Final = 10
+"""Classes of batch size, by the bits of the number: none, 1, 2 to 3, 4 to 7, and so on; the last has all above 255."""
 
 
 class Tally:
     """The counters of one node.
+
+    Args:
+        clock: for the times that answers take, which are often shorter than the Router's clock can tell.
 
     Attributes:
         outcomes: of messages, by the way that they went.
@@ -28,9 +35,10 @@ class Tally:
         broadcasts: broadcasts and multicasts that came by here.
     """
 
-    __slots__ = ("batches", "broadcasts", "forgotten", "joins", "losses", "outcomes")
+    __slots__ = ("batches", "broadcasts", "clock", "forgotten", "joins", "losses", "outcomes")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.outcomes: dict[Way, Outcomes] = {way: Outcomes() for way in WAYS}
         self.batches = [0] * BATCH_SIZES
         self.forgotten = Traffic()
@@ -60,12 +68,12 @@ class Tally:
     def answered(self, now: float, link: Link, part: Awaited, code: int) -> None:
         """A message on a link was answered by the other end."""
         link.traffic.heard = now
-        self.ended(now, link, part, code)
+        self.ended(link, part, code)
 
-    def ended(self, now: float, link: Link, part: Awaited, code: int) -> None:
+    def ended(self, link: Link, part: Awaited, code: int) -> None:
         """A message on a link has its outcome, by an answer or without one."""
         if part is link.timed:
-            self.timed(now, link)
+            self.timed(link)
         if code:
             self.failed(link, code)
         else:
@@ -76,9 +84,13 @@ class Tally:
         link.traffic.failed += 1
         self.outcomes[_way(link)].count(code)
 
-    def timed(self, now: float, link: Link) -> None:
+    def time(self, link: Link, part: Awaited) -> None:
+        """From now on this message on a link is timed."""
+        link.timed, link.timed_at = part, self.clock()
+
+    def timed(self, link: Link) -> None:
         """The message that is being timed on a link has its outcome."""
-        seconds = now - link.timed_at
+        seconds = self.clock() - link.timed_at
         link.timed = None
         link.traffic.recent.add(seconds)
         self.outcomes[_way(link)].latency.add(seconds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
 from taskd_net.address import Address
@@ -52,3 +54,34 @@ class Asker:
             raise AskFailed(f"{self._address}: {error.code().name}: {error.details()}") from error
         except Refusal as refusal:
             raise AskFailed(f"{self._address}: {refusal}") from refusal
+
+
+async def ask_health(address: Address, service: str, timeout: float) -> str:
+    """The health of a server, by gRPC's own protocol: `SERVING`, `NOT_SERVING`, `UNKNOWN`.
+
+    Args:
+        address: where it listens.
+        service: `TaskNet`, `liveness`, or empty: the server as a whole.
+        timeout: seconds until the answer at the latest.
+
+    Raises:
+        AskFailed: nobody answered in time, the server has no such service, or the package for it is missing here.
+    """
+    try:
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+    except ImportError as error:
+        raise AskFailed("grpcio-health-checking is not installed: pip install 'taskd-net[health]'") from error
+    async with grpc.aio.insecure_channel(str(address), options=channel_options(pings=False)) as channel:
+        try:
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
+        except grpc.aio.AioRpcError as error:
+            match error.code():
+                case grpc.StatusCode.NOT_FOUND:
+                    text = f"it has no service {service!r}"
+                case grpc.StatusCode.UNIMPLEMENTED:
+                    text = "it does not say how it is (its extra `health` is not installed)"
+                case code:
+                    text = f"{code.name}: {error.details()}"
+            raise AskFailed(f"{address}: {text}") from error
+    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))

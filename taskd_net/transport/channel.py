@@ -41,8 +41,8 @@ def open_stream(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]
     return call(metadata=metadata)
 
 
-def server_options() -> Options:
-    """How a parent listens.
+def server_options(*, channelz: bool = False) -> Options:
+    """How a parent listens; with channelz gRPC keeps the figures for it.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
     `min_ping_interval_without_data_ms` is the one that permits frequent pings, and without `ping_timeout_ms` a frozen
@@ -50,6 +50,7 @@ def server_options() -> Options:
     """
     return [
         *_FLOW_CONTROL,
+        ("grpc.enable_channelz", int(channelz)),
         # Two nodes on one port would each get a part of the children.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),

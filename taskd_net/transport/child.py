@@ -78,6 +78,7 @@ class ChildSide:
         backoff: the pauses between attempts.
         ack_timeout: seconds for the parent's answer to Register and PathDiscovery.
         batched: whether to take up a parent's offer of the batched link.
+        on_joined: called with whether the node has joined, each time that this changes.
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
     """
 
@@ -90,10 +91,12 @@ class ChildSide:
         on_parent: Callable[[int], None],
         *,
         batched: bool,
+        on_joined: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._host = host
         self._router = host.router
         self._upstream = upstream
+        self._on_joined = on_joined
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
@@ -223,6 +226,7 @@ class ChildSide:
             await session.run()
         finally:
             self.joined.clear()
+            self._on_joined(False)
             self._stay = None
             del host.links[UP]
             # Before the tasks are cancelled: the answer that one of them waits for is among what the Router says.
@@ -274,6 +278,7 @@ class ChildSide:
             link=type(session).__name__,
         )
         self.joined.set()
+        self._on_joined(True)
 
     async def _path_discovery(self, stay: _Stay, kind: Kind, positions: Sequence[Position]) -> None:
         request = codec.write_announcement(self._new_uuid(), self._router.identity, positions)

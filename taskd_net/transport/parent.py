@@ -18,7 +18,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP, Link
 from taskd_net.core.topology import STRANGER
 from taskd_net.transport import peer as peers
-from taskd_net.transport import statuses
+from taskd_net.transport import standard, statuses
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.host import Host
@@ -57,6 +57,7 @@ class ParentSide:
         self._connections = host.view.connections
         self._status = StatusService(host, expected)
         self._closing = False
+        self.health = standard.Health(serving=host.router.upstream is None)
         self.depth = 0
 
     async def start(self) -> Address:
@@ -65,7 +66,8 @@ class ParentSide:
         Raises:
             ConfigError: the address cannot be bound (in use, not of this machine, no such host).
         """
-        server = grpc.aio.server(options=server_options())
+        channelz = standard.has_channelz()
+        server = grpc.aio.server(options=server_options(channelz=channelz))
         server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(
@@ -83,6 +85,11 @@ class ParentSide:
                 grpc.method_handlers_generic_handler(STATUS_SERVICE, self._status.handlers()),
             )
         )
+        await self.health.add_to(server)
+        if not standard.add_reflection(server) or not self.health.known:
+            self._host.log.info("services_missing", reason="install taskd-net[health] for health and reflection")
+        if channelz:
+            standard.add_channelz(server)
         try:
             port = server.add_insecure_port(str(self._listen))
         except RuntimeError as error:
@@ -99,11 +106,13 @@ class ParentSide:
         """
         self._closing = True
         if self._server is not None:
+            await self.health.stop()
             await self._server.stop(seconds)
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        await self.health.stop()
         for link_id, session in list(self._host.links.items()):
             if link_id != UP:
                 self._end(session, grpc.StatusCode.UNAVAILABLE, _CLOSING)

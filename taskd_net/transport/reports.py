@@ -79,7 +79,7 @@ class Reporter:
         except (grpc.aio.AioRpcError, Refusal) as error:
             # Whether it has arrived nobody knows: tell everything again, after a while.
             text = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
-            self._host.log.warning("report_failed", reason=text)
+            self._host.log.warning("status_not_taken", reason=text)
             ledger.begin()
             await asyncio.sleep(limits.STATUS_FIGURES_S)
             return limits.STATUS_FIGURES_S
@@ -112,7 +112,7 @@ class StatusService:
         try:
             self._view.told(position, wire.read_report(data))
         except Refusal as refusal:
-            self._host.log.warning("report_refused", child=str(position), detail=str(refusal))
+            self._host.log.warning("status_refused", child=str(position), detail=str(refusal))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
         pause = self._view.reporters / limits.STATUS_REPORTS_PER_S
         return wire.write_pace(max(limits.STATUS_FIGURES_S, pause))
