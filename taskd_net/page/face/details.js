@@ -21,26 +21,25 @@ function goTo(position, key, ...inside) {
 
 function ofMesh() {
   const reporting = [...mesh.nodes.values()].filter((node) => node.parent);
-  const positions = reporting.map((node) => node.position);
   const parts = [
     html("h2", {}, "All links together"),
     plot(
       "Messages/s",
       [
-        { name: "down", points: together(positions.map((one) => rates(one, DOWN)), total) },
-        { name: "up", points: together(positions.map((one) => rates(one, UP)), total) },
+        { name: "down", points: series(WHOLE, DOWN) },
+        { name: "up", points: series(WHOLE, UP) },
       ],
       number,
     ),
     plot(
       "Slowest answers",
       [
-        { name: "down", points: together(positions.map((one) => series(one, DOWN_P99)), largest) },
-        { name: "up", points: together(positions.map((one) => series(one, UP_P99)), largest) },
+        { name: "down", points: series(WHOLE, DOWN_P99) },
+        { name: "up", points: series(WHOLE, UP_P99) },
       ],
       duration,
     ),
-    plot("In flight", [{ name: "", points: together(positions.map((one) => series(one, IN_FLIGHT)), total) }], number),
+    plot("In flight", [{ name: "", points: series(WHOLE, IN_FLIGHT) }], number),
   ];
   const slow = (node) => Math.max(node.down.ack_p99 ?? 0, node.up.ack_p99 ?? 0);
   const waiting = (node) => node.down.in_flight + node.up.in_flight + node.down.queued + node.up.queued + (node.inbox?.line ?? 0);
@@ -79,7 +78,7 @@ function ofNode(node) {
   if (node.parent) {
     head.push(
       plot("Messages/s", [{ name: "to it", points: rates(at, DOWN) }, { name: "from it", points: rates(at, UP) }], number),
-      plot("Time to answer, to it", [{ name: "p50", points: series(at, DOWN_P50) }, { name: "p99", points: series(at, DOWN_P99) }], duration),
+      plot("Its answers take", [{ name: "p50", points: series(at, DOWN_P50) }, { name: "p99", points: series(at, DOWN_P99) }], duration),
       plot("In flight", [{ name: "", points: series(at, IN_FLIGHT) }], number),
     );
   }

@@ -7,6 +7,11 @@ const RATE_SAMPLES = 3;
 const FIELDS = 6;
 const [DOWN, UP, DOWN_P50, DOWN_P99, IN_FLIGHT, UP_P99] = [0, 1, 2, 3, 4, 5];
 
+// The sums over all links, under a name that no node has: the one of those that have no parent.
+const WHOLE = "";
+const total = (values) => values.reduce((sum, value) => sum + value, 0);
+const largest = (values) => values.reduce((most, value) => Math.max(most, value), 0);
+
 const times = new Float64Array(SAMPLES).fill(NaN);
 const rings = new Map();
 let taken = 0;
@@ -18,29 +23,32 @@ function sample() {
   if (now - last < SAMPLE_S * 0.9) return;
   const at = taken % SAMPLES;
   times[at] = now;
-  for (const [position, node] of mesh.nodes) {
-    let ring = rings.get(position);
-    if (!ring) rings.set(position, (ring = new Float64Array(SAMPLES * FIELDS).fill(NaN)));
-    ring.set(
-      [
-        node.down.messages,
-        node.up.messages,
-        node.down.ack_p50 ?? NaN,
-        node.down.ack_p99 ?? NaN,
-        node.down.in_flight + node.up.in_flight,
-        node.up.ack_p99 ?? NaN,
-      ],
-      at * FIELDS,
-    );
+  taken += 1;
+  const whole = [0, 0, NaN, NaN, 0, NaN];
+  for (const [position, { parent, down, up }] of mesh.nodes) {
+    const values = [down.messages, up.messages, down.ack_p50 ?? NaN, down.ack_p99 ?? NaN, down.in_flight + up.in_flight, up.ack_p99 ?? NaN];
+    keep(position, at, values);
+    if (!parent || position === mesh.head.node) continue;
+    for (const field of [DOWN, UP]) whole[field] += rateNow(position, field) || 0;
+    whole[IN_FLIGHT] += values[IN_FLIGHT];
+    for (const field of [DOWN_P99, UP_P99]) if (!(values[field] <= whole[field]) && !Number.isNaN(values[field])) whole[field] = values[field];
   }
+  // One sample makes no rate.
+  if (taken < 2) whole[DOWN] = whole[UP] = NaN;
+  keep(WHOLE, at, whole);
   for (const [position, ring] of rings) {
-    if (!mesh.nodes.has(position)) {
+    if (position !== WHOLE && !mesh.nodes.has(position)) {
       // What has left keeps its past for as long as it is seen.
       ring.fill(NaN, at * FIELDS, (at + 1) * FIELDS);
       if (ring.every(Number.isNaN)) rings.delete(position);
     }
   }
-  taken += 1;
+}
+
+function keep(position, at, values) {
+  let ring = rings.get(position);
+  if (!ring) rings.set(position, (ring = new Float64Array(SAMPLES * FIELDS).fill(NaN)));
+  ring.set(values, at * FIELDS);
 }
 
 // The samples of one field, oldest first, as [seconds ago, value]; NaN where nothing is known.
@@ -74,15 +82,3 @@ function rateNow(position, field) {
   const rate = (ring[last * FIELDS + field] - ring[first * FIELDS + field]) / (times[last] - times[first]);
   return rate < 0 ? NaN : rate;
 }
-
-// Several nodes together: `join` makes one value of theirs.
-function together(lists, join) {
-  if (lists.length === 0) return [];
-  return lists[0].map(([ago], index) => {
-    const values = lists.map((list) => list[index][1]).filter((value) => !Number.isNaN(value));
-    return [ago, values.length ? join(values) : NaN];
-  });
-}
-
-const total = (values) => values.reduce((sum, value) => sum + value, 0);
-const largest = (values) => values.reduce((most, value) => Math.max(most, value), 0);

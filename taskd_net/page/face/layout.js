@@ -43,9 +43,9 @@ function layout(room, height, fixed) {
   let best = null;
   for (const [number, base] of SIZES.entries()) {
     if (fixed !== null && number !== fixed) continue;
-    const cell = base.text === "rank" ? width(workers, base.font) + 6 : base.text === "name" ? width(7 + workers, base.font) + 30 : 0;
+    const cell = base.text === "rank" ? width(workers, base.font) + 6 : base.text === "name" ? width(7 + workers, base.font) + 34 : 0;
     const letters = (base.long ? 6 : 1) + proxies;
-    const title = base.head + width(letters, base.title) + (base.text ? width(5, base.font) + 10 : 0);
+    const title = (base.text ? base.head + width(5, base.font) + 8 : 7) + width(letters, base.title);
     const size = { ...base, w: Math.max(base.w, Math.ceil(cell)), least: Math.ceil(title) };
     best = null;
     for (const many of columns) {
@@ -70,10 +70,7 @@ function titleOf(node, size) {
 
 function measure(block, size, columns, room, outer) {
   const pad = outer ? 0 : size.pad;
-  const wide = Math.min(columns, block.leaves.length);
-  const high = Math.ceil(block.leaves.length / columns);
-  const title = Math.max(size.head + width(titleOf(block.node, size).length, size.title) + (size.text ? width(9, size.font) : 0), outer ? 0 : size.least);
-  const cells = { w: wide * (size.w + size.gap) - size.gap, h: high * (size.h + size.gap) - size.gap };
+  const title = Math.max((size.text || outer ? size.head + width(5, size.font) + 8 : 7) + width(titleOf(block.node, size).length, size.title), outer ? 0 : size.least);
   const rows = [];
   const inside = room - 2 * pad - (block.blocks.length ? TRUNK : 0);
   let row = null;
@@ -87,11 +84,15 @@ function measure(block, size, columns, room, outer) {
     row.h = Math.max(row.h, child.h);
   }
   const trunk = rows.length > 1 || !outer ? TRUNK : 0;
+  // Where blocks are below them anyway, cells may be as wide as these.
+  const many = Math.max(columns, ...rows.map((one) => Math.floor((one.w + size.gap) / (size.w + size.gap))));
+  const high = Math.ceil(block.leaves.length / many);
+  const cells = { w: Math.min(many, block.leaves.length) * (size.w + size.gap) - size.gap, h: high * (size.h + size.gap) - size.gap };
   let h = size.head;
   if (high) h += cells.h + size.gap;
   for (const one of rows) h += size.rail + one.h;
   const w = Math.max(title, cells.w, ...rows.map((one) => one.w + trunk));
-  return { block, rows, cells, columns, pad, trunk, outer, title, w: w + 2 * pad, h: h + 2 * pad };
+  return { block, rows, cells, columns: many, pad, trunk, outer, title, w: w + 2 * pad, h: h + 2 * pad };
 }
 
 function place(measured, size, x, y, placed) {

@@ -12,13 +12,13 @@ const saved = location.protocol === "file:";
 function show(told) {
   const { form, changed, first, before } = take(told);
   sample();
+  showTop();
   if (form) redraw();
   else {
     for (const position of changed) paint(position);
     if (changed.length) paintParents();
     if (picture.placed?.size.text) for (const position of picture.elements.keys()) paintFigures(position);
   }
-  showTop();
   showDetails();
   if (!first) announce(changed.filter((position) => before.has(position)));
 }
@@ -64,7 +64,7 @@ function showConnection() {
 addEventListener("visibilitychange", () => {
   if (!document.hidden && timer !== null && !saved) ask();
 });
-new ResizeObserver(() => redraw()).observe(scroll);
+new ResizeObserver(() => redraw(false)).observe(scroll);
 
 const told = JSON.parse(document.getElementById("told").textContent);
 show(told);

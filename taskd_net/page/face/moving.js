@@ -96,7 +96,8 @@ tree.addEventListener("focusin", (event) => {
   mark();
   const keyboard = found.matches(":focus-visible");
   tree.classList.toggle("focused", keyboard);
-  if (keyboard) showTip(picture.current);
+  // Where its name can be read anyway it would only hide those below.
+  if (keyboard && !["words", "name"].includes(picture.placed.size.text)) showTip(picture.current);
 });
 tree.addEventListener("focusout", () => {
   tree.classList.remove("focused");
@@ -113,7 +114,7 @@ scroll.addEventListener("scroll", () => (tip.hidden = true));
 function showTip(position) {
   const node = mesh.all.get(position);
   if (!node) return;
-  tip.replaceChildren(html("b", {}, nameOf(node)), sentence(node).slice(nameOf(node).length), node.state === "never_seen" ? "" : `\n${shortly(node)}`);
+  tip.replaceChildren(html("b", {}, nameOf(node)), `${placeOf(node)} · ${shortly(node)}`);
   tip.hidden = false;
   const box = picture.elements.get(position).getBoundingClientRect();
   const own = tip.getBoundingClientRect();

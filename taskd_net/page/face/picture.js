@@ -50,11 +50,13 @@ function swatch(state) {
   );
 }
 
-// Lay everything out again, as the tree or the room has changed.
-function redraw() {
+// Lay everything out again, if the tree has another form, or the room for it.
+function redraw(form = true) {
   const style = getComputedStyle(scroll);
   const room = scroll.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   const height = scroll.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+  if (!form && room === picture.room && height === picture.height) return;
+  Object.assign(picture, { room, height });
   const placed = (picture.placed = layout(room, height, picture.fixed));
   if (!placed) return;
   tree.setAttribute("width", Math.ceil(placed.w));
@@ -103,16 +105,19 @@ function fillIn(element, cell, size) {
   const text = (name, tx, ty, font, anchor = "start") =>
     draw("text", { class: name, x: tx, y: ty, "font-size": font, "text-anchor": anchor });
   if (cell.head) {
-    const side = Math.min(size.head - 8, 16);
-    const top = y + (h - side) / 2;
+    // Among dots there is room for a name alone; who is in trouble has a tile behind it.
+    const small = !size.text && !cell.root;
+    const side = small ? 7 : Math.min(size.head - 4 - (size.text ? 4 : 0), 16);
+    const [at, top] = [small ? x + w - side + 2 : x + 1, y + (h - side) / 2];
     element.append(
       draw("rect", { class: "shape", x, y, width: w, height: h, rx: 4 }),
-      draw("rect", { class: "tile", x: x + 1, y: top, width: side, height: side, rx: node.role === "Mgr" ? side / 2 : side / 4 }),
+      draw("rect", { class: "tile", x: at, y: top, width: side, height: side, rx: node.role === "Mgr" ? side / 2 : side / 4 }),
       draw("path", { class: "mark" }),
-      text("name", x + side + 6, y + h / 2, size.title),
+      text("name", small ? x + 1 : x + side + 6, y + h / 2, size.title),
     );
-    if (size.text && cell.leaves.length) element.append(text("share", x + w - 1, y + h / 2, size.font || 9, "end"));
-    cell.mark = [x + 1, top, side];
+    if (size.text && cell.leaves.length) element.append(text("share", x + w - 1, y + h / 2, size.font, "end"));
+    cell.mark = [at, top, side];
+    cell.small = small;
     return;
   }
   const round = node.role === "Agent" ? Math.min(w, h) / 2 : Math.min(5, h / 5);
@@ -152,7 +157,7 @@ function paint(position) {
   const node = (cell.node = mesh.all.get(position) || cell.node);
   const state = mesh.states.get(position);
   const size = picture.placed.size;
-  const form = cell.head ? "plain" : size.text === "rank" ? "behind" : size.text ? "" : "bare";
+  const form = cell.head ? (cell.small ? "plain small" : "plain") : size.text === "rank" ? "behind" : size.text ? "" : "bare";
   element.setAttribute("class", `node ${form} ${state}`);
   element.setAttribute("aria-label", sentence(node));
   element.querySelector(".mark").setAttribute("d", cell.mark ? markOf(state, ...cell.mark) : across(state, cell));

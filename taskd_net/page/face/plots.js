@@ -1,6 +1,6 @@
 // Small plots of the last minutes, and figures in words.
 
-const PLOT = { w: 296, h: 58, left: 0, right: 0, top: 12, bottom: 12 };
+const PLOT = { most: 480, h: 58, top: 12, bottom: 12 };
 
 function number(value) {
   if (Number.isNaN(value)) return "–";
@@ -56,10 +56,12 @@ function plot(heading, curves, say) {
   const span = SAMPLE_S * SAMPLES;
   const known = curves.flatMap((curve) => curve.points.map(([, value]) => value)).filter((value) => !Number.isNaN(value));
   const most = largest(known);
-  const { w, h, top, bottom } = PLOT;
+  const { h, top, bottom } = PLOT;
+  const style = getComputedStyle(details);
+  const w = Math.max(100, Math.min(PLOT.most, details.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)));
   const x = (past) => w - (Math.min(past, span) / span) * w;
   const y = (value) => h - bottom - (most ? value / most : 0) * (h - top - bottom);
-  const drawing = draw("svg", { viewBox: `0 0 ${w} ${h}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const drawing = draw("svg", { width: w, height: h, "aria-hidden": "true" });
   drawing.append(draw("path", { class: "axis", d: `M0 ${h - bottom}H${w}` }));
   for (const [index, curve] of curves.entries()) {
     const runs = pieces(curve.points);
