@@ -7,8 +7,8 @@ ARGS ?=
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 tenacity==8.3.0 uvloop==0.18.0 \
-  click==8.1.0 rich==13.0.0 \
-  grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 prometheus-client==0.19.0
+  click==8.1.0 rich==13.0.0 prometheus-client==0.19.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
+  grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2
 # What the data loader's workers are forked with.
 TORCH = torch==2.13.0
 
@@ -22,7 +22,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage lint bench profile proto proto-check compat torch install-test clean
+.PHONY: help demo faults soak test coverage lint bench profile proto proto-check compat torch install-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,12 @@ bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 1
 
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
+
+faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
+	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults $(ARGS)
+
+soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
+	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
 
 proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 	@.venv-proto/bin/python proto/generate.py

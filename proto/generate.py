@@ -14,8 +14,8 @@ The files in `proto/` are the public ones. What is compiled is a copy with two c
 - The `service` is taken out. The transport registers its methods by name and takes raw bytes, so there are no
   stubs to generate; and a service inside the package would have another path than `/TaskNet/…`.
 
-The public files as they are, with their services, are written into `public.binpb` as descriptors: what a node answers to
-who asks it by reflection which calls it has.
+The public files as they are, with their services, are written into `public.binpb` as descriptors: what a node answers
+to who asks it by reflection which calls it has.
 
 The copy lies at `taskd_net/wire/` in the include path, so that the modules import each other by their full name.
 """

@@ -15,6 +15,7 @@ from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
 from taskd_net.version import __version__
 from taskd_net.wire.codec import Message
+from taskd_net.wire.probes import Echo
 
 if TYPE_CHECKING:
     from taskd_net.api import (
@@ -45,6 +46,7 @@ __all__ = [
     "Code",
     "Command",
     "ConfigError",
+    "Echo",
     "MeshError",
     "Message",
     "NetworkError",

@@ -56,6 +56,15 @@ SHARED_IN_FLIGHT: Final = 4096
 MAX_CHILDREN: Final = 5000
 """Children of one parent (contract, section 3)."""
 
+PROBE_HOPS: Final = 64
+"""Links that a trace follows at most: more levels than any tree has; in the wire it has two digits."""
+
+PROBE_INTERVAL_S: Final = 0.01
+"""Least seconds from one probe of a series to the next: a hundred a second harm nobody, a loop without pause might."""
+
+PROBE_SERIES: Final = 16
+"""Series of probes that a node sends at a time for those who ask it to; more are told to come later."""
+
 GRACE_S: Final = 30.0
 """Seconds a child whose stream is gone keeps its place and its routes (contract, section 3)."""
 

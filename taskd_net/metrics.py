@@ -134,7 +134,9 @@ class Collector:
             bounds = [*((repr(bound), number) for bound, number in buckets), ("+Inf", count)]
             acks.add_metric((way,), bounds, total)
         yield acks
-        yield _batches(HistogramMetricFamily("taskd_net_batch_messages", "Messages in one write."), now.batches)
+        batches = HistogramMetricFamily("taskd_net_batch_messages", "Messages in one write.")
+        _fill(batches, now.batches, sum(links.sent for links in now.links.values()))
+        yield batches
 
         held, room, line = now.inbox
         yield GaugeMetricFamily("taskd_net_inbox_messages", "Messages in the inbox.", held)
@@ -258,11 +260,10 @@ def _histogram(latency: Latency) -> tuple[list[tuple[float, int]], int, float]:
     return list(latency.octaves()), latency.count, latency.total
 
 
-def _batches(family: HistogramMetricFamily, batches: list[int]) -> HistogramMetricFamily:
-    """The histogram of batch sizes: class n has those below 2 to the n. Their sum is not known."""
+def _fill(family: HistogramMetricFamily, batches: list[int], messages: int) -> None:
+    """The histogram of batch sizes: class n has those below 2 to the n."""
     below, bounds = 0, []
     for bits, number in enumerate(batches):
         below += number
         bounds.append((str(2**bits - 1), below))
-    family.add_metric((), [*bounds[1:-1], ("+Inf", below)], None)
-    return family
+    family.add_metric((), [*bounds[1:-1], ("+Inf", below)], messages)

@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, S
 from functools import lru_cache
 from itertools import count
 from types import TracebackType
-from typing import Self, assert_never
+from typing import TYPE_CHECKING, Self, assert_never
 
 from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
+from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Router, Statistics
@@ -27,10 +28,16 @@ from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
 from taskd_net.transport.parent import ParentSide
+from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.stream import Session
+from taskd_net.transport.traced import load_tracer
 from taskd_net.transport.view import View
 from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
+from taskd_net.wire.probes import Echo
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 
 class Node:
@@ -54,6 +61,7 @@ class Node:
         self._receivers: list[asyncio.Future[None]] = []
         self._child: ChildSide | None = None
         self._parent: ParentSide | None = None
+        self._tracer: Tracer | None = None
         self._address: Address | None = None
         self.view: View  # from `start` on
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,7 +82,7 @@ class Node:
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
 
         Raises:
-            ConfigError: the listening address cannot be bound.
+            ConfigError: the listening address cannot be bound, or what tracing needs is not installed.
             NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
@@ -85,10 +93,13 @@ class Node:
         self._loop = asyncio.get_running_loop()
         fork.protect(self)
         config = self.config
+        batched = config.links == "batched"
+        if config.tracing:
+            self._tracer = load_tracer(config.position)
         self.view = View(self)
         if config.listen is not None:
-            listen = Address.parse(config.listen, "listen")
-            parent = ParentSide(self, listen, batched=config.links == "batched", expected=config.expect or "")
+            listen, expected = Address.parse(config.listen, "listen"), config.expect or ""
+            parent = ParentSide(self, listen, batched=batched, expected=expected, tracer=self._tracer)
             self._address = await parent.start()
             self._parent = parent
             self.view.listen = str(self._address)
@@ -100,8 +111,9 @@ class Node:
                 Backoff(config.backoff_initial, config.backoff_max),
                 config.ack_timeout,
                 self._at_depth,
-                batched=config.links == "batched",
+                batched=batched,
                 on_joined=self._has_joined,
+                tracer=self._tracer,
             )
             self._child.start()
         return self
@@ -269,6 +281,43 @@ class Node:
         Arguments and errors are those of `send`. There is no `retry`: what happens after the first hop nobody tells.
         """
         return await self._begin(body, to, mtype, timeout, uuid, sync=False)
+
+    async def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
+        """Ask whether the way leads there, and how long it takes; nothing reaches an inbox.
+
+        Args:
+            to: as in `send`; of a broadcast or list the answer is 0 when everybody has answered.
+            timeout: seconds until the answer at the latest, None for the configured `ack_timeout`.
+
+        Returns:
+            0, or the code that a message would get on its way there; 4999 when it ends at a node that knows no probes
+            (one that is not of this package). Whether there is room in the inbox, it does not say.
+
+        Raises:
+            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        return await Prober(self).ping(dst, seconds)
+
+    async def trace(self, to: Position | str, *, timeout: float | None = None) -> AsyncIterator[Echo]:
+        """Ask each hop on the way to one node, this node's neighbour first.
+
+        Args:
+            to: one position.
+            timeout: seconds for each hop, None for the configured `ack_timeout`.
+
+        Yields:
+            An Echo for each hop with the link that leads there; the last one is that of `to`, or says where the way
+            ends.
+
+        Raises:
+            ValueError: `to` is not the position of one node, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        async for echo in Prober(self).trace(one_node(dst), seconds):
+            yield echo
 
     async def receive(self) -> Message:
         """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
@@ -454,8 +503,20 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        self.perform(self.router.send(loop.time(), frame, reply, min(timeout, limits.TIMEOUT_MAX_S)))
+        answered: Reply = reply
+        if self._tracer is not None:
+            frame, answered = self._tracer.sent(frame, reply)
+        self.perform(self.router.send(loop.time(), frame, answered, min(timeout, limits.TIMEOUT_MAX_S)))
         return answer
+
+    def _probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
+        """Whom to probe, and within how many seconds; see `ping` for what it raises."""
+        if self._loop is None or self._closed:
+            raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is not running")
+        seconds = self.config.ack_timeout if timeout is None else timeout
+        if math.isnan(seconds):
+            raise ValueError("timeout is not a number of seconds")
+        return _parse(to) if isinstance(to, str) else to, min(seconds, limits.TIMEOUT_MAX_S)
 
     def _new_uuid(self) -> str:
         return f"{self._uuid_prefix}{next(self._uuid_count):012x}"

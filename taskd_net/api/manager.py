@@ -138,8 +138,8 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
 
     Args:
         config: all of it optional. `job_id`, `plugin_dir`, `fault_recover`, `taskd_enable`: texts. `node_nums`,
-            `proc_per_node`: whole numbers; with both of them it can be asked which ranks are missing. `cluster_infos`: a dict, or a list of dicts, with the texts `ip`, `port`,
-            `name`, `role`.
+            `proc_per_node`: whole numbers; with both it can be asked which ranks are missing. `cluster_infos`: a dict,
+            or a list of dicts, with the texts `ip`, `port`, `name`, `role`.
 
     Returns:
         True, or False with one line in the log: a value is of another type, the address cannot be listened on, there is

@@ -14,7 +14,7 @@ import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, logs
 from taskd_net.address import Address
-from taskd_net.cli import systemd
+from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import wrong
 from taskd_net.cli.stopping import stop_signal
@@ -58,6 +58,8 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str) -> None:
     """
     try:
         _start_logging(log_file, ctx.params)
+        if config.tracing:
+            telemetry.start()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Daemon(ctx, config, log_file).run())
     except ConfigError as error:

@@ -253,6 +253,7 @@ EXPECT: Final = Setting("--expect", _SIZE, None, "Size of the job, to know which
 PATIENCE: Final = Setting("--timeout", _DURATION, 5.0, "How long an answer may take.")
 ASKING: Final = (AT, EXPECT, PATIENCE)
 LINKS: Final = Setting("--links", _LINKS, "batched", "Offer and use the fast link, or only the four calls.")
+TRACING: Final = Setting("--tracing/--no-tracing", _SWITCH, False, "Trace messages with OpenTelemetry.")
 BACKOFF: Final = (
     Setting("--backoff-initial", _SECONDS, limits.BACKOFF_INITIAL_S, "First pause between attempts to join."),
     Setting("--backoff-max", _SECONDS, limits.BACKOFF_MAX_S, "Longest pause between attempts to join."),
@@ -266,6 +267,7 @@ NODE: Final = (
     Setting("--grace", _SECONDS, limits.GRACE_S, "How long a child whose stream is gone keeps its place."),
     Setting("--registration-hold", _SECONDS, limits.REGISTRATION_HOLD_S, "How long a place is held without a stream."),
     LINKS,
+    TRACING,
 )
 DAEMON: Final = (
     Setting("--http-port", _PORT, None, "Where browsers find the status page, on 127.0.0.1 or HOST:PORT.", shown="off"),
@@ -301,6 +303,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--mtype", _TEXT, "default", "The kind of message, a word between sender and receiver."),
         Setting("--timeout", _DURATION, 5.0, "How long joining and delivery may take, together."),
         LINKS,
+        TRACING,
         _std_level("ERROR"),
     ),
     "listen": (
@@ -309,9 +312,12 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--timeout", _DURATION, None, "When to end at the latest.", shown="never"),
         _inbox("Worker"),
         LINKS,
+        TRACING,
         *BACKOFF,
         _std_level("WARNING"),
     ),
+    "ping": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take.")),
+    "trace": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long the answer of a hop may take.")),
     "tree": ASKING,
     "top": ASKING,
     "health": (PATIENCE,),

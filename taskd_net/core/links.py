@@ -12,6 +12,7 @@ from typing import Final
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited, InFlight
 from taskd_net.core.manners import Manners
+from taskd_net.core.probes import Ended
 from taskd_net.core.routes import LinkId
 from taskd_net.core.traffic import Traffic
 from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
@@ -31,6 +32,8 @@ class Link:
         since: when its stream began to stand, or ended, or when the child registered first.
         streams: streams that the neighbour has opened.
         timed, timed_at: the one message in flight whose answer is being timed, and when it was sent.
+        probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
+            probes: then none goes there, and none is taken from there.
     """
 
     __slots__ = (
@@ -44,6 +47,7 @@ class Link:
         "in_flight_limit",
         "manners",
         "position",
+        "probes",
         "queued_bytes",
         "queued_messages",
         "session",
@@ -74,6 +78,7 @@ class Link:
         self.traffic = Traffic()
         self.timed: Awaited | None = None
         self.timed_at = 0.0
+        self.probes: Ended | None = None
         self._changed_hands = float("-inf")
         self._pause = 0.0
 

@@ -17,11 +17,12 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited, Part, Pending, PostedPart, Reply, Spread
 from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.held import Held
 from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
+from taskd_net.core.probes import Ended, Probes
 from taskd_net.core.routes import LinkId
 from taskd_net.core.tally import Clock, Tally
 from taskd_net.core.topology import LOCAL, Plan, Topology
@@ -76,6 +77,7 @@ class Router:
         "_copies",
         "_held",
         "_hop_timeout",
+        "_probes",
         "_topology",
         "_up",
         "_upward",
@@ -110,6 +112,7 @@ class Router:
         self.tally = Tally(clock)
         self._hop_timeout = config.ack_timeout
         self._upward = Upward(self._topology, self._emit)
+        self._probes = Probes(self._topology, self._forward, self._settle)
         self._held = Held(config.link_messages, config.link_bytes)
         self._copies = Copies(config.dedup_window, limits.COPIES_S)
         self._wake = float("inf")
@@ -124,6 +127,17 @@ class Router:
         """
         self.statistics.sent += 1
         self._send(now, frame, reply, now + timeout)
+        return self._take()
+
+    def probe(self, now: float, probe: Probe, reply: Reply, timeout: float) -> list[Action]:
+        """This node asks whether, and how, the way leads somewhere; `reply` gets the answer within `timeout` seconds.
+
+        It does not wait for the node to join: that it has not is the answer (6002).
+        """
+        try:
+            self._probes.send(now, probe, LOCAL, reply, now + timeout)
+        except Refusal as refusal:
+            self._refuse(probe, reply, refusal)
         return self._take()
 
     def frame_arrived(
@@ -252,13 +266,24 @@ class Router:
         link = self.children.find(position)
         return 0.0 if link is None else link.next_pause(now)
 
-    def link_up(self, now: float, link: Link, session: object, unwritten: Iterable[Frame] = ()) -> list[Action]:
-        """A child's stream stands; one that stood before for the same position ends, with these frames in its queue."""
+    def link_up(
+        self,
+        now: float,
+        link: Link,
+        session: object,
+        unwritten: Iterable[Frame] = (),
+        probes: Ended | None = None,
+    ) -> list[Action]:
+        """A child's stream stands; one that stood before for the same position ends, with these frames in its queue.
+
+        `probes`: what a probe that comes over it and ends here is answered; None for a child that knows no probes.
+        """
         if link.up:
             link.changed_hands(now)
             self._actions.append(EndStream(link.session, Reason.POSITION_TAKEN))
             self._drop_traffic(link, unwritten)
         self.children.opened(now, link, session)
+        link.probes = probes
         self.tally.joins += 1
         return self._take()
 
@@ -313,6 +338,7 @@ class Router:
         depth: int = 1,
         withdraws: bool = False,
         manners: Manners | None = None,
+        probes: Ended | None = None,
     ) -> list[Action]:
         """The stream to the parent stands.
 
@@ -323,10 +349,11 @@ class Router:
             depth: levels below the Mgr of this node; decides how long it waits for answers from below.
             withdraws: whether the parent understands COMPLETE and WITHDRAW.
             manners: what the parent does otherwise than the contract says, if it does.
+            probes: what a probe that comes from there and ends here is answered; None for one that knows no probes.
         """
         up = self._up
         assert up is not None, "the Mgr has no upstream"
-        up.session, up.position, up.manners = session, parent, manners
+        up.session, up.position, up.manners, up.probes = session, parent, manners, probes
         up.since = now
         up.streams += 1
         self._upward.came_up(withdraws, manners)
@@ -465,7 +492,9 @@ class Router:
         down = self._hop_timeout if budget is None or up > self._hop_timeout else up
         dst = frame.dst
         try:
-            if dst.unicast:
+            if type(frame) is Probe:
+                self._probes.arrived(now, frame, came_from, reply, now + up, now + down)
+            elif dst.unicast:
                 hop = self._topology.next_hop(dst, came_from)
                 if reply is None or not frame.sync:
                     self._hand_on(now, frame, Plan((hop,), False) if hop else Plan((), True), reply)

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from taskd_net.core.acks import Awaited
 from taskd_net.core.links import UP, Link
+from taskd_net.core.probes import Ended
 from taskd_net.core.traffic import Outcomes, Traffic
 
 Way: TypeAlias = Literal["up", "down", "inbox", "refused"]
@@ -74,9 +75,9 @@ class Tally:
         """A message on a link has its outcome, by an answer or without one."""
         if part is link.timed:
             self.timed(link)
-        if code:
+        if code > Ended.FOREIGN:
             self.failed(link, code)
-        else:
+        else:  # 0, or where a probe has ended: it was answered
             self.outcomes[_way(link)].count(0)
 
     def failed(self, link: Link, code: int) -> None:

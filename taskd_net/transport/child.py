@@ -11,6 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import grpc
@@ -23,13 +24,16 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
-from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import Stream, channel_options, open_stream, unary_call
 from taskd_net.transport.host import Host
 from taskd_net.transport.reports import Reporter
 from taskd_net.transport.stream import ClientPipe, Session
 from taskd_net.transport.tasknet import ToParent
+from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class ChildSide:
         ack_timeout: seconds for the parent's answer to Register and PathDiscovery.
         batched: whether to take up a parent's offer of the batched link.
         on_joined: called with whether the node has joined, each time that this changes.
+        tracer: of a node that traces messages.
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
     """
 
@@ -92,6 +97,7 @@ class ChildSide:
         *,
         batched: bool,
         on_joined: Callable[[bool], None] = lambda _: None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._host = host
         self._router = host.router
@@ -101,6 +107,7 @@ class ChildSide:
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
         self._batched = batched
+        self._tracer = tracer
         self._stay: _Stay | None = None
         self._task: asyncio.Task[None] | None = None
         # Pings are a setting of the channel, which exists before the parent has said whether it permits them: assume
@@ -209,7 +216,7 @@ class ChildSide:
         pipe = ClientPipe(stay.stream)
         session: Session
         if batched:
-            session = BatchedLink(host, UP, parent, pipe)
+            session = batched_link(host, UP, parent, pipe, self._tracer)
         else:
             session = ToParent(host, UP, parent, pipe, stay.peer.profile, stay.channel, self._ack_timeout)
         self._stay = stay
@@ -217,8 +224,8 @@ class ChildSide:
         host.links[UP] = session
         depth = stay.peer.depth + 1
         self._on_parent(depth)
-        profile = stay.peer.profile
-        host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent))
+        profile, probes = stay.peer.profile, stay.peer.ended(batched=batched)
+        host.perform(router.upstream_up(host.now(), session, parent, depth, profile.withdraws, profile.parent, probes))
         self._spawn(stay, self._announce_all(stay, session))
         if stay.peer.reports:
             self._spawn(stay, Reporter(host, stay.channel, self._ack_timeout).run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
@@ -22,10 +22,15 @@ from taskd_net.transport import standard, statuses
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.host import Host
+from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
+from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
@@ -44,18 +49,23 @@ class ParentSide:
         listen: where; port 0 takes any free port, which `start` returns.
         batched: whether children are offered the batched link.
         expected: the size of the job, for whoever asks for the state of the mesh; empty where it is not known.
+        tracer: of a node that traces messages.
     """
 
-    def __init__(self, host: Host, listen: Address, *, batched: bool, expected: str = "") -> None:
+    def __init__(
+        self, host: Host, listen: Address, *, batched: bool, expected: str = "", tracer: Tracer | None = None
+    ) -> None:
         self._host = host
         self._router = host.router
         self._listen = listen
         self._batched = batched
+        self._tracer = tracer
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
         self._status = StatusService(host, expected)
+        self._probes = ProbeService(host)
         self._closing = False
         self.health = standard.Health(serving=host.router.upstream is None)
         self.depth = 0
@@ -83,6 +93,7 @@ class ParentSide:
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
                 grpc.method_handlers_generic_handler(STATUS_SERVICE, self._status.handlers()),
+                self._probes.handler(),
             )
         )
         await self.health.add_to(server)
@@ -105,6 +116,7 @@ class ParentSide:
         Returns when the last of them has ended: `close` ends them sooner.
         """
         self._closing = True
+        self._probes.close()
         if self._server is not None:
             await self.health.stop()
             await self._server.stop(seconds)
@@ -112,6 +124,7 @@ class ParentSide:
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        self._probes.close()
         await self.health.stop()
         for link_id, session in list(self._host.links.items()):
             if link_id != UP:
@@ -208,7 +221,8 @@ class ParentSide:
 
     async def _exchange(self, _: object, context: Context) -> None:
         """The batched link, for as long as the stream stands."""
-        await self._serve(context, lambda link: BatchedLink(self._host, link.id, link.position, ServerPipe(context)))
+        pipe, tracer = ServerPipe(context), self._tracer
+        await self._serve(context, lambda link: batched_link(self._host, link.id, link.position, pipe, tracer))
 
     async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router
@@ -227,10 +241,11 @@ class ParentSide:
             unwritten = replaced.unwritten()
         host.links[link.id] = session
         # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
-        host.perform(router.link_up(host.now(), link, session, unwritten))
+        peer = self._connections.peer(link.id)
+        probes = peer.ended(batched=isinstance(session, BatchedLink))
+        host.perform(router.link_up(host.now(), link, session, unwritten, probes))
         host.view.child_changed(link)
-        name = self._connections.peer(link.id).profile.name
-        host.log.info("child_joined", child=str(position), peer=name, link=type(session).__name__)
+        host.log.info("child_joined", child=str(position), peer=peer.profile.name, link=type(session).__name__)
         try:
             # A child of ours announces itself when it sees this: it means that messages reach it from now on.
             await context.send_initial_metadata(())

@@ -16,6 +16,7 @@ import grpc
 from taskd_net import limits
 from taskd_net.core.announcer import Kind
 from taskd_net.core.manners import Manners
+from taskd_net.core.probes import Ended
 from taskd_net.position import Position, Role
 from taskd_net.transport import statuses
 from taskd_net.version import __version__
@@ -27,6 +28,8 @@ BATCHED = "batched/2"
 STATUS_KEY = "taskd-net-status"
 REPORTS = "reports/1"
 ROUTES_KEY = "taskd-net-routes"
+PROBES_KEY = "taskd-net-probes"
+PROBES = "1"
 _ORIGINAL_AGENT = "grpc-go/"
 
 
@@ -98,6 +101,7 @@ class Peer:
         depth: levels below the Mgr, as far as it says so; another parent is taken for the Mgr.
         batched: it offers the batched link.
         reports: it takes reports of the state of the mesh.
+        probes: it answers probes, and never hands one to its application.
     """
 
     profile: Profile
@@ -105,6 +109,13 @@ class Peer:
     depth: int = 0
     batched: bool = False
     reports: bool = False
+    probes: bool = False
+
+    def ended(self, *, batched: bool) -> Ended | None:
+        """What a probe is answered that ends after it came from this peer; None for a peer that knows no probes."""
+        if not self.probes:
+            return None
+        return Ended.BATCHED if batched else Ended.TASKNET
 
 
 def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
@@ -116,7 +127,7 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
     """Who registers, by the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
     if version:
-        return Peer(OURS, version)
+        return Peer(OURS, version, probes=metadata.get(PROBES_KEY) == PROBES)
     return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
 
@@ -127,7 +138,14 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         return Peer(ORIGINAL)
     depth = metadata.get(DEPTH_KEY, "")
     levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
-    return Peer(OURS, version, levels, metadata.get(LINKS_KEY) == BATCHED, metadata.get(STATUS_KEY) == REPORTS)
+    return Peer(
+        OURS,
+        version,
+        levels,
+        batched=metadata.get(LINKS_KEY) == BATCHED,
+        reports=metadata.get(STATUS_KEY) == REPORTS,
+        probes=metadata.get(PROBES_KEY) == PROBES,
+    )
 
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
@@ -137,13 +155,14 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 def own_metadata() -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when it registers."""
-    return ((VERSION_KEY, __version__),)
+    return ((VERSION_KEY, __version__), (PROBES_KEY, PROBES))
 
 
 def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when somebody registers, and what it offers."""
     offer = ((LINKS_KEY, BATCHED),) if batched else ()
-    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), *offer)
+    says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
+    return (*says, *offer)
 
 
 def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:
