@@ -6,6 +6,7 @@ import socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.node import Node
@@ -68,6 +69,8 @@ class StatusPage:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(name)
+            # From here on nobody is refused, also before the server has its first turn.
+            listening.listen(limits.PAGE_CONNECTIONS)
         except OSError as error:
             listening.close()
             raise ConfigError(f"http_port is {address}; cannot listen there: {error.strerror}") from None

@@ -20,7 +20,7 @@ class Shell:
 
     def __init__(self) -> None:
         style = _read("page.css")
-            script = "(() => {\n" + "\n".join(_read(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
+        script = "(() => {\n" + "\n".join(_read(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
         page = _read("page.html").replace("/* style */", style).replace("/* script */", script)
         self._before, _, self._after = page.partition("/* tree */")
         self.policy = "; ".join(
