@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol

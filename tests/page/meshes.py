@@ -1,4 +1,4 @@
-"""Meshes that never were, as the records that a node has of them: of any size, with whatever trouble a test asks for."""
+"""Meshes that never were, as the records that a node has of them: any size, with whatever trouble a test asks for."""
 
 from __future__ import annotations
 

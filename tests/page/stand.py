@@ -20,14 +20,21 @@ class Stand:
         made: what it shows; a test may change it.
         expected: the size of the job, as text.
         pace: seconds that pass in the mesh with each question; 0: nothing happens there.
+        nap: seconds after which a browser asks again.
+        port: where; 0: any free one.
+        life: tells it from an earlier one at the same port.
     """
 
-    def __init__(self, made: Made, expected: str = "", pace: float = 0.0) -> None:
+    def __init__(
+        self, made: Made, expected: str = "", *, pace: float = 0.0, nap: float = 0.25, port: int = 0, life: str = "one"
+    ) -> None:
         self.made = made
         self._pace = pace
-        self._feed = Feed(Position.mgr(), expected, "test")
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"
+        self._nap = nap
+        self._feed = Feed(Position.mgr(), expected, life)
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
         self.asked = 0
 
     async def __aenter__(self) -> Self:
@@ -46,4 +53,4 @@ class Stand:
             self.made.go_on(self._pace)
         for _ in self._feed.look(self.made.now, self.made.entries()):
             pass
-        return '{"ask_again":0.25,' + self._feed.answer(since)[1:]
+        return f'{{"ask_again":{self._nap},' + self._feed.answer(since)[1:]

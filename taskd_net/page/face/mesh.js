@@ -33,6 +33,7 @@ function take(told) {
     const old = mesh.nodes.get(node.position);
     if (!old || old.parent !== node.parent) form = true;
     mesh.nodes.set(node.position, node);
+    mesh.all.set(node.position, node);
   }
   mesh.head = head;
   mesh.token = token;
