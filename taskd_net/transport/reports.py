@@ -7,6 +7,7 @@ gets fewer. What changes while one is under way is told in the next.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import grpc
 
@@ -24,14 +25,14 @@ class Reporter:
 
     Args:
         host: the node.
-        channel: to the parent.
+        channel: to the parent, of the moment.
         timeout: seconds for the parent's answer.
     """
 
-    def __init__(self, host: Host, channel: grpc.aio.Channel, timeout: float) -> None:
+    def __init__(self, host: Host, channel: Callable[[], grpc.aio.Channel], timeout: float) -> None:
         self._host = host
         self._view = host.view
-        self._call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        self._channel = channel
         self._timeout = timeout
         self._news = asyncio.Event()
 
@@ -69,8 +70,9 @@ class Reporter:
         """Tell what is next. Returns the pace that the parent asks for."""
         ledger = self._view.ledger
         report = ledger.next_report(urgent=urgent)
+        tell: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel().unary_unary(f"/{STATUS_SERVICE}/Tell")
         try:
-            answer = await self._call(
+            answer = await tell(
                 wire.write_report(report),
                 metadata=peers.stream_metadata(self._host.router.identity),
                 timeout=self._timeout,

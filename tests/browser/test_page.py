@@ -319,7 +319,7 @@ async def test_pictures(
         ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 21, 27)"}[scheme]
         if request.config.getoption("--rewrite-pictures"):
-            await page.wait_for_function("() => document.querySelectorAll('.plot .one')[0].getAttribute('d').length > 900")
+            await page.wait_for_function("() => document.querySelectorAll('.plot .one')[0].getAttribute('d').length > 400")
             PICTURES.mkdir(exist_ok=True)
             (PICTURES / f"{name}.png").write_bytes(await shot(page))
         else:

@@ -21,7 +21,7 @@ from typing import Any
 
 import uvloop
 
-from taskd_net import Message, Node, NodeConfig
+from taskd_net import Message, Node, NodeClosed, NodeConfig
 from taskd_net.core.actions import Action, Deliver
 from tests.faults import traffic
 from tests.faults.ledger import MARK, Recorder
@@ -54,10 +54,13 @@ class Member:
         self.received = 0
 
     async def receive(self) -> None:
-        """Take messages out of the inbox, for as long as the node lives and reading is not forbidden."""
+        """Take messages out of the inbox while reading is not forbidden, until the node is closed and it is empty."""
         while True:
             await self.reads.wait()
-            message: Message = await self.node.receive()
+            try:
+                message: Message = await self.node.receive()
+            except NodeClosed:
+                return
             self.received += 1
             if message.uuid.startswith(MARK):
                 self.recorder.note("took", message.uuid)
@@ -173,10 +176,13 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> 
         member = Member(node, name, recorder)
         say(event="started", at=time.monotonic())
         async with asyncio.TaskGroup() as group:
-            receiving = group.create_task(member.receive())
+            group.create_task(member.receive())
             while line := await lines.readline():
                 group.create_task(obey(member, json.loads(line)))
-            receiving.cancel()
+            # What is in the inbox was acknowledged, and can still be had.
+            member.reads.set()
+            await node.close()
+            await member.steady.stop()
 
 
 if __name__ == "__main__":

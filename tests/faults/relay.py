@@ -68,7 +68,7 @@ class Relay:
         self._target = host, port
         self._shape = Shape()
         self._changed = asyncio.Event()
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
@@ -76,6 +76,15 @@ class Relay:
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    async def close(self) -> None:
+        """End every connection, and listen no more."""
+        assert self._server is not None
+        self._server.close()
+        tasks = list(self._connections.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def shape(self) -> Shape:
@@ -102,11 +111,12 @@ class Relay:
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self, reader, writer)
-        self._connections.add(connection)
+        # A task of its own: one of asyncio's that is cancelled is reported as a fault.
+        running = self._connections[connection] = asyncio.create_task(connection.run(self._target))
         try:
-            await connection.run(self._target)
+            await asyncio.wait([running])
         finally:
-            self._connections.discard(connection)
+            del self._connections[connection]
 
 
 class Connection:

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP, Link
@@ -252,6 +252,8 @@ class Mesh:
     """Called when a message goes into an inbox."""
     trace: Callable[[Node, str, Sequence[Action]], None] | None = None
     """Called with every event at a Router and what follows from it."""
+    forging: bool = False
+    """Whether somebody lies at this moment: nobody else may ever be accused of it."""
     crossings: Counter[tuple[bytes, Position, Position]] | None = None
     """Where set: how often each message has crossed each link, either way."""
     _lanes: dict[Lane, list[Any]] = field(default_factory=dict)
@@ -356,6 +358,19 @@ class Mesh:
         self._connect(node)
         for child in node.children:
             self._connect(child)
+
+    def forge(self, liar: Node, frame: Frame, announced: Position) -> None:
+        """Let a leaf bring a message that is not its own, and announce somebody else: it is told 4002 and 4006."""
+        session, answers = liar.session, list[Ack]()
+        assert session is not None and session.link is not None and session.parent_up
+        link, parent = session.link, session.parent
+        if link.session is session and parent.router is session.parent_router and parent.running:
+            self.forging = True
+            self._perform(parent, parent.router.frame_arrived(self.now, link.id, frame, answers.append, 1.0), "forge")
+            actions = parent.router.announced(self.now, link, Kind.ADD, [announced], answers.append, "forged")
+            self._perform(parent, actions, "forge")
+            self.forging = False
+            assert [ack.code for ack in answers] == [Code.NIL_POSITION, Code.DST_TYPE_ILLEGAL]
 
     # ---- what lets it go on
 
@@ -772,6 +787,8 @@ class Mesh:
                     assert link not in node.streams
                 case Lost():
                     node.lost += 1
+                case Accuse(peer, refusal):
+                    assert self.forging, f"{node} accuses {peer}: {refusal}"
                 case _:
                     assert_never(action)
         deadline = node.router.next_deadline()

@@ -1,6 +1,7 @@
 """The pauses between attempts to join."""
 
 import asyncio
+import socket
 
 import grpc
 import pytest
@@ -45,6 +46,17 @@ async def test_parent_that_never_takes_the_stream(mesh: Mesh) -> None:
             await worker.joined(0.01)
         parent.hold.pop("InitServerDownStream").set()
         await soon(worker.joined())
+
+
+@pytest.mark.compat
+@pytest.mark.timeout(30)
+async def test_connecting_has_an_end_of_its_own(mesh: Mesh) -> None:
+    """A frozen parent's kernel accepts connections. The attempt ends by itself, long before the answer is given up."""
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        worker = await mesh.worker(0, 0, f"127.0.0.1:{frozen.getsockname()[1]}", join=False, ack_timeout=60.0)
+        await mesh.logged("join_failed", node=worker.position)
+        with pytest.raises(TimeoutError, match="Register: UNAVAILABLE"):
+            await worker.joined(0.01)
 
 
 @pytest.mark.timeout(30)
