@@ -342,6 +342,7 @@ GUARD: Final = (
     ),
 )
 DAEMON: Final = (
+    Setting("--http-port", _PORT, None, "Where browsers find the status page, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
     Setting("--log-path", _FOLDER, logs.DEFAULT_PATH, "Folder of the log file.", {logs.PATH: str}, prefixed=False),
