@@ -315,7 +315,7 @@ TLS_UPSTREAM: Final = (
 )
 GUARD: Final = (
     Setting("--identity", _IDENTITY, "position", "What a child's claims are held against."),
-    Setting("--job", _TEXT, "", "The job's name in certificates.", shown="none"),
+    Setting("--job", _TEXT, None, "The job's name in certificates.", shown="none"),
     *(
         Setting(f"--{name.replace('_', '-')}", _WHOLE, getattr(limits.DEFAULT, name), text)
         for name, text in (
@@ -342,6 +342,7 @@ GUARD: Final = (
     ),
 )
 DAEMON: Final = (
+    Setting("--http-port", _PORT, None, "Where browsers find the status page, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
     Setting("--log-path", _FOLDER, logs.DEFAULT_PATH, "Folder of the log file.", {logs.PATH: str}, prefixed=False),
