@@ -2,6 +2,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ARGS ?=
+MINUTES ?= 10
 
 # What generates taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
@@ -9,7 +10,7 @@ PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==6
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 tenacity==8.3.0 uvloop==0.18.0 \
   click==8.1.0 rich==13.0.0 prometheus-client==0.19.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
   grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
-  cryptography==42.0.0 watchfiles==0.21.0
+  cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
 # What the data loader's workers are forked with.
 TORCH = torch==2.13.0
 AUDIT = pip-audit==2.10.1
@@ -24,7 +25,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo faults soak test coverage lint audit bench profile proto proto-check compat torch install-test clean
+.PHONY: help audit bench browser clean compat coverage demo faults fuzz install-test lint profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,8 +71,20 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
 	@.venv-oldest/bin/python -m pytest -m compat $(ARGS)
 
+# Chromium is the system's own; where it is missing, Debian's is installed, if that can be done.
+browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)
+	@command -v chromium >/dev/null || { \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } || { \
+	    echo "make browser needs the command chromium: on Debian, apt-get install chromium as root" >&2; exit 1; }; \
+	  echo "installing chromium"; apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; }
+	@.venv/bin/python -m pytest -s -m browser tests/browser $(ARGS)
+
 torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
 	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
+
+fuzz: .venv/stamp-fuzz  ## throw anything at what comes in, for MINUTES=10; fail if something gives way
+	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
 
 # From nothing each time, as a user's machine has nothing; what pip has fetched before it fetches from its cache.
 install-test:  ## a new user: the wheel in a clean environment, what README shows, the examples
@@ -104,10 +117,18 @@ clean:  ## remove the environments and everything that the tools left
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-# With the extra `bench`, as benchmarks/ is checked too.
+.venv/stamp-fuzz: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,fuzz]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+.venv/stamp-browser: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,browser]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+# With the extras `bench` and `browser`, as what needs them is checked too.
 .venv/stamp-lint: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,lint]'
-	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,browser,lint]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench .venv/stamp-browser
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
 	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)
