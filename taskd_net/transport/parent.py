@@ -30,6 +30,7 @@ from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.quiet import quieten_grpc
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.shares import Share
+from taskd_net.transport.strangers import Strangers
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
 from taskd_net.transport.tls import ServerCredentials, peer_names
@@ -84,6 +85,8 @@ class ParentSide:
         self._plain_listen = plain_listen
         self._credentials = credentials
         self.plain_address: Address | None = None
+        self._strangers: Strangers | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._batched = batched
         self._tracer = tracer
         self._server: grpc.aio.Server | None = None
@@ -134,6 +137,10 @@ class ParentSide:
         address = _bind(server, self._listen, self._credentials)
         if self._plain_listen is not None:
             self.plain_address = _bind(server, self._plain_listen, None)
+        if self._credentials is not None:
+            self._strangers = strangers = Strangers(address.port, self._host.log)
+            self._credentials.on_handshake = strangers.handshake
+            self._watch = asyncio.create_task(strangers.watch(), name=f"strangers at {address}")
         await server.start()
         self._server = server
         return address
@@ -152,6 +159,8 @@ class ParentSide:
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        if self._watch is not None:
+            self._watch.cancel()
         self._probes.close()
         await self.health.stop()
         for link_id, session in list(self._host.links.items()):
@@ -218,6 +227,8 @@ class ParentSide:
             raise
         self._host.perform(())
         self._connections.came_over(context.peer(), link.id, peer)
+        if self._strangers is not None:
+            self._strangers.heard(context.peer())
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
         context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched))
         return Ack(uuid, Code.OK, self._router.position)
