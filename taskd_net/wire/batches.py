@@ -81,6 +81,8 @@ def _few_or_large(data: bytes) -> bool:
     """Whether the first item is large, or makes up a good part of the whole."""
     if not data:
         return True
+    if data[0] not in _FIELDS:
+        return data[0] == 0x28  # else a field of a later version, whose size need not come next
     size = read_varint(data, 1)[0]
     return size >= LARGE or size * BY_HAND >= len(data)
 
