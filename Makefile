@@ -7,8 +7,10 @@ MINUTES ?= 10
 # What generates taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
-OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 uvloop==0.18.0 click==8.1.0 rich==13.0.0 \
-  cryptography==42.0.0 watchfiles==0.21.0
+OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 tenacity==8.3.0 uvloop==0.18.0 \
+  click==8.1.0 rich==13.0.0 prometheus-client==0.19.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
+  grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
+  cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
 # What the data loader's workers are forked with.
 TORCH = torch==2.13.0
 AUDIT = pip-audit==2.10.1
@@ -23,7 +25,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test coverage lint audit bench profile proto proto-check compat torch install-test fuzz clean
+.PHONY: help audit bench browser clean compat coverage demo faults fuzz install-test lint profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -45,7 +47,7 @@ lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, the import
 
 # Apart from `lint`, as it asks a database of advisories on the network; without that it fails and says so.
 audit: .venv-audit/stamp  ## look for known weaknesses in what users install (needs the network)
-	@.venv-audit/bin/pip-audit --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
+	@.venv-audit/bin/pip-audit --strict --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
 
 bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 10 minutes (ARGS="--quick --json")
 	@.venv/bin/python -m pytest -q -m bench tests/benchmarks
@@ -53,6 +55,12 @@ bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 1
 
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
+
+faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
+	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults $(ARGS)
+
+soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
+	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
 
 proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 	@.venv-proto/bin/python proto/generate.py
@@ -62,6 +70,15 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
 	@.venv-oldest/bin/python -m pytest -m compat $(ARGS)
+
+# Chromium is the system's own; where it is missing, Debian's is installed, if that can be done.
+browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)
+	@command -v chromium >/dev/null || { \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } || { \
+	    echo "make browser needs the command chromium: on Debian, apt-get install chromium as root" >&2; exit 1; }; \
+	  echo "installing chromium"; apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; }
+	@.venv/bin/python -m pytest -s -m browser tests/browser $(ARGS)
 
 torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
 	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
@@ -104,10 +121,14 @@ clean:  ## remove the environments and everything that the tools left
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,fuzz]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-# With the extra `bench`, as benchmarks/ is checked too.
+.venv/stamp-browser: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,browser]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+# With the extras `bench` and `browser`, as what needs them is checked too.
 .venv/stamp-lint: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,lint]'
-	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,browser,lint]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench .venv/stamp-browser
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
 	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)

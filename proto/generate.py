@@ -14,6 +14,9 @@ The files in `proto/` are the public ones. What is compiled is a copy with two c
 - The `service` is taken out. The transport registers its methods by name and takes raw bytes, so there are no
   stubs to generate; and a service inside the package would have another path than `/TaskNet/…`.
 
+The public files as they are, with their services, are written into `public.binpb` as descriptors: what a node answers
+to who asks it by reflection which calls it has.
+
 The copy lies at `taskd_net/wire/` in the include path, so that the modules import each other by their full name.
 """
 
@@ -30,6 +33,7 @@ from pathlib import Path
 PROTO = Path(__file__).resolve().parent
 ROOT = PROTO.parent
 WIRE = Path("taskd_net/wire")
+DESCRIPTORS = WIRE / "public.binpb"
 
 _SYNTAX = re.compile(r'^syntax = "proto3";$', re.MULTILINE)
 _PACKAGE = re.compile(r"^package ", re.MULTILINE)
@@ -62,18 +66,21 @@ def generate() -> dict[Path, bytes]:
             names.append(name.as_posix())
         compiler = [sys.executable, "-m", "grpc_tools.protoc"]
         subprocess.run([*compiler, f"-I{include}", f"--python_out={out}", f"--pyi_out={out}", *names], check=True)
-        return {path.relative_to(out): path.read_bytes() for path in sorted(out.rglob("*_pb2.py*"))}
+        public = [f"-I{PROTO}", *(proto.name for proto in sorted(PROTO.glob("*.proto")))]
+        subprocess.run([*compiler, f"--descriptor_set_out={out / DESCRIPTORS}", *public], check=True)
+        return {path.relative_to(out): path.read_bytes() for path in sorted(out.rglob("*.*"))}
 
 
 def check(generated: dict[Path, bytes]) -> int:
     """Compare with what lies in the tree; print the differences and return the exit status."""
-    present = {path.relative_to(ROOT): path.read_bytes() for path in (ROOT / WIRE).glob("*_pb2*.py*")}
+    files = [*(ROOT / WIRE).glob("*_pb2*.py*"), *(ROOT / WIRE).glob("*.binpb")]
+    present = {path.relative_to(ROOT): path.read_bytes() for path in files}
     stale = 0
     for path in sorted(present.keys() | generated.keys()):
         there, wanted = present.get(path), generated.get(path)
         if there != wanted:
             stale = 1
-            old, new = ((text or b"").decode().splitlines(keepends=True) for text in (there, wanted))
+            old, new = ((text or b"").decode(errors="replace").splitlines(keepends=True) for text in (there, wanted))
             fault = "missing" if there is None else "not generated" if wanted is None else "stale"
             print(f"proto: {path} is {fault}")
             sys.stdout.writelines(difflib.unified_diff(old, new, f"{path} (in the tree)", f"{path} (generated)"))

@@ -12,8 +12,10 @@ from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
+from taskd_net.retry import Retry
 from taskd_net.version import __version__
 from taskd_net.wire.codec import Message
+from taskd_net.wire.probes import Echo
 
 if TYPE_CHECKING:
     from taskd_net.api import (
@@ -44,6 +46,7 @@ __all__ = [
     "Code",
     "Command",
     "ConfigError",
+    "Echo",
     "MeshError",
     "Message",
     "NetworkError",
@@ -54,6 +57,7 @@ __all__ = [
     "Position",
     "ReceiverError",
     "Report",
+    "Retry",
     "Role",
     "SenderError",
     "TaskdNetError",

@@ -21,10 +21,11 @@ from taskd_net import fork
 from taskd_net.background import shared
 from taskd_net.codes import Code
 from taskd_net.config import NodeConfig
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
-from taskd_net.core.router import Statistics
 from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
+from taskd_net.retry import Retry
 from taskd_net.wire.codec import Message
 
 T = TypeVar("T")
@@ -121,10 +122,11 @@ class BlockingNode:
         mtype: str = "default",
         timeout: float | None = None,
         uuid: str | None = None,
+        retry: Retry | None = None,
     ) -> Ack:
         """Send a message and learn whether it arrived; see `Node.send`. 4999 when the node is not running."""
         try:
-            return self._call(self._running.send(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid))
+            return self._call(self._running.send(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid, retry=retry))
         except NodeClosed as closed:
             return self._not_sent(uuid, closed)
 

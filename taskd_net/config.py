@@ -12,6 +12,7 @@ from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
 from taskd_net.limits import Limits
 from taskd_net.position import Position, Role, require_node
+from taskd_net.status.expect import Expected
 from taskd_net.tls import Tls
 
 
@@ -38,6 +39,10 @@ class NodeConfig:
             place; senders to one that never returns get 6002 instead of 5002 for longer.
         registration_hold: seconds a registration without a stream holds its place.
         links: `batched`: offer the fast link to nodes of ours and take it up; `tasknet`: only the four calls.
+        tracing: whether to trace messages with OpenTelemetry, by the provider that the process has set up. Costs each
+            message a span at each node; needs the extra `tracing`.
+        expect: the size of the job, nodes x processes per node (`4x8`): whoever asks for the state of the mesh is told
+            which ranks are missing. Changes nothing else.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
         tls: the files of mutual TLS, and so which links use it; None: plain text.
@@ -64,6 +69,8 @@ class NodeConfig:
     grace: float = limits.GRACE_S
     registration_hold: float = limits.REGISTRATION_HOLD_S
     links: Literal["batched", "tasknet"] = "batched"
+    tracing: bool = False
+    expect: str | None = None
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
     tls: Tls | None = None
@@ -148,6 +155,10 @@ class NodeConfig:
                 raise ConfigError(f"server_key is missing; a {role} with tls needs it, and server_crt")
         if self.links not in ("batched", "tasknet"):
             raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
+        if not isinstance(self.tracing, bool):
+            raise ConfigError(f"tracing is {self.tracing!r}; expected True or False")
+        if self.expect is not None:
+            Expected.parse(self.expect)
         if self.backoff_max < self.backoff_initial:
             raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
         if self.identity not in ("position", "certificate"):

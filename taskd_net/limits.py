@@ -57,6 +57,15 @@ SHARED_IN_FLIGHT: Final = 4096
 MAX_CHILDREN: Final = 5000
 """Children of one parent (contract, section 3)."""
 
+PROBE_HOPS: Final = 64
+"""Links that a trace follows at most: more levels than any tree has; in the wire it has two digits."""
+
+PROBE_INTERVAL_S: Final = 0.01
+"""Least seconds from one probe of a series to the next: a hundred a second harm nobody, a loop without pause might."""
+
+PROBE_SERIES: Final = 16
+"""Series of probes that a node sends at a time for those who ask it to; more are told to come later."""
+
 GRACE_S: Final = 30.0
 """Seconds a child whose stream is gone keeps its place and its routes (contract, section 3)."""
 
@@ -69,8 +78,21 @@ ANNOUNCE_POSITIONS: Final = 2000
 BACKOFF_INITIAL_S: Final = 0.05
 """Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
 
-BACKOFF_MAX_S: Final = 1.0
-"""Upper end of every later pause (contract, section 3)."""
+BACKOFF_MAX_S: Final = 0.8
+"""Upper end of every later pause: within the second that the contract allows (section 3), with room for the join,
+so that everybody is back one second after a parent listens."""
+
+CONNECT_S: Final = 2.0
+"""Seconds for connecting to a parent. On a network that is cut the kernel repeats a connection's first packet after 1 s
+and after 3 s: who waits for the latter finds a network that is back too late, a new attempt finds it sooner. With 1 s,
+4,000 children that connected at once to one parent on a busy machine gave up before it had come to them, for ever."""
+
+RETRY_ATTEMPTS: Final = 16
+"""Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, as
+long as it takes to notice a frozen node; far longer where each attempt runs into its timeout."""
+
+RETRY_WITHIN_S: Final = 30.0
+"""Seconds for all attempts together, by default: the grace time, in which a restarted node is back."""
 
 POSITION_TAKEN_PAUSE_S: Final = 5.0
 """Least pause before a node whose position was taken tries again (contract, section 3)."""
@@ -196,6 +218,58 @@ COMMAND_ATTEMPTS: Final = 5
 COMMAND_RETRY_S: Final = 3.0
 """Seconds between them."""
 
+STATUS_FIGURES_S: Final = 2.0
+"""Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
+
+STATUS_REPORTS_PER_S: Final = 250
+"""Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
+where they are many. A report costs it some 0.1 ms."""
+
+STATUS_URGENT_S: Final = 0.1
+"""Seconds that a change of state waits for others, to be told together; at each level of the tree."""
+
+STATUS_LATELY_S: Final = 10.0
+"""Seconds for which the time that answers took is shown after the last one."""
+
+STATUS_REPORT_NODES: Final = 500
+"""Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
+
+STATUS_NODES: Final = 65_536
+"""Nodes of which a node keeps the state: some 20 MB. Further ones are routed, but not shown."""
+
+STATUS_GONE_S: Final = 3600.0
+"""Seconds for which a node is shown that has vanished without leaving in good order."""
+
+PAGE_CONNECTIONS: Final = 32
+"""Connections of browsers to a node's status page: some ten people with the page open. Each further one is closed at
+once."""
+
+PAGE_PATIENCE_S: Final = 15.0
+"""Seconds a browser may be silent, or take to read one answer: the page asks every second. Whoever takes longer is cut
+off, so that silent clients cannot keep the connections of those who look."""
+
+PAGE_ANSWERS_PER_S: Final = 50
+"""Answers a second of a status page, to all its browsers together: 1 to 2 % of one core. Further ones wait."""
+
+PAGE_BYTES_PER_S: Final = 20_000_000
+"""Bytes a second of a status page, to all its browsers together: sixteen whole trees of 2,000 nodes."""
+
+PAGE_LOOK_S: Final = 0.5
+"""Seconds between two looks at the mesh for all browsers of a status page together: half of what they wait between
+two questions."""
+
+PAGE_ASK_S: Final = 1.0
+"""Seconds that a browser waits between two questions: a change is seen within two."""
+
+PAGE_LOAD: Final = 0.05
+"""Share of a node's time that looking may take: where many nodes have changed, the next look is that much later."""
+
+PAGE_SLICE: Final = 40
+"""Nodes that are looked at in one go: about a millisecond, which messages have to wait."""
+
+PAGE_REMOVED: Final = 1000
+"""Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""
+
 CERTIFICATES_LOOK_S: Final = 20.0
 """Seconds between two looks at the files of TLS when nothing is heard of a change, as on network file systems. Changes
 are to be taken in within a minute."""
@@ -268,3 +342,13 @@ class Limits:
 
 DEFAULT: Final = Limits()
 """Those of a node that is told nothing else."""
+
+STRANGERS_LOOK_S: Final = 1.0
+"""Seconds between two looks at the system's table of connections, which takes some 10 ms with 5,000 of them."""
+
+STRANGERS_HEARD_S: Final = 10.0
+"""Seconds after which whoever has begun TLS and has not registered is a stranger: as long as a registration may take
+that a parent holds back, and more."""
+
+STRANGERS_LOG_S: Final = 60.0
+"""Seconds between two lines about one address."""

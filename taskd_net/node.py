@@ -11,24 +11,36 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, S
 from functools import lru_cache
 from itertools import count
 from types import TracebackType
-from typing import Self, assert_never
+from typing import TYPE_CHECKING, Self, assert_never
 
 from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
+from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Accusations
-from taskd_net.core.router import Router, Statistics
+from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position
+from taskd_net.retry import Retry
+from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
 from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.parent import ParentSide
+from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.stream import Session
+from taskd_net.transport.traced import load_tracer
+from taskd_net.transport.view import View
+from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
+from taskd_net.wire.probes import Echo
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 
 class Node:
@@ -44,13 +56,17 @@ class Node:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.log = get_logger(node=str(config.position))
-        self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
+        upstream = config.upstream is not None
+        # Not the loop's clock, which under uvloop goes by whole milliseconds.
+        self.router = Router(config.position, upstream=upstream, config=config.router, clock=time.monotonic)
         self.links: MutableMapping[LinkId, Session] = {}
         self._inbox: deque[Frame] = deque()
         self._receivers: list[asyncio.Future[None]] = []
         self._child: ChildSide | None = None
         self._parent: ParentSide | None = None
+        self._tracer: Tracer | None = None
         self._address: Address | None = None
+        self.view: View  # from `start` on
         self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
@@ -71,7 +87,8 @@ class Node:
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
 
         Raises:
-            ConfigError: an address cannot be listened on, or a file of TLS is not usable.
+            ConfigError: an address cannot be listened on, a file of TLS is not usable, or what tracing needs is not
+                installed.
             NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
@@ -82,6 +99,10 @@ class Node:
         self._loop = asyncio.get_running_loop()
         fork.protect(self)
         config = self.config
+        batched = config.links == "batched"
+        if config.tracing:
+            self._tracer = load_tracer(config.position)
+        self.view = View(self)
         keyring = None if config.tls is None else Keyring(config.tls, self.log)
         if config.listen is not None:
             parent = ParentSide(
@@ -89,11 +110,14 @@ class Node:
                 Address.parse(config.listen, "listen"),
                 None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
                 None if keyring is None else keyring.server,
-                batched=config.links == "batched",
+                batched=batched,
                 certified=config.identity == "certificate",
+                expected=config.expect or "",
+                tracer=self._tracer,
             )
             self._address = await parent.start()
             self._parent = parent
+            self.view.listen = str(self._address)
             tls = keyring is not None and keyring.server is not None
             plain = {} if parent.plain_address is None else {"plain_address": str(parent.plain_address)}
             self.log.info("listening", address=str(self._address), tls=tls, **plain)
@@ -104,8 +128,10 @@ class Node:
                 Backoff(config.backoff_initial, config.backoff_max),
                 config.ack_timeout,
                 self._at_depth,
-                batched=config.links == "batched",
+                batched=batched,
                 keyring=keyring,
+                on_joined=self._has_joined,
+                tracer=self._tracer,
             )
             self._child.start()
         if keyring is not None:
@@ -179,7 +205,7 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        self.perform(self.router.withdraw(reply, f"{self._uuid_prefix}{next(self._uuid_count):012x}"))
+        self.perform(self.router.withdraw(reply, self._new_uuid()))
         await asyncio.wait([answer], timeout=timeout)
         return answer.done() and answer.result().ok
 
@@ -231,6 +257,7 @@ class Node:
         mtype: str = "default",
         timeout: float | None = None,
         uuid: str | None = None,
+        retry: Retry | None = None,
     ) -> Ack:
         """Send a message and learn whether it arrived.
 
@@ -240,16 +267,27 @@ class Node:
             mtype: the kind of message, a word between sender and receiver.
             timeout: seconds until the answer at the latest, a day at most; None for the configured `ack_timeout`.
             uuid: to send a message again that was answered with 5xxx or 6xxx; None for a new message.
+            retry: how often and how long to do so here, with `timeout` for each attempt; None: not at all.
 
         Returns:
             The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6).
+            With `retry`, the last attempt's.
 
         Raises:
             ValueError: `to` is a text that is not a position, or `timeout` is not a number.
             TypeError: `body` or `mtype` is not text.
             NodeForked: this process is a forked child; see `fork`.
         """
-        return await self._begin(body, to, mtype, timeout, uuid, sync=True)
+        if retry is None:
+            return await self._begin(body, to, mtype, timeout, uuid, sync=True)
+        same, each = uuid or self._new_uuid(), self.config.ack_timeout if timeout is None else timeout
+        give_up_at = asyncio.get_running_loop().time() + retry.within
+
+        async def attempt() -> Ack:
+            left = give_up_at - asyncio.get_running_loop().time()
+            return await self._begin(body, to, mtype, min(each, left), same, sync=True)
+
+        return await retry.run(attempt)
 
     async def post(
         self,
@@ -262,9 +300,46 @@ class Node:
     ) -> Ack:
         """Send a message without waiting for its delivery: the Ack says that the first hop has it.
 
-        Arguments and errors are those of `send`.
+        Arguments and errors are those of `send`. There is no `retry`: what happens after the first hop nobody tells.
         """
         return await self._begin(body, to, mtype, timeout, uuid, sync=False)
+
+    async def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
+        """Ask whether the way leads there, and how long it takes; nothing reaches an inbox.
+
+        Args:
+            to: as in `send`; of a broadcast or list the answer is 0 when everybody has answered.
+            timeout: seconds until the answer at the latest, None for the configured `ack_timeout`.
+
+        Returns:
+            0, or the code that a message would get on its way there; 4999 when it ends at a node that knows no probes
+            (one that is not of this package). Whether there is room in the inbox, it does not say.
+
+        Raises:
+            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        return await Prober(self).ping(dst, seconds)
+
+    async def trace(self, to: Position | str, *, timeout: float | None = None) -> AsyncIterator[Echo]:
+        """Ask each hop on the way to one node, this node's neighbour first.
+
+        Args:
+            to: one position.
+            timeout: seconds for each hop, None for the configured `ack_timeout`.
+
+        Yields:
+            An Echo for each hop with the link that leads there; the last one is that of `to`, or says where the way
+            ends.
+
+        Raises:
+            ValueError: `to` is not the position of one node, or `timeout` is not a number.
+            NodeClosed: the node is closed, or was not started.
+        """
+        dst, seconds = self._probing(to, timeout)
+        async for echo in Prober(self).trace(one_node(dst), seconds):
+            yield echo
 
     async def receive(self) -> Message:
         """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
@@ -319,10 +394,28 @@ class Node:
         """Counters since the node was made."""
         return self.router.statistics
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether the Mgr knows the way to this node just now. A Mgr that was started always is."""
+        return self._loop is not None and not self._closed and (self._child is None or self._child.joined.is_set())
+
     def routes(self) -> Mapping[Position, Position]:
         """Every node known below, with the child that leads to it."""
         children = self.router.children.by_id
         return {position: children[link].position for position, link in self.router.routes.items()}
+
+    def mesh(self) -> Mesh:
+        """The state of this node and of everything below it, as far as it is known here; see docs/status.md.
+
+        Raises:
+            RuntimeError: the node was not started.
+        """
+        if self._loop is None:
+            raise RuntimeError("the node was not started")
+        view = self.view
+        view.look()
+        nodes = status_wire.read_records(view.records())
+        return Mesh(self.position.identity, view.wall(), self.config.expect or "", nodes)
 
     # ---- for the transport
 
@@ -401,10 +494,10 @@ class Node:
             case EndStream(session, reason):
                 assert self._parent is not None
                 self._parent.end_stream(session, reason)
-            case Forgot(link, position, routes):
+            case Forgot():
                 assert self._parent is not None
-                self._parent.forgot(link)
-                self.log.info("child_forgotten", child=str(position), routes=routes)
+                self._parent.forgot(action)
+                self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
             case Lost():
                 self._log_lost(action)
             case Accuse(peer, refusal):
@@ -424,7 +517,7 @@ class Node:
             timeout = self.config.ack_timeout
         elif math.isnan(timeout):
             raise ValueError("timeout is not a number of seconds")
-        uuid = uuid or f"{self._uuid_prefix}{next(self._uuid_count):012x}"
+        uuid = uuid or self._new_uuid()
         loop = self._loop
         if loop is None or self._closed:
             if fork.forked():
@@ -446,8 +539,23 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        self.perform(self.router.send(loop.time(), frame, reply, min(timeout, limits.TIMEOUT_MAX_S)))
+        answered: Reply = reply
+        if self._tracer is not None:
+            frame, answered = self._tracer.sent(frame, reply)
+        self.perform(self.router.send(loop.time(), frame, answered, min(timeout, limits.TIMEOUT_MAX_S)))
         return answer
+
+    def _probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
+        """Whom to probe, and within how many seconds; see `ping` for what it raises."""
+        if self._loop is None or self._closed:
+            raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is not running")
+        seconds = self.config.ack_timeout if timeout is None else timeout
+        if math.isnan(seconds):
+            raise ValueError("timeout is not a number of seconds")
+        return _parse(to) if isinstance(to, str) else to, min(seconds, limits.TIMEOUT_MAX_S)
+
+    def _new_uuid(self) -> str:
+        return f"{self._uuid_prefix}{next(self._uuid_count):012x}"
 
     def _arm(self, deadline: float) -> None:
         """Have `tick` called, earlier than was planned. A later deadline is found when the timer fires."""
@@ -469,6 +577,10 @@ class Node:
     def _at_depth(self, depth: int) -> None:
         if self._parent is not None:
             self._parent.depth = depth
+
+    def _has_joined(self, joined: bool) -> None:
+        if self._parent is not None:
+            self._parent.health.serving(joined)
 
     def _log_lost(self, lost: Lost) -> None:
         # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.

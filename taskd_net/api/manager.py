@@ -138,8 +138,9 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
 
     Args:
         config: all of it optional. `job_id`, `plugin_dir`, `fault_recover`, `taskd_enable`: texts. `node_nums`,
-            `proc_per_node`: whole numbers. `cluster_infos`: a dict, or a list of dicts, with the texts `ip`, `port`,
-            `name`, `role`. `enable_tls`, `tls_conf`, `PlainListenAddr`, `PlainListenPort`: as in `init_taskd_proxy`.
+            `proc_per_node`: whole numbers; with both it can be asked which ranks are missing. `cluster_infos`: a dict,
+            or a list of dicts, with the texts `ip`, `port`, `name`, `role`. `enable_tls`, `tls_conf`,
+            `PlainListenAddr`, `PlainListenPort`: as in `init_taskd_proxy`.
 
     Returns:
         True, or False with one line in the log: a value is of another type, the address cannot be listened on, there is
@@ -151,6 +152,7 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     listen = settings.joined(os.environ.get("POD_IP") or settings.LOOPBACK, "POD_IP", settings.MGR_PORT, "port")
     node = NodeConfig.mgr(
         listen=listen,
+        expect=_expected(wanted),
         plain_listen=settings.plain_address(wanted, settings.MGR_PORT),
         tls=settings.secured(wanted, listens=True, connects=False),
     )
@@ -214,6 +216,12 @@ def _ended_by_sigterm(manager: Manager) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _expected(config: Mapping[str, object]) -> str | None:
+    """The size of the job, if the configuration says it."""
+    nodes, processes = (config.get(key) for key in _NUMBERS)
+    return f"{nodes}x{processes}" if nodes and processes is not None else None
 
 
 def _checked(config: Mapping[str, object]) -> Mapping[str, object]:

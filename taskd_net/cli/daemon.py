@@ -13,11 +13,14 @@ import click
 import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, logs
-from taskd_net.cli import systemd
+from taskd_net.address import Address
+from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
+from taskd_net.metrics import MetricsServer
+from taskd_net.page import StatusPage
 
 RELOADED: Final = ("drain", "log_path", "log_file_level", "log_std_level", "log_stdout")
 """The settings that SIGHUP changes in a running daemon."""
@@ -55,6 +58,8 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str) -> None:
     """
     try:
         _start_logging(log_file, ctx.params)
+        if config.tracing:
+            telemetry.start()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Daemon(ctx, config, log_file).run())
     except ConfigError as error:
@@ -89,6 +94,20 @@ class Daemon:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, stop)
         node = self._node
         await node.start()
+        metrics_at, page_at = self._settings["metrics_port"], self._settings["http_port"]
+        async with contextlib.AsyncExitStack() as open_now:
+            open_now.push_async_callback(node.close)
+            if metrics_at is not None:
+                metrics = MetricsServer(node, Address.parse(metrics_at, "metrics_port"))
+                open_now.push_async_callback(asyncio.to_thread, metrics.close)
+                self._log.info("metrics_listening", address=str(metrics.address))
+            if page_at is not None:
+                page = await open_now.enter_async_context(StatusPage(node, page_at))
+                self._log.info("page_listening", url=page.url)
+            await self._serve(stop)
+
+    async def _serve(self, stop: asyncio.Future[signal.Signals]) -> None:
+        node = self._node
         printing = asyncio.create_task(self._print(Output(self._unread)))
         watchdog = asyncio.create_task(self._feed_watchdog())
         self._notify("READY=1", f"STATUS={self._ready_line}")

@@ -12,7 +12,8 @@ from taskd_net.cli.settings import COMMANDS, CONFIG, Setting, node_config, place
 from taskd_net.cli.tool import free_position, leaf
 
 
-def _position(ctx: click.Context) -> Position:
+def position_of(ctx: click.Context) -> Position:
+    """The position of the node that a command runs."""
     match ctx.command.name:
         case "mgr":
             return Position.mgr()
@@ -49,7 +50,8 @@ def _as_object(ctx: click.Context) -> dict[str, object]:
 
 def _print(contexts: list[click.Context], as_json: bool) -> None:
     for ctx in contexts:
-        node_config(ctx, _position(ctx))
+        if {"listen", "upstream"} & ctx.params.keys():  # a command that runs a node
+            node_config(ctx, position_of(ctx))
     if as_json:
         click.echo(json.dumps({str(ctx.command.name): _as_object(ctx) for ctx in contexts}, ensure_ascii=False))
     else:

@@ -8,10 +8,16 @@ from taskd_net import __version__
 from taskd_net.cli.bench import bench
 from taskd_net.cli.certs import certs
 from taskd_net.cli.demo.command import demo
+from taskd_net.cli.doctor.command import doctor
 from taskd_net.cli.effective import config
+from taskd_net.cli.health import health
 from taskd_net.cli.listen import listen
+from taskd_net.cli.ping import ping
 from taskd_net.cli.send import send
 from taskd_net.cli.serve import mgr, proxy
+from taskd_net.cli.top import top
+from taskd_net.cli.trace import trace
+from taskd_net.cli.tree import tree
 
 
 class OneLineErrors(click.Group):
@@ -31,5 +37,5 @@ def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 
 
-for _command in (mgr, proxy, send, listen, config, certs, demo, bench):
+for _command in (mgr, proxy, send, listen, tree, top, ping, trace, doctor, health, config, certs, demo, bench):
     group.add_command(_command)

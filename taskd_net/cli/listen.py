@@ -13,7 +13,7 @@ from taskd_net import ConfigError, Node, NodeConfig
 from taskd_net.cli.output import Output, as_json, as_text
 from taskd_net.cli.settings import COMMANDS, CONFIG, POSITION, node_config, wrong
 from taskd_net.cli.stopping import stop_signal
-from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr
+from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr, start_telemetry
 
 
 @click.command(
@@ -51,6 +51,7 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     config = node_config(ctx, position)
     timeout = settings["timeout"]
     log_to_stderr(str(settings["log_std_level"]))
+    start_telemetry(ctx)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             code = runner.run(_listen(config, count, timeout if isinstance(timeout, float) else None, json_lines))

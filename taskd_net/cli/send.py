@@ -14,7 +14,7 @@ import uvloop
 from taskd_net import Ack, Code, ConfigError, Node, NodeConfig, Position
 from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, wrong
 from taskd_net.cli.stopping import stop_signal
-from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, leaf, log_to_stderr
+from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, leaf, log_to_stderr, start_telemetry
 from taskd_net.codes import describe
 
 
@@ -74,6 +74,7 @@ def send(ctx: click.Context, /, dest: str, body: str, sync: bool, as_json: bool,
     config = node_config(ctx, position)
     text = _standard_input() if body == "-" else body
     log_to_stderr(str(settings["log_std_level"]))
+    start_telemetry(ctx)
     order = _Order(to, text, str(settings["mtype"]), float(str(settings["timeout"])), sync)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs, tls
+from taskd_net.address import Address
 from taskd_net.cli import file
 
 FILE: Final = "taskd_net.cli.settings.file"
@@ -48,6 +49,19 @@ class _Duration(click.FloatRange):
         return seconds
 
 
+class _Port(click.ParamType[Any]):
+    """Where something is to be served that has no place of its own: a port alone is on the loopback interface."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            return str(Address.parse(f"127.0.0.1:{text}" if text.isascii() and text.isdigit() else text))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
 @dataclass(frozen=True)
 class Kind:
     """What kind of value a setting has: how click reads it, its types in TOML, and both for people."""
@@ -69,6 +83,8 @@ _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", 
 _FILE = Kind(click.STRING, (str,), "FILE", "a file")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
 _SWITCH = Kind(click.BOOL, (bool,), "", "true or false")
+_PORT = Kind(_Port(), (int, str), "PORT", "a port, or host:port, e.g. 9090 or 0.0.0.0:9090")
+_SIZE = Kind(click.STRING, (str,), "NxM", "nodes x processes per node, e.g. 4x8")
 _TEXT = Kind(click.STRING, (str,), "TEXT", "a text")
 POSITION = Kind(click.STRING, (str,), "POSITION", "the position of an Agent or a Worker, e.g. Agent/0 or Worker/0/3")
 
@@ -183,12 +199,24 @@ def node_config(ctx: click.Context, position: Position) -> NodeConfig:
     """
     names = {field.name for field in fields(NodeConfig)}
     settings = {name: value for name, value in ctx.params.items() if name in names}
+    secured = tls_of(ctx)
+    try:
+        guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
+        return NodeConfig(position=position, tls=secured, limits=limits.Limits(**guard), **settings)
+    except ConfigError as error:
+        raise wrong(ctx, error) from None
+
+
+def tls_of(ctx: click.Context) -> tls.Tls | None:
+    """The files of TLS that a command is to use, for those of its links that it has settings for.
+
+    Raises:
+        click.UsageError: files that belong together are not together; names what is missing.
+    """
     said = {name: ctx.params.get(name) for name in tls.NAMES}
     listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
     try:
-        secured = tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
-        guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
-        return NodeConfig(position=position, tls=secured, limits=limits.Limits(**guard), **settings)
+        return tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -238,7 +266,12 @@ def _std_level(default: str) -> Setting:
     return Setting("--log-std-level", _LEVEL, default, text, {logs.STD_LEVEL: str}, prefixed=False)
 
 
+AT: Final = Setting("--at", _ADDRESS, "127.0.0.1:9601", "The node that is asked: a Mgr or a Proxy.")
+EXPECT: Final = Setting("--expect", _SIZE, None, "Size of the job, to know which ranks are missing.", shown="not known")
+PATIENCE: Final = Setting("--timeout", _DURATION, 5.0, "How long an answer may take.")
+ASKING: Final = (AT, EXPECT, PATIENCE)
 LINKS: Final = Setting("--links", _LINKS, "batched", "Offer and use the fast link, or only the four calls.")
+TRACING: Final = Setting("--tracing/--no-tracing", _SWITCH, False, "Trace messages with OpenTelemetry.")
 BACKOFF: Final = (
     Setting("--backoff-initial", _SECONDS, limits.BACKOFF_INITIAL_S, "First pause between attempts to join."),
     Setting("--backoff-max", _SECONDS, limits.BACKOFF_MAX_S, "Longest pause between attempts to join."),
@@ -252,6 +285,7 @@ NODE: Final = (
     Setting("--grace", _SECONDS, limits.GRACE_S, "How long a child whose stream is gone keeps its place."),
     Setting("--registration-hold", _SECONDS, limits.REGISTRATION_HOLD_S, "How long a place is held without a stream."),
     LINKS,
+    TRACING,
 )
 TLS: Final = (
     Setting(
@@ -308,6 +342,8 @@ GUARD: Final = (
     ),
 )
 DAEMON: Final = (
+    Setting("--http-port", _PORT, None, "Where browsers find the status page, on 127.0.0.1 or HOST:PORT.", shown="off"),
+    Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
     Setting("--log-path", _FOLDER, logs.DEFAULT_PATH, "Folder of the log file.", {logs.PATH: str}, prefixed=False),
     Setting("--log-file-level", _LEVEL, "INFO", "Least level in the log file.", {logs.FILE_LEVEL: str}, prefixed=False),
@@ -323,7 +359,16 @@ DAEMON: Final = (
 )
 
 COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
-    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), *NODE, *TLS, *TLS_LISTEN, *GUARD, *DAEMON),
+    "mgr": (
+        _listen("127.0.0.1:9601", {"POD_IP": _pod_ip}),
+        _inbox("Mgr"),
+        EXPECT,
+        *NODE,
+        *TLS,
+        *TLS_LISTEN,
+        *GUARD,
+        *DAEMON,
+    ),
     "proxy": (
         _listen("127.0.0.1:9602"),
         _upstream("127.0.0.1:9601", {"LOCAL_PROXY_ENABLE": lambda text: "127.0.0.1:9601" if text == "on" else None}),
@@ -343,6 +388,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--mtype", _TEXT, "default", "The kind of message, a word between sender and receiver."),
         Setting("--timeout", _DURATION, 5.0, "How long joining and delivery may take, together."),
         LINKS,
+        TRACING,
         *TLS,
         *TLS_UPSTREAM,
         _std_level("ERROR"),
@@ -353,9 +399,25 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--timeout", _DURATION, None, "When to end at the latest.", shown="never"),
         _inbox("Worker"),
         LINKS,
+        TRACING,
         *BACKOFF,
         *TLS,
         *TLS_UPSTREAM,
         _std_level("WARNING"),
     ),
+    "ping": (
+        AT,
+        Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take."),
+        *TLS,
+        *TLS_UPSTREAM,
+    ),
+    "trace": (
+        AT,
+        Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long the answer of a hop may take."),
+        *TLS,
+        *TLS_UPSTREAM,
+    ),
+    "tree": ASKING,
+    "top": ASKING,
+    "health": (PATIENCE,),
 }

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from taskd_net import ConfigError, Position, Role, logs
+from taskd_net.cli import telemetry
 from taskd_net.cli.settings import POSITION, wrong
 from taskd_net.codes import Refusal
 from taskd_net.position import require_node
@@ -59,3 +60,16 @@ def log_to_stderr(level: str) -> None:
     """Show log lines from this level on; a tool writes no log file."""
     with contextlib.redirect_stdout(sys.stderr):
         logs.start(None, std_level=level, stdout=True)
+
+
+def start_telemetry(ctx: click.Context) -> None:
+    """Set up where the spans go, for a tool that traces.
+
+    Raises:
+        click.UsageError: what it needs is not installed.
+    """
+    if ctx.params["tracing"]:
+        try:
+            telemetry.start()
+        except ConfigError as error:
+            raise wrong(ctx, error) from None

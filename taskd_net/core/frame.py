@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +31,23 @@ class Adapted(Frame):
     It is written anew where it leaves (`codec.write_checked`). `data` stays as it came, and its size is what counts in
     queues.
     """
+
+
+@dataclass(slots=True, eq=False)
+class Traced(Frame):
+    """A message that is traced: a Router sees no difference. `span` is where it comes from, as W3C headers say it."""
+
+    span: Mapping[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class Probe(Frame):
+    """Not a message but a question: does the way lead there? Nodes of ours answer it, their applications never see it.
+
+    `hops` is how many more links it may cross, None for as many as it takes.
+    """
+
+    hops: int | None
 
 
 class Ack(NamedTuple):

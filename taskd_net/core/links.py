@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import InFlight
+from taskd_net.core.acks import Awaited, InFlight
 from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.manners import Manners
+from taskd_net.core.probes import Ended
 from taskd_net.core.routes import LinkId
+from taskd_net.core.traffic import Traffic
 from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
 from taskd_net.position import Position, Role, require_node
 
@@ -29,6 +31,11 @@ class Link:
         manners: what the neighbour does otherwise than the contract says; None where it does not.
         spellings: how nodes behind it are written there, by identity, where that differs.
         announcing: announcements of this child that are under way further up.
+        since: when its stream began to stand, or ended, or when the child registered first.
+        streams: streams that the neighbour has opened.
+        timed, timed_at: the one message in flight whose answer is being timed, and when it was sent.
+        probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
+            probes: then none goes there, and none is taken from there.
     """
 
     __slots__ = (
@@ -45,10 +52,16 @@ class Link:
         "in_flight_limit",
         "manners",
         "position",
+        "probes",
         "queued_bytes",
         "queued_messages",
         "session",
+        "since",
         "spellings",
+        "streams",
+        "timed",
+        "timed_at",
+        "traffic",
     )
 
     def __init__(self, id: LinkId, position: Position) -> None:
@@ -65,6 +78,12 @@ class Link:
         self.manners: Manners | None = None
         self.spellings: dict[Position, Position] = {}
         self.announcing = 0
+        self.since = float("-inf")
+        self.streams = 0
+        self.traffic = Traffic()
+        self.timed: Awaited | None = None
+        self.timed_at = 0.0
+        self.probes: Ended | None = None
         self._changed_hands = float("-inf")
         self._pause = 0.0
         self._allowance = float("inf")
@@ -165,6 +184,7 @@ class Children:
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"all {self._limit} places are taken")
             self._last_id += 1
             link = Link(self._last_id, position)
+            link.since = now
             self._by_identity[identity] = self.by_id[link.id] = link
         link.position = position
         link.epoch += 1
@@ -179,11 +199,14 @@ class Children:
     def lost(self, now: float, link: Link) -> None:
         """A child's stream is gone: the grace time begins."""
         link.session = None
+        link.since = now
         link.expires = now + self._grace
 
-    def opened(self, link: Link, session: object) -> None:
+    def opened(self, now: float, link: Link, session: object) -> None:
         """A child's stream stands."""
         link.session = session
+        link.since = now
+        link.streams += 1
         link.expires = float("inf")
 
     def expired(self, now: float) -> list[Link]:

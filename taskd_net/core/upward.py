@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from taskd_net import limits
 from taskd_net.codes import Code
@@ -16,6 +17,15 @@ from taskd_net.core.topology import Topology
 from taskd_net.position import Position
 
 
+@dataclass(frozen=True, slots=True)
+class _Patient:
+    """An announcement that waits for a parent."""
+
+    positions: list[Position]
+    waiter: Waiter
+    until: float
+
+
 class Upward:
     """The announcements of one node.
 
@@ -24,29 +34,57 @@ class Upward:
         emit: takes what is to be done.
     """
 
-    __slots__ = ("_emit", "_topology", "_withdraws", "queue")
+    __slots__ = ("_emit", "_patient", "_topology", "_withdraws", "queue")
 
     def __init__(self, topology: Topology, emit: Callable[[Action], None]) -> None:
         self._topology = topology
         self._emit = emit
         self._withdraws = False
+        self._patient: list[_Patient] = []
         self.queue = Announcer()
 
     def came_up(self, withdraws: bool, manners: Manners | None) -> None:
         """There is a parent; whether it understands COMPLETE and WITHDRAW, and its manners."""
         self._withdraws = withdraws
         self.queue.limit = limits.ANNOUNCE_POSITIONS if manners is None else manners.announce_positions
+        # Not sent by themselves: what this node says of everything below it, next, takes them along.
+        patient, self._patient = self._patient, []
+        known = self._topology.routes
+        for one in patient:
+            still = [position for position in one.positions if position in known or position == self._topology.identity]
+            self.queue.add(Kind.ADD, still, one.waiter)
 
     def went_down(self) -> None:
         """The parent is gone, or this node closes: whoever waits for its answer gets another one."""
         for waiter in self.queue.clear():
             self._tell(waiter, Code.CLIENT_ERR, self._topology.position)
+        self.give_up(float("inf"))
 
-    def pass_on(self, link: Link, new: Sequence[Position], reply: Reply, uuid: str) -> None:
-        """A child has announced these positions: its answer is the parent's."""
+    def give_up(self, now: float) -> None:
+        """Answer the children that have waited for a parent of this node's as long as they can."""
+        due = [one for one in self._patient if one.until <= now]
+        self._patient = [one for one in self._patient if one.until > now]
+        for one in due:
+            one.waiter.asked()
+            self._tell(one.waiter, Code.CLIENT_ERR, self._topology.position)
+
+    def next_deadline(self) -> float:
+        """When `give_up` is due, or infinity."""
+        return min((one.until for one in self._patient), default=float("inf"))
+
+    def pass_on(self, link: Link, new: Sequence[Position], reply: Reply, uuid: str, until: float) -> None:
+        """A child has announced these positions: its answer is the parent's, for which it can wait until then.
+
+        While this node has no parent the answer is 4999 and the child tries again. One that can wait is answered when
+        the parent is there, or at its end: else every child of a Proxy whose parent is away would ask several times a
+        second, and know only after another pause that it is a member again.
+        """
         topology = self._topology
         if topology.up is None:
             self._answer(reply, uuid, Code.OK)
+        elif not topology.up.up and until > 0.0:
+            link.announcing += 1
+            self._patient.append(_Patient([*new, topology.identity], Waiter(uuid, reply, link), until))
         elif not topology.up.up:
             self._answer(reply, uuid, Code.CLIENT_ERR, "no upstream at present")
         elif new:

@@ -8,9 +8,11 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.address import Address
+from taskd_net.tls import Tls
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
+STATUS_SERVICE: Final = "taskd_net.status.TaskStatus"
 
 Options: TypeAlias = list[tuple[str, str | int]]
 
@@ -47,6 +49,20 @@ def open_channel(
     return grpc.aio.secure_channel(str(upstream), credentials, options=options)
 
 
+def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
+    """A channel of somebody who only asks: no pings, and certificates that are read once.
+
+    Raises:
+        ConfigError: a file of TLS is not usable; names it and says what is wrong.
+    """
+    if tls is None:
+        return open_channel(address, None, None, pings=False)
+    from taskd_net.transport.certificates import read
+    from taskd_net.transport.tls import channel_credentials
+
+    return open_channel(address, channel_credentials(read(tls)), tls.server_name, pings=False)
+
+
 def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:
     """One of the service's unary calls; bytes go in and come out."""
     call: UnaryCall = channel.unary_unary(f"/{SERVICE}/{name}")
@@ -60,8 +76,8 @@ def open_stream(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]
     return call(metadata=metadata)
 
 
-def server_options(bounds: limits.Limits = limits.DEFAULT) -> Options:
-    """How a parent listens.
+def server_options(bounds: limits.Limits = limits.DEFAULT, *, channelz: bool = False) -> Options:
+    """How a parent listens; with channelz gRPC keeps the figures for it.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
     `min_ping_interval_without_data_ms` is the one that permits frequent pings, and without `ping_timeout_ms` a frozen
@@ -69,6 +85,7 @@ def server_options(bounds: limits.Limits = limits.DEFAULT) -> Options:
     """
     return [
         *_FLOW_CONTROL,
+        ("grpc.enable_channelz", int(channelz)),
         # Two nodes on one port would each get a part of the children.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
@@ -101,6 +118,9 @@ def channel_options(*, pings: bool) -> Options:
     options: Options = [
         *_FLOW_CONTROL,
         ("grpc.use_local_subchannel_pool", 1),
+        # So named, this bounds the connecting itself: a first packet that was lost, a parent that is frozen.
+        ("grpc.min_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
+        ("grpc.initial_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
         # The parent is trusted not to send what it must not; a limit here could only tear down the stream.

@@ -11,7 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 import grpc
@@ -24,14 +24,18 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
-from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import Stream, open_channel, open_stream, unary_call
 from taskd_net.transport.host import Host
 from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.refused import in_words
+from taskd_net.transport.reports import Reporter
 from taskd_net.transport.stream import ClientPipe, Session
 from taskd_net.transport.tasknet import ToParent
+from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class ChildSide:
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
         batched: whether to take up a parent's offer of the batched link.
         keyring: the certificates for TLS; None for plain text.
+        on_joined: called with whether the node has joined, each time that this changes.
+        tracer: of a node that traces messages.
     """
 
     def __init__(
@@ -114,15 +120,19 @@ class ChildSide:
         *,
         batched: bool,
         keyring: Keyring | None = None,
+        on_joined: Callable[[bool], None] = lambda _: None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._host = host
         self._router = host.router
         self._keyring = keyring
         self._upstream = upstream
+        self._on_joined = on_joined
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
         self._batched = batched
+        self._tracer = tracer
         self._stay: _Stay | None = None
         self._task: asyncio.Task[None] | None = None
         # Pings are a setting of the channel, which exists before the parent has said whether it permits them: assume
@@ -269,7 +279,7 @@ class ChildSide:
     ) -> Session:
         pipe = ClientPipe(stream)
         if batched:
-            return BatchedLink(self._host, UP, parent, pipe)
+            return batched_link(self._host, UP, parent, pipe, self._tracer)
         return ToParent(self._host, UP, parent, pipe, peer.profile, channel, self._ack_timeout)
 
     async def _while_open(self, stay: _Stay) -> None:
@@ -279,9 +289,13 @@ class ChildSide:
         host.links[UP] = stay.session
         depth = stay.peer.depth + 1
         self._on_parent(depth)
-        profile = stay.peer.profile
-        host.perform(router.upstream_up(host.now(), stay.session, parent, depth, profile.withdraws, profile.parent))
+        profile, probes = stay.peer.profile, stay.peer.ended(batched=stay.batched)
+        host.perform(
+            router.upstream_up(host.now(), stay.session, parent, depth, profile.withdraws, profile.parent, probes)
+        )
         self._spawn(stay, self._announce_all(stay))
+        if stay.peer.reports:
+            self._spawn(stay, Reporter(host, lambda: stay.connection.channel, self._ack_timeout).run())
         self.renew()  # the files may have changed while it joined
         try:
             while True:
@@ -292,6 +306,7 @@ class ChildSide:
                         break
         finally:
             self.joined.clear()
+            self._on_joined(False)
             self._stay = None
             del host.links[UP]
             # Before the tasks are cancelled: the answer that one of them waits for is among what the Router says.
@@ -397,7 +412,8 @@ class ChildSide:
         finally:
             connection.session.unwritten()
             connection.stream.cancel()
-            await connection.channel.close()
+            # An announcement or a report may be under way on it.
+            await connection.channel.close(self._ack_timeout)
 
     # ---- announcing
 
@@ -423,6 +439,7 @@ class ChildSide:
             link=type(stay.session).__name__,
         )
         self.joined.set()
+        self._on_joined(True)
 
     async def _path_discovery(self, stay: _Stay, kind: Kind, positions: Sequence[Position]) -> None:
         request = codec.write_announcement(self._new_uuid(), self._router.identity, positions)
@@ -436,6 +453,10 @@ class ChildSide:
         except Refusal as refusal:
             ack = Ack("", refusal.code, stay.parent)
         self._host.perform(self._router.announce_answered(stay.session, ack.code, ack.src))
+        if ack.code and kind is Kind.WITHDRAW:
+            # Nobody else would say it again, and the parent would keep routes to nodes that are gone.
+            await asyncio.sleep(random.uniform(0.0, self._backoff.maximum))
+            self._host.perform(self._router.withdraw_again(positions))
 
     # ---- small things
 

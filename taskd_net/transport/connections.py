@@ -80,6 +80,16 @@ class Connections:
         """What kind of peer a child is."""
         return self._peers[link]
 
+    def known(self, link: LinkId) -> Peer | None:
+        """The same; None for a child that has not registered over any connection."""
+        return self._peers.get(link)
+
+    def address(self, link: LinkId) -> str:
+        """Where a child's newest connection comes from, as `host:port`; empty where that is not known."""
+        # gRPC's name for it: ipv4:127.0.0.1:1234, ipv6:%5B::1%5D:1234, unix:
+        family, _, address = self._connection_of.get(link, "").partition(":")
+        return unquote(address) if family in ("ipv4", "ipv6") else ""
+
     def peer_over(self, connection: str) -> Peer | None:
         """What kind of peer is at the other end of a connection; None before it has registered."""
         # One process has one connection for all that it does, so its children are of one kind.

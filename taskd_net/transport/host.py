@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
     from taskd_net.transport.stream import Session
+    from taskd_net.transport.view import View
 
 
 class Host(Protocol):
@@ -22,6 +23,9 @@ class Host(Protocol):
     log: BoundLogger
     links: MutableMapping[LinkId, Session]
     """The links whose stream stands: the transport puts them here, the node forwards on them."""
+
+    view: View
+    """What the node sees of the mesh."""
 
     def now(self) -> float:
         """The Router's time: the event loop's clock, in seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 
@@ -13,7 +13,7 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Reason
+from taskd_net.core.actions import Forgot, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
@@ -21,18 +21,25 @@ from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
-from taskd_net.transport import statuses
+from taskd_net.transport import standard, statuses
 from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.channel import LINK_SERVICE, SERVICE, server_options
-from taskd_net.transport.connections import Connections, host_of
+from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
+from taskd_net.transport.connections import host_of
 from taskd_net.transport.gate import Gate
 from taskd_net.transport.host import Host
+from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.quiet import quieten_grpc
+from taskd_net.transport.reports import StatusService
 from taskd_net.transport.shares import Share
+from taskd_net.transport.strangers import Strangers
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
 from taskd_net.transport.tls import ServerCredentials
+from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
 
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
@@ -53,6 +60,8 @@ class ParentSide:
         credentials: for `listen`; None for plain text.
         batched: whether children are offered the batched link.
         certified: whether children take positions by their certificates.
+        expected: the size of the job, for whoever asks for the state of the mesh; empty where it is not known.
+        tracer: of a node that traces messages.
 
     Attributes:
         plain_address: the second address, with the port that was bound.
@@ -67,6 +76,8 @@ class ParentSide:
         *,
         batched: bool,
         certified: bool = False,
+        expected: str = "",
+        tracer: Tracer | None = None,
     ) -> None:
         self._host = host
         self._router = host.router
@@ -74,16 +85,22 @@ class ParentSide:
         self._plain_listen = plain_listen
         self._credentials = credentials
         self.plain_address: Address | None = None
+        self._strangers: Strangers | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._batched = batched
+        self._tracer = tracer
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
-        self._connections = Connections()
+        self._connections = host.view.connections
         self._gate = Gate(host.router, self._connections, certified=certified)
+        self._status = StatusService(host, expected, self._reporting)
+        self._probes = ProbeService(host)
         self._limits = host.router.limits
         self._whole = Share(self._limits)
         self._shares: dict[LinkId, Share] = {}
         self._closing = False
+        self.health = standard.Health(serving=host.router.upstream is None)
         self.depth = 0
 
     async def start(self) -> Address:
@@ -93,7 +110,8 @@ class ParentSide:
             ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
         quieten_grpc()
-        server = grpc.aio.server(options=server_options(self._limits))
+        channelz = standard.has_channelz()
+        server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
         server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(
@@ -108,11 +126,22 @@ class ParentSide:
                 grpc.method_handlers_generic_handler(
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
+                grpc.method_handlers_generic_handler(STATUS_SERVICE, self._status.handlers()),
+                self._probes.handler(),
             )
         )
+        await self.health.add_to(server)
+        if not standard.add_reflection(server) or not self.health.known:
+            self._host.log.info("services_missing", reason="install taskd-net[health] for health and reflection")
+        if channelz:
+            standard.add_channelz(server)
         address = _bind(server, self._listen, self._credentials)
         if self._plain_listen is not None:
             self.plain_address = _bind(server, self._plain_listen, None)
+        if self._credentials is not None:
+            self._strangers = strangers = Strangers(address.port, self._host.log)
+            self._credentials.on_handshake = strangers.handshake
+            self._watch = asyncio.create_task(strangers.watch(), name=f"strangers at {address}")
         await server.start()
         self._server = server
         return address
@@ -123,12 +152,18 @@ class ParentSide:
         Returns when the last of them has ended: `close` ends them sooner.
         """
         self._closing = True
+        self._probes.close()
         if self._server is not None:
+            await self.health.stop()
             await self._server.stop(seconds)
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        if self._watch is not None:
+            self._watch.cancel()
+        self._probes.close()
+        await self.health.stop()
         for link_id, session in list(self._host.links.items()):
             if link_id != UP:
                 self._end(session, grpc.StatusCode.UNAVAILABLE, _CLOSING)
@@ -141,10 +176,11 @@ class ParentSide:
         self._host.log.info("child_replaced", child=str(session.peer), reason=reason.value)
         self._end(session, grpc.StatusCode.ALREADY_EXISTS, reason.value)
 
-    def forgot(self, link_id: LinkId) -> None:
+    def forgot(self, forgot: Forgot) -> None:
         """A child was forgotten by the Router."""
-        self._connections.forget(link_id)
-        self._shares.pop(link_id, None)
+        self._host.view.child_forgotten(forgot.link, forgot.position, forgot.routes)
+        self._connections.forget(forgot.link)
+        self._shares.pop(forgot.link, None)
 
     # ---- the calls
 
@@ -192,6 +228,8 @@ class ParentSide:
             raise
         self._host.perform(())
         self._connections.came_over(context.peer(), link.id, peer)
+        if self._strangers is not None:
+            self._strangers.heard(context.peer())
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
         context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched))
         return Ack(uuid, Code.OK, self._router.position)
@@ -204,8 +242,11 @@ class ParentSide:
             raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
         understands = link is not None and self._connections.peer(link.id).profile.withdraws
         kind = peers.routes_kind(peers.read_metadata(context.invocation_metadata())) if understands else Kind.ADD
+        left = context.time_remaining()
+        patience = limits.ACK_BUDGET_PER_HOP * left if understands and left is not None else 0.0
         answer, reply = _answer()
-        self._host.perform(self._router.announced(self._host.now(), link, kind, request.path, reply, request.uuid))
+        now = self._host.now()
+        self._host.perform(self._router.announced(now, link, kind, request.path, reply, request.uuid, patience))
         return await answer
 
     async def _transfer_message(self, data: bytes, context: Context) -> Ack:
@@ -238,9 +279,10 @@ class ParentSide:
 
     async def _exchange(self, _: object, context: Context) -> None:
         """The batched link, for as long as the stream stands."""
+        pipe, tracer = ServerPipe(context), self._tracer
 
         def session(link: Link) -> Session:
-            return BatchedLink(self._host, link.id, link.position, ServerPipe(context), self._share(link.id))
+            return batched_link(self._host, link.id, link.position, pipe, tracer, self._share(link.id))
 
         await self._serve(context, session)
 
@@ -284,6 +326,7 @@ class ParentSide:
                 if host.links.get(link.id) is session:
                     del host.links[link.id]
                 host.perform(router.link_down(host.now(), link, session, session.unwritten()))
+                host.view.child_changed(link)
                 host.log.info("child_lost", child=str(position), reason=text)
         if status is not None:
             await context.abort(status, text)
@@ -306,9 +349,11 @@ class ParentSide:
             replaced.close()
             unwritten = replaced.unwritten()
         host.links[link.id] = session
-        host.perform(self._router.link_up(host.now(), link, session, unwritten))
-        name = self._connections.peer(link.id).profile.name
-        host.log.info("child_joined", child=str(link.position), peer=name, link=type(session).__name__)
+        peer = self._connections.peer(link.id)
+        probes = peer.ended(batched=isinstance(session, BatchedLink))
+        host.perform(self._router.link_up(host.now(), link, session, unwritten, probes))
+        host.view.child_changed(link)
+        host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=type(session).__name__)
 
     async def _is_quiet(self, session: Session) -> bool:
         """Let a stream come to rest, for another one of the same child to go on with it."""
@@ -332,6 +377,18 @@ class ParentSide:
     def _end(self, session: Session, status: grpc.StatusCode, text: str) -> None:
         self._ends.setdefault(session, (status, text))
         session.close()
+
+    def _reporting(self, context: Context) -> Link:
+        """The child that reports.
+
+        Raises:
+            Violation: 4002, this is another peer than the one that registered, or nobody has.
+        """
+        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
+        link = self._router.children.find(position)
+        if link is None or not self._gate.speaks_for(context, link):
+            raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
+        return link
 
     # ---- small things
 

@@ -16,6 +16,7 @@ import grpc
 from taskd_net import limits
 from taskd_net.core.announcer import Kind
 from taskd_net.core.manners import Manners
+from taskd_net.core.probes import Ended
 from taskd_net.position import Position, Role
 from taskd_net.transport import statuses
 from taskd_net.version import __version__
@@ -24,7 +25,11 @@ VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"
 LINKS_KEY = "taskd-net-links"
 BATCHED = "batched/2"
+STATUS_KEY = "taskd-net-status"
+REPORTS = "reports/1"
 ROUTES_KEY = "taskd-net-routes"
+PROBES_KEY = "taskd-net-probes"
+PROBES = "1"
 STREAM_KEY = "taskd-net-stream"
 CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
@@ -97,12 +102,22 @@ class Peer:
         version: its version of this package, empty for any other node.
         depth: levels below the Mgr, as far as it says so; another parent is taken for the Mgr.
         batched: it offers the batched link.
+        reports: it takes reports of the state of the mesh.
+        probes: it answers probes, and never hands one to its application.
     """
 
     profile: Profile
     version: str = ""
     depth: int = 0
     batched: bool = False
+    reports: bool = False
+    probes: bool = False
+
+    def ended(self, *, batched: bool) -> Ended | None:
+        """What a probe is answered that ends after it came from this peer; None for a peer that knows no probes."""
+        if not self.probes:
+            return None
+        return Ended.BATCHED if batched else Ended.TASKNET
 
 
 def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
@@ -114,7 +129,7 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
     """Who registers, by the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
     if version:
-        return Peer(OURS, version)
+        return Peer(OURS, version, probes=metadata.get(PROBES_KEY) == PROBES)
     return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
 
@@ -125,7 +140,14 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         return Peer(ORIGINAL)
     depth = metadata.get(DEPTH_KEY, "")
     levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
-    return Peer(OURS, version, levels, metadata.get(LINKS_KEY) == BATCHED)
+    return Peer(
+        OURS,
+        version,
+        levels,
+        batched=metadata.get(LINKS_KEY) == BATCHED,
+        reports=metadata.get(STATUS_KEY) == REPORTS,
+        probes=metadata.get(PROBES_KEY) == PROBES,
+    )
 
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
@@ -135,13 +157,14 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 def own_metadata() -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when it registers."""
-    return ((VERSION_KEY, __version__),)
+    return ((VERSION_KEY, __version__), (PROBES_KEY, PROBES))
 
 
 def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]:
-    """What a node of ours says of itself when somebody registers, and whether it offers the batched link."""
+    """What a node of ours says of itself when somebody registers, and what it offers."""
     offer = ((LINKS_KEY, BATCHED),) if batched else ()
-    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), *offer)
+    says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
+    return (*says, *offer)
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,7 @@ are put together and taken apart by hand: the class costs a lone message as much
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -78,6 +78,30 @@ def read_batch(data: bytes) -> Batch:
     if len(batch.messages) != len(batch.patience):
         raise Refusal(Code.NET_ERR, f"{len(batch.messages)} messages with {len(batch.patience)} times of patience")
     return batch
+
+
+def write_spans(spans: Iterable[tuple[str, Mapping[str, str]]]) -> bytes:
+    """The field of a batch that says which of its messages are traced; it stands behind the others.
+
+    Args:
+        spans: the message's uuid, and the W3C headers of the span that it comes from.
+    """
+    fields = [
+        link_pb2.SpanContext(
+            uuid=uuid, traceparent=headers.get("traceparent", ""), tracestate=headers.get("tracestate", "")
+        )
+        for uuid, headers in spans
+    ]
+    return link_pb2.Batch(spans=fields).SerializeToString()
+
+
+def read_spans(data: bytes) -> dict[str, Mapping[str, str]]:
+    """Which messages of a batch are traced, by uuid; nothing of what `read_batch` refuses."""
+    try:
+        spans = link_pb2.Batch.FromString(data).spans
+    except DecodeError:
+        return {}
+    return {span.uuid: {"traceparent": span.traceparent, "tracestate": span.tracestate} for span in spans}
 
 
 def _few_or_large(data: bytes) -> bool:

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.frame import Ack, Adapted, Frame
-from taskd_net.limits import DEFAULT, REMEMBERED_CHARS, Limits
-from taskd_net.position import Destination, Position, require_node
+from taskd_net.core.frame import Ack, Adapted, Frame, Probe
+from taskd_net.limits import DEFAULT, PROBE_HOPS, REMEMBERED_CHARS, Limits
+from taskd_net.position import Destination, Position, is_rank, require_node
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, read_varint, text_field, varint
 
@@ -159,6 +159,8 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
     elif data[0] != 0x0A or message.ByteSize() != len(data):
         # Written in another order, or a field twice: from here on everybody shall read the same in it.
         data = message.SerializeToString()
+    if header.mtype.startswith(_PROBE):
+        return _read_probe(message, src, dst)
     return Frame(uuid, header.sync, src, dst, data)
 
 
@@ -264,8 +266,8 @@ def _flow(data: bytes) -> _Flow:
         raise ValueError("not what stands between uuid and time")
     src, dst_written = _read_position(header.src), _read_position(header.dst)
     dst = Destination.of(dst_written)
-    if dst.position != dst_written:
-        raise ValueError("the destination is not in the form that the first hop gives it")
+    if dst.position != dst_written or header.mtype.startswith(_PROBE):
+        raise ValueError("the destination is not in the form that the first hop gives it, or this is a probe")
     _require_sender(src)
     return _Flow(header.mtype, header.sync, src, dst, header.createTime)
 
@@ -331,6 +333,45 @@ def read_uuid(data: bytes) -> str:
         return pb.Message.FromString(data).header.uuid
     except DecodeError:
         return ""
+
+
+# ---- probes: messages of a kind of their own, between neighbours that are known to answer them
+
+
+_PROBE = "taskd-net/probe"
+"""How the mtype of a probe begins. After a slash, where its way is bounded, the links that it may still cross."""
+
+
+def write_probe(uuid: str, src: Position, dst_written: Position, hops: int | None = None) -> Probe:
+    """Make a probe that this node sends.
+
+    Raises:
+        Refusal: 4003-4006 for the destination.
+    """
+    dst = Destination.of(dst_written)
+    header = pb.MessageHeader(uuid=uuid, sync=True, src=_write_position(src), dst=_write_position(dst.position))
+    return _probe(pb.Message(header=header), src, dst, hops)
+
+
+def _read_probe(message: pb.Message, src: Position, dst: Destination) -> Probe:
+    """The probe that came over one link more: as it goes on from here.
+
+    Raises:
+        Refusal: 4999, it only has the mtype of one.
+    """
+    header = message.header
+    hops = header.mtype.removeprefix(_PROBE)
+    if not hops and header.sync:
+        return _probe(message, src, dst, None)
+    left = int(hops[1:]) if hops[:1] == "/" and is_rank(hops[1:]) and len(hops) < 4 else 0
+    if not (header.sync and 0 < left <= PROBE_HOPS):
+        raise Refusal(Code.CLIENT_ERR, f"mtype {header.mtype[:80]!r} is kept for probes", header.uuid, sync=header.sync)
+    return _probe(message, src, dst, left - 1)
+
+
+def _probe(message: pb.Message, src: Position, dst: Destination, hops: int | None) -> Probe:
+    message.header.mtype = _PROBE if hops is None else f"{_PROBE}/{hops}"
+    return Probe(message.header.uuid, True, src, dst, message.SerializeToString(), hops)
 
 
 def write_ack(ack: Ack) -> bytes:
@@ -406,6 +447,8 @@ def read_announcement(data: bytes, limits: Limits = DEFAULT) -> Announcement:
 def _common_fields(mtype: str, sync: bool, src: Position, dst_written: Position) -> tuple[Destination, bytes]:
     """The destination, and what the headers of a sender's messages to it have in common."""
     dst = Destination.of(dst_written)
+    if mtype.startswith(_PROBE):
+        raise Refusal(Code.CLIENT_ERR, f"mtype {mtype[:80]!r} is kept for probes: it must not begin with {_PROBE!r}")
     flag = b"\x18\x01" if sync else b""
     positions = _position_field(b"\x22", src) + _position_field(b"\x2a", dst.position)
     return dst, text_field(b"\x12", mtype) + flag + positions

@@ -1,20 +1,32 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Iterable as _Iterable, Optional as _Optional
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Batch(_message.Message):
-    __slots__ = ("messages", "patience", "accepted", "answers", "taken")
+    __slots__ = ("messages", "patience", "accepted", "answers", "taken", "spans")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedScalarFieldContainer[bytes]
     patience: _containers.RepeatedScalarFieldContainer[int]
     accepted: _containers.RepeatedScalarFieldContainer[str]
     answers: _containers.RepeatedScalarFieldContainer[bytes]
     taken: int
-    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ...) -> None: ...
+    spans: _containers.RepeatedCompositeFieldContainer[SpanContext]
+    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ...) -> None: ...
+
+class SpanContext(_message.Message):
+    __slots__ = ("uuid", "traceparent", "tracestate")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    TRACESTATE_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    traceparent: str
+    tracestate: str
+    def __init__(self, uuid: _Optional[str] = ..., traceparent: _Optional[str] = ..., tracestate: _Optional[str] = ...) -> None: ...

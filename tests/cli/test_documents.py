@@ -13,7 +13,7 @@ from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS, Setting
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
-NAMES = [*COMMANDS, "config"]
+NAMES = [*COMMANDS, "config", "doctor"]
 
 pytestmark = [
     pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout"),

@@ -198,7 +198,7 @@ def test_wrong_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         ("link_bytes = 5", "link_bytes is 5; expected a whole number, at least 8388608 (from the file {})"),
         ("ack-timeout = 3", "config '{}' has ack-timeout = 3; expected a setting; did you mean ack_timeout?"),
         ("[mgr]\nupstream = 'a:1'", "config '{}' has [mgr] upstream = 'a:1'; expected a setting of mgr"),
-        ("[worker]", "config '{}' has [worker]; expected a table of one of the commands mgr, proxy, send, listen"),
+        ("[worker]", "config '{}' has [worker]; expected a table of one of the commands " + ", ".join(COMMANDS)),
         ("[proxy.x]", "config '{}' has [proxy] x = {{}}; expected a setting of proxy"),
         ("[mgr]\ngrac = 1", "config '{}' has [mgr] grac = 1; expected a setting of mgr; did you mean grace?"),
         ("proxy = 3", "config '{}' has proxy = 3; expected a setting"),
@@ -228,11 +228,13 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
 ) -> None:
     values: dict[str, Any] = {"listen": "h:1", "upstream": "h:1", "as": "Worker/0/0", "links": "tasknet", "mtype": "x"}
     values |= {"log_path": "x", "log_file_level": "ERROR", "log_std_level": "DEBUG", "log_stdout": False}
-    values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "identity": "position", "job": "j"}
-    values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
-    values |= dict.fromkeys(("child_bytes", "total_bytes"), 9_000_000)
     values |= {"enable_tls": True, "ca": "c", "server_key": "k", "server_crt": "s", "server_name": "n"}
     values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1"}
+    values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True}
+    values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
+    values |= {"http_port": "127.0.0.1:42"}
+    values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
+    values |= dict.fromkeys(("child_bytes", "total_bytes"), 9_000_000)
     path = tmp_path / "all.toml"
     for command, settings in COMMANDS.items():
         path.write_text("\n".join(f"{s.name} = {json.dumps(values.get(s.name, 42))}" for s in settings))

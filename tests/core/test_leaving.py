@@ -95,3 +95,19 @@ def test_withdrawn_child_is_in_no_broadcast_any_more() -> None:
     mgr.link_down(0.0, leaving, "Worker/0/0", [])
     assert hops(mgr.send(0.0, frame("Worker/All/All"), ask, 1.0)) == [staying.id]
     assert answers(mgr.send(0.0, frame("Worker/0/0", uuid="v"), ask, 1.0)) == [(Code.NO_ROUTE, "Mgr/0")]
+
+
+def test_withdrawal_that_failed_is_said_again_of_those_who_are_not_back() -> None:
+    proxy = router("Proxy/0")
+    proxy.upstream_up(0.0, "up", at("Mgr"), withdraws=True)
+    add_child(proxy, "Worker/0/0", "Worker/0/0")
+    again = proxy.withdraw_again(everybody("Worker/0/0", "Worker/0/1"))
+    assert again == [Announce(Kind.WITHDRAW, everybody("Worker/0/1"))]
+    proxy.announce_answered("up", Code.OK, at("Mgr"))
+    assert proxy.withdraw_again(everybody("Worker/0/0")) == []
+
+
+def test_nodes_own_withdrawal_is_not_repeated() -> None:
+    proxy = router("Proxy/0")
+    proxy.upstream_up(0.0, "up", at("Mgr"), withdraws=True)
+    assert proxy.withdraw_again(everybody("Worker/0/1", "Proxy/0")) == []

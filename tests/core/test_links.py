@@ -45,7 +45,7 @@ def test_places_are_limited_and_a_known_child_keeps_its_own() -> None:
     assert code_of(children, at("Worker/0/2")) == 5003
     assert children.register(1.0, at("Worker/0/1")) is two
     assert (len(children), children.by_id) == (2, {one.id: one, two.id: two})
-    children.opened(one, "s")
+    children.opened(0.0, one, "s")
     children.lost(0.0, one)
     assert children.expired(30.0) == [one, two]
     assert code_of(children, at("Worker/0/2")) == 0
@@ -104,7 +104,7 @@ def test_registration_without_a_stream_holds_its_place_and_is_renewed() -> None:
 def test_child_with_a_stream_stays() -> None:
     children = registry()
     link = children.register(0.0, at("Worker/0/0"))
-    children.opened(link, "s")
+    children.opened(0.0, link, "s")
     children.renew(1.0, link)
     children.register(2.0, at("Worker/0/0"))
     assert (link.up, link.expires, children.expired(1e12)) == (True, INF, [])
@@ -113,7 +113,7 @@ def test_child_with_a_stream_stays() -> None:
 def test_grace_time_begins_when_the_stream_is_gone_and_a_registration_does_not_shorten_it() -> None:
     children = registry()
     link = children.register(0.0, at("Worker/0/0"))
-    children.opened(link, "s")
+    children.opened(0.0, link, "s")
     children.lost(100.0, link)
     assert (link.up, link.expires) == (False, 130.0)
     children.register(101.0, at("Worker/0/0"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -14,7 +14,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.cli.processes import Daemon
+from taskd_net.transport.standard import LIVENESS
+from tests.cli.processes import Daemon, run
 from tests.deploy.artefacts import CLOSING_S, DEPLOY, containerfile, port_of, settings_of
 
 OLDEST = "1.29"
@@ -104,7 +105,7 @@ def test_mgr_listens_where_its_probes_and_the_service_look_for_it(tmp_path: Path
     settings = settings_of(arguments(mgr, 0, tmp_path), environment(mgr))
     assert (job, settings["listen"]) == ("train-rank-0", "10.1.2.3:9601")
     port = {"port": port_of(settings["listen"])}
-    assert mgr["startupProbe"]["tcpSocket"] == mgr["livenessProbe"]["tcpSocket"] == port
+    assert mgr["startupProbe"]["grpc"] == mgr["livenessProbe"]["grpc"] == {**port, "service": LIVENESS}
     assert [p["containerPort"] for p in mgr["ports"]] == [port["port"]]
     service = named("Service", "train-rank-0")
     assert port["port"] in [p["port"] for p in service["ports"]]
@@ -170,18 +171,31 @@ def test_containers_run_unprivileged_and_write_into_their_log_folder_alone() -> 
         assert "memory" in container["resources"]["limits"]
 
 
-async def test_probe_of_the_proxy_sees_whether_it_listens(tmp_path: Path) -> None:
+async def test_probe_of_the_proxy_sees_whether_its_loop_turns(tmp_path: Path) -> None:
     proxy = next(container for _, container in ours() if container["name"] == "proxy")
     assert proxy["startupProbe"]["exec"] == proxy["livenessProbe"]["exec"]
-    python, *rest = proxy["livenessProbe"]["exec"]["command"]
-    assert python == "python" and "9602" in rest[-1]
+    program, *rest = proxy["livenessProbe"]["exec"]["command"]
+    settings = settings_of(arguments(proxy, 0, tmp_path / "programs"), environment(proxy))
+    assert program == "taskd-net" and settings["listen"] in rest
 
-    def probe(address: str) -> int:
-        line = [sys.executable, *rest[:-1], rest[-1].replace("9602", str(port_of(address)))]
-        patience = proxy["livenessProbe"]["timeoutSeconds"]
-        return subprocess.run(line, check=False, capture_output=True, timeout=patience).returncode
+    async def probe(address: str) -> tuple[int, str]:
+        code, output, _ = await run(*(part.replace(settings["listen"], address) for part in rest))
+        return code, output
 
     async with Daemon("proxy", "--log-std-level", "INFO", "--upstream", "127.0.0.1:9", logs=tmp_path) as daemon:
-        assert probe(daemon.address) == 0
+        # It lives, though it has no upstream.
+        assert await probe(daemon.address) == (0, "SERVING\n")
+        assert (await run("health", daemon.address))[:2] == (1, "NOT_SERVING\n")
         address = daemon.address
-    assert probe(address) != 0
+        daemon.signal(signal.SIGSTOP)
+        assert await probe(address) == (3, "")
+        daemon.signal(signal.SIGCONT)
+    assert await probe(address) == (3, "")
+
+
+def test_mgr_expects_as_many_ranks_as_the_job_has(tmp_path: Path) -> None:
+    ((_, mgr),) = ((job, container) for job, container in ours() if container["name"] == "mgr")
+    settings = settings_of(arguments(mgr, 0, tmp_path), environment(mgr))
+    (train,) = pods()["train-rank-0"]["spec"]["containers"]
+    nodes, processes = settings["expect"].split("x")
+    assert {f"--nnodes={nodes}", f"--nproc-per-node={processes}"} <= set(arguments(train, 0, tmp_path))

@@ -11,7 +11,6 @@ import asyncio
 import gc
 import logging
 import re
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -207,14 +206,14 @@ class Mesh:
 
     async def until(self, true: Callable[[], object], timeout: float = PATIENCE_S) -> None:
         """Wait until something is true that becomes so by what a node does or logs."""
-        give_up_at = time.monotonic() + timeout
-        while not true():
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
-            try:
-                await asyncio.wait_for(waiter, give_up_at - time.monotonic())
-            finally:
-                self._waiters.discard(waiter)
+        async with asyncio.timeout(timeout):
+            while not true():
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiters.add(waiter)
+                try:
+                    await waiter
+                finally:
+                    self._waiters.discard(waiter)
 
     def count(self, event: str, **fields: object) -> int:
         """How often an event has been logged so far."""

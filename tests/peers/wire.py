@@ -20,10 +20,12 @@ class Wire:
         self.address = ""
         self.plugged = True
         self.connections = 0
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._flowing_up, self._flowing_down = asyncio.Event(), asyncio.Event()
+        self.thaw()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._children: set[asyncio.StreamWriter] = set()
+        self._severed: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Wire:
@@ -46,19 +48,30 @@ class Wire:
         for task in self._tasks:
             task.cancel()
 
-    def freeze(self) -> None:
-        """Let nothing through any more, and keep every connection: a machine that is suspended."""
-        self._flowing.clear()
+    def cut_below(self) -> None:
+        """Break the child's half of every connection; to the parent they look as if they stood."""
+        self._severed |= self._children
+        for writer in self._children:
+            writer.transport.abort()
+
+    def freeze(self, *, up: bool = True, down: bool = True) -> None:
+        """Let nothing through any more, in one direction or both, and keep every connection: a machine is suspended."""
+        if up:
+            self._flowing_up.clear()
+        if down:
+            self._flowing_down.clear()
 
     def thaw(self) -> None:
         """Let everything through again, also what has been waiting."""
-        self._flowing.set()
+        self._flowing_up.set()
+        self._flowing_down.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         self._writers.add(writer)
+        self._children.add(writer)
         try:
             if not self.plugged:
                 return
@@ -68,8 +81,8 @@ class Wire:
             self._writers.add(up_writer)
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._carry(reader, up_writer))
-                    group.create_task(self._carry(up_reader, writer))
+                    group.create_task(self._carry(reader, up_writer, writer, self._flowing_up))
+                    group.create_task(self._carry(up_reader, writer, writer, self._flowing_down))
             finally:
                 self._writers.discard(up_writer)
                 up_writer.transport.abort()
@@ -77,15 +90,25 @@ class Wire:
             pass  # cut, or one of the two has gone: both connections end
         finally:
             self._writers.discard(writer)
+            self._children.discard(writer)
+            self._severed.discard(writer)
             self._tasks.discard(task)
             writer.transport.abort()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        child: asyncio.StreamWriter,
+        flowing: asyncio.Event,
+    ) -> None:
         while data := await reader.read(65536):
-            await self._flowing.wait()
-            writer.write(data)
-            await writer.drain()
-        writer.transport.abort()
+            await flowing.wait()
+            if child not in self._severed:
+                writer.write(data)
+                await writer.drain()
+        if child not in self._severed:
+            writer.transport.abort()
 
 
 class NotAParent:

@@ -48,6 +48,19 @@ async def test_any_starting_order(mesh: Mesh, order: tuple[int, ...]) -> None:
     assert (await nodes["Mgr/0"].send("x", to="Worker/0/0")).ok
 
 
+async def test_leaves_are_members_in_the_moment_that_the_mgr_is_back(mesh: Mesh) -> None:
+    """Their announcements wait at the Proxy: not one is refused, and none of them has a pause of its own."""
+    top = await free_address()
+    proxy = await mesh.proxy(0, top, join=False)
+    workers = [await mesh.worker(0, rank, proxy, join=False, backoff_initial=30, backoff_max=30) for rank in range(4)]
+    for worker in workers:
+        await mesh.logged("child_joined", node=proxy.position, child=worker.position)
+    mgr = await mesh.mgr(top)
+    await soon(asyncio.gather(*(worker.joined() for worker in workers)))
+    assert not mesh.count("announcement_refused")
+    assert {worker.position for worker in workers} < set(mgr.routes())
+
+
 async def test_joined_means_that_the_mgr_knows_the_way(mesh: Mesh) -> None:
     """Also while it takes long: a leaf hears 0 only when the root has answered."""
     async with RawParent() as mgr:

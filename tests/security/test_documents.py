@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "security.md"
+TABLES = "## Attacks, answers, tests"
 
 pytestmark = pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout")
 
@@ -28,7 +29,9 @@ def named() -> set[tuple[str, str]]:
 
 def test_every_row_names_a_test_that_exists() -> None:
     rows = [
-        line for line in DOCUMENT.read_text().splitlines() if line.startswith("| ") and "expected answer" not in line
+        line
+        for line in DOCUMENT.read_text().partition(TABLES)[2].splitlines()
+        if line.startswith("| ") and "expected answer" not in line
     ]
     assert len(rows) > 40
     for row in rows:

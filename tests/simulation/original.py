@@ -145,7 +145,7 @@ class OriginalRouter:
             self._links[link.id] = link
         return link
 
-    def link_up(self, now: float, link: _Link, session: object, unwritten: Iterable[Frame] = ()) -> list[Action]:
+    def link_up(self, now: float, link: _Link, session: object, *_: object) -> list[Action]:
         """A child's stream stands."""
         self._end(link)
         link.session, link.stuck = session, False
@@ -161,7 +161,14 @@ class OriginalRouter:
         return self._take()
 
     def announced(
-        self, now: float, link: _Link | None, kind: Kind, positions: Sequence[Position], reply: Reply, uuid: str
+        self,
+        now: float,
+        link: _Link | None,
+        kind: Kind,
+        positions: Sequence[Position],
+        reply: Reply,
+        uuid: str,
+        patience: float,
     ) -> list[Action]:
         """A child announces; it goes on to the root before it is answered."""
         if link is None:

@@ -14,6 +14,7 @@ from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position
 from taskd_net.transport.stream import Session
+from taskd_net.transport.view import View
 from taskd_net.wire import codec
 
 
@@ -96,6 +97,7 @@ class FakeNode:
         self.router = Router(at, upstream=position != "Mgr")
         self.log = get_logger(node=position)
         self.links: MutableMapping[LinkId, Session] = {}
+        self.view = View(self)
         self.delivered: list[str] = []
         self.lost: list[str] = []
         self.accused: list[tuple[str, int]] = []

@@ -1,14 +1,17 @@
 """The pauses between attempts to join."""
 
 import asyncio
+import socket
 
 import grpc
 import pytest
 
 from taskd_net.transport.child import Backoff
+from taskd_net.transport.peer import parent_metadata
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
+from tests.peers.stubs import name
 
 
 def test_pauses_double_up_to_their_bound() -> None:
@@ -45,6 +48,17 @@ async def test_parent_that_never_takes_the_stream(mesh: Mesh) -> None:
         await soon(worker.joined())
 
 
+@pytest.mark.compat
+@pytest.mark.timeout(30)
+async def test_connecting_has_an_end_of_its_own(mesh: Mesh) -> None:
+    """A frozen parent's kernel accepts connections. The attempt ends by itself, long before the answer is given up."""
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        worker = await mesh.worker(0, 0, f"127.0.0.1:{frozen.getsockname()[1]}", join=False, ack_timeout=60.0)
+        await mesh.logged("join_failed", node=worker.position)
+        with pytest.raises(TimeoutError, match="Register: UNAVAILABLE"):
+            await worker.joined(0.01)
+
+
 @pytest.mark.timeout(30)
 async def test_parent_of_ours_that_refuses_the_stream(mesh: Mesh) -> None:
     async with RawParent() as parent:
@@ -69,3 +83,20 @@ async def test_parent_is_asked_for_pings_only_where_it_permits_them(mesh: Mesh) 
     assert worker._child is not None and worker._child._pings is True
     async with RawChild("Worker/0/1") as child:
         await child.join(mgr.address or "")
+
+
+@pytest.mark.timeout(30)
+async def test_parent_that_did_not_hear_who_is_gone_is_told_again(mesh: Mesh) -> None:
+    async with RawParent() as parent:
+        parent.says = parent_metadata(0, batched=False)
+        proxy = await mesh.proxy(0, parent.address, grace=0.1)
+        worker = await mesh.worker(0, 0, proxy)
+        while not parent.requests["PathDiscovery"].empty():
+            parent.requests["PathDiscovery"].get_nowait()
+        parent.refuse["PathDiscovery"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+        await worker.close()
+        for _ in range(3):
+            request = await parent.requested("PathDiscovery")
+            assert [name(position) for position in request.path] == ["Worker/0/0"]
+        parent.refuse.clear()
+        await parent.requested("PathDiscovery")

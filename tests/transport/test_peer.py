@@ -4,15 +4,26 @@ import pytest
 
 from taskd_net import Position, __version__
 from taskd_net.core.announcer import Kind
+from taskd_net.core.probes import Ended
 from taskd_net.transport import peer as peers
 
 
 def test_nodes_of_ours_recognise_each_other() -> None:
     child = peers.of_child(dict(peers.own_metadata()))
-    assert child == peers.Peer(peers.OURS, __version__)
+    assert child == peers.Peer(peers.OURS, __version__, probes=True)
     for batched in (True, False):
         parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
-        assert parent == peers.Peer(peers.OURS, __version__, 3, batched)
+        assert parent == peers.Peer(peers.OURS, __version__, 3, batched, reports=True, probes=True)
+
+
+def test_only_who_says_so_knows_probes() -> None:
+    """An earlier node of ours would hand them to its application."""
+    said = {peers.VERSION_KEY: "0.1.0"}
+    for peer in (peers.of_child(said), peers.of_parent(said), peers.of_child({}), peers.of_parent({})):
+        assert not peer.probes
+        assert peer.ended(batched=True) is None
+    ours = peers.of_child(dict(peers.own_metadata()))
+    assert (ours.ended(batched=True), ours.ended(batched=False)) == (Ended.BATCHED, Ended.TASKNET)
 
 
 def test_child_that_says_nothing_keeps_the_contract() -> None:

@@ -1,0 +1,187 @@
+"""The document of a mesh as a tree in text: one line a node, what is healthy folded where it is much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from taskd_net.position import Position, Role
+from taskd_net.status.document import NEVER_SEEN, Document, by_position, children, tree_order
+
+Line: TypeAlias = tuple[str, str]
+"""A text, and the style that it has on a terminal."""
+
+FOLD_NODES: Final = 40
+"""Nodes from which on healthy ones are folded: what fits on a screen."""
+
+_STYLES: Final = {
+    "joined": "green",
+    "lost": "bold red",
+    "gone": "bold red",
+    "cut_off": "yellow",
+    NEVER_SEEN: "bold red",
+}
+_WORDS: Final = {"cut_off": "cut off", NEVER_SEEN: "never seen"}
+
+
+def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
+    """The lines: a heading, who is missing, the tree.
+
+    Args:
+        mesh: the document.
+        everything: whether to show each node.
+    """
+    summary = mesh["summary"]
+    troubled = [state for state in ("lost", "gone", "cut_off") if summary[state]]
+    counts = ", ".join(f"{summary[state]} {_word(state)}" for state in ("joined", *troubled))
+    lines: list[Line] = [(f"{mesh['node']}: {summary['nodes']} nodes, {counts}", "bold")]
+    if mesh["expected"] is not None:
+        size = f"{mesh['expected']['nodes']}x{mesh['expected']['processes']}"
+        missing = [entry["position"] for entry in mesh["missing"]]
+        if missing:
+            lines.append((f"missing of {size}: {len(missing)}: {'; '.join(names(missing))}", "bold red"))
+        else:
+            lines.append((f"missing of {size}: none", "green"))
+    fold = not everything and summary["nodes"] > FOLD_NODES
+    lines += _Tree(mesh, fold=fold).lines()
+    return lines
+
+
+def names(positions: Iterable[str]) -> list[str]:
+    """Positions in few words: `Proxy 2-3`, `Worker 9,16-31`; Workers by their global rank."""
+    ranks: dict[str, list[int]] = {}
+    for text in positions:
+        position = Position.parse(text)
+        rank = position.process_rank if position.role == Role.WORKER else position.server_rank
+        ranks.setdefault(position.role, []).append(int(rank))
+    return [f"{role} {_ranges(sorted(ranks[role]))}" for role in Role if role in ranks]
+
+
+def duration(seconds: float) -> str:
+    """For people: `12 s`, `3 min`, `2 h 5 min`, `4 d 3 h`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A time that answers took, for people."""
+    return "-" if seconds is None else f"{seconds * 1000:.3g}"
+
+
+class _Tree:
+    def __init__(self, mesh: Document, *, fold: bool) -> None:
+        self._fold = fold
+        self._time: float = mesh["time"]
+        self._root: str = mesh["node"]
+        self._known = by_position(mesh)
+        self._below: dict[str | None, list[str]] = {
+            parent: [node["position"] for node in nodes if node["position"] != self._root]
+            for parent, nodes in children(mesh).items()
+        }
+        self._never = [entry["position"] for entry in mesh["missing"] if entry["why"] == NEVER_SEEN]
+        for position in self._never:
+            self._below.setdefault(self._place_of(position), []).append(position)
+        for nodes in self._below.values():
+            nodes.sort(key=lambda text: tree_order(Position.parse(text)))
+        self._whole: dict[str, int | None] = {}
+
+    def lines(self) -> list[Line]:
+        lines = [(self._text(self._root), self._style(self._root))]
+        seen = {self._root}
+        self._draw(self._root, "", lines, seen)
+        # Whose parent is not known here: a report is on its way.
+        for position in self._known:
+            if position not in seen and self._known[position]["parent"] not in self._known:
+                seen.add(position)
+                lines.append((self._text(position), self._style(position)))
+                self._draw(position, "", lines, seen)
+        return lines
+
+    def _place_of(self, missing: str) -> str:
+        """Where a node that was never seen would be: a Proxy below the root, others below their Proxy."""
+        position = Position.parse(missing)
+        proxy = str(Position.proxy(position.server_rank))
+        if position.role == Role.PROXY or (proxy not in self._known and proxy not in self._never):
+            return self._root
+        return proxy
+
+    def _draw(self, position: str, indent: str, lines: list[Line], seen: set[str]) -> None:
+        below = [child for child in self._below.get(position, ()) if child not in seen]
+        seen.update(below)
+        shown = below
+        folded: Sequence[str] = ()
+        if self._fold:
+            shown = [child for child in below if self._size(child) is None]
+            folded = [child for child in below if self._size(child) is not None]
+        for number, child in enumerate(shown, 1):
+            last = number == len(shown) and not folded
+            lines.append((f"{indent}{'└─' if last else '├─'} {self._text(child)}", self._style(child)))
+            self._draw(child, indent + ("   " if last else "│  "), lines, seen)
+        if folded:
+            size = sum(self._size(child) or 0 for child in folded)
+            more = f", with {size - len(folded)} below them" if size > len(folded) else ""
+            lines.append((f"{indent}└─ {', '.join(names(folded))}: joined{more}", "green"))
+
+    def _size(self, position: str) -> int | None:
+        """How many nodes there are from here on; None where one of them is not healthy."""
+        if position not in self._whole:
+            self._whole[position] = None  # a ring is not healthy
+            sizes = [self._size(child) for child in self._below.get(position, ())]
+            if self._style(position) == "green" and None not in sizes:
+                self._whole[position] = 1 + sum(size or 0 for size in sizes)
+        return self._whole[position]
+
+    def _style(self, position: str) -> str:
+        node = self._known.get(position)
+        style = _STYLES[NEVER_SEEN if node is None else node["state"]]
+        return "yellow" if style == "green" and node is not None and _full(node) else style
+
+    def _text(self, position: str) -> str:
+        node = self._known.get(position)
+        if node is None:
+            return f"{position}  NEVER SEEN"
+        state = _word(node["state"])
+        words = [position, state if state == "joined" else state.upper(), f"for {duration(self._time - node['since'])}"]
+        where = (node["link"], node["address"], node["listen"] and f"listens on {node['listen']}")
+        words += [word for word in where if word]
+        if node["peer"] not in ("taskd_net", ""):
+            words.append(node["peer"])
+        if state != "joined":
+            return "  ".join(words)
+        down, up = node["down"], node["up"]
+        if in_flight := down["in_flight"] + (up["in_flight"] if position != self._root else 0):
+            words.append(f"{in_flight} in flight")
+        for name, way in (("answers in", down), ("gets answers in", up)):
+            if way["ack_p99"] is not None:
+                words.append(f"{name} {milliseconds(way['ack_p50'])}/{milliseconds(way['ack_p99'])} ms")
+        if _full(node):
+            words.append(f"INBOX FULL, {node['inbox']['line']} wait")
+        if node["reconnects"]:
+            words.append(f"reconnected {node['reconnects']} times")
+        return "  ".join(words)
+
+
+def _full(node: Mapping[str, dict[str, int]]) -> bool:
+    inbox = node["inbox"]
+    return bool(inbox) and inbox["room"] > 0 and (inbox["held"] >= inbox["room"] or inbox["line"] > 0)
+
+
+def _word(state: str) -> str:
+    return _WORDS.get(state, state)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0-7,9`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

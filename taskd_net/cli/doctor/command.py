@@ -1,0 +1,114 @@
+"""`taskd-net doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Final
+
+import click
+import uvloop
+from rich.console import Console
+
+from taskd_net import NodeConfig
+from taskd_net.address import Address
+from taskd_net.cli.doctor import certificates, listening, upstream
+from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
+from taskd_net.cli.effective import position_of
+from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
+
+CHECKED: Final = ("mgr", "proxy", "listen", "send")
+"""The commands that run a node."""
+
+_STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold red", State.SKIPPED: "dim"}
+
+
+async def examine(config: NodeConfig) -> list[Finding]:
+    """Everything that can be looked at without starting the node."""
+    findings = certificates.check(config.tls)
+    usable = all(found.state is not State.WRONG for found in findings)
+    for address in (config.listen, config.plain_listen):
+        if address is not None:
+            secured = config.tls is not None and config.tls.listens and address == config.listen
+            findings += await listening.check(Address.parse(address), config.position, tls=secured)
+    if config.upstream is not None:
+        tls = config.tls if config.tls is not None and config.tls.connects else None
+        if tls is None or usable:
+            findings += await upstream.check(Address.parse(config.upstream), config.position, tls)
+        else:
+            findings.append(skipped("upstream", "cannot be asked without the files of TLS"))
+    return findings
+
+
+def _findings(ctx: click.Context) -> list[Finding]:
+    try:
+        config = node_config(ctx, position_of(ctx))
+    except click.UsageError as error:
+        return [
+            wrong("settings", error.message, f"`taskd-net config {ctx.info_name}` shows where each value comes from.")
+        ]
+    settings = ok("settings", f"every value of {ctx.info_name} can be used")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return [settings, *runner.run(examine(config))]
+
+
+def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:
+    counts = {state: sum(finding.state is state for finding in findings) for state in State}
+    if as_json:
+        checks = [
+            {"check": found.check, "state": found.state.value, "text": found.text, "advice": found.advice}
+            for found in findings
+        ]
+        fields = {"command": ctx.info_name, "wrong": counts[State.WRONG], "warnings": counts[State.WARNING]}
+        click.echo(json.dumps({**fields, "checks": checks}, ensure_ascii=False))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for found in findings:
+        console.print(f"{found.state.value:8} {found.check:9} {found.text}", style=_STYLES[found.state], markup=False)
+        if found.advice:
+            console.print(f"{'':18} {found.advice}", markup=False)
+    total = f"{counts[State.WRONG]} wrong, {counts[State.WARNING]} to look at"
+    console.print(total if counts[State.WRONG] + counts[State.WARNING] else "nothing wrong was found", markup=False)
+
+
+@click.group(
+    name="doctor",
+    short_help="Say what keeps a node from its place, and what to do.",
+    epilog="""\b
+Examples:
+  taskd-net doctor proxy --config /etc/taskd-net.toml
+  taskd-net doctor mgr --listen 0.0.0.0:9601
+  taskd-net doctor listen --as Worker/0/3 --json | jq .checks
+
+\b
+Exit codes:
+  0    nothing is wrong; there may be warnings
+  1    something is wrong: it is said, with what to do
+  2    a flag, a variable or the file cannot be read
+""",
+)
+def doctor() -> None:
+    """Check the settings of a command against the machine and the network: can it listen, can it join, and whom.
+
+    Takes the flags, variables and file of the command that it is asked about; for a Worker or an Agent that is listen.
+    It starts no node and takes nobody's place: it may be run beside a node that works.
+    """
+
+
+_JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
+
+
+def _about(command: str) -> click.Command:
+    @click.pass_context
+    def about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
+        findings = _findings(ctx)
+        _print(ctx, findings, as_json)
+        sys.exit(1 if any(found.state is State.WRONG for found in findings) else 0)
+
+    text = f"Check what taskd-net {command} would run with."
+    return click.Command(command, params=[CONFIG, *COMMANDS[command], _JSON], callback=about, help=text)
+
+
+for _command in CHECKED:
+    doctor.add_command(_about(_command))

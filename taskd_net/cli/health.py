@@ -1,0 +1,54 @@
+"""`taskd-net health`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Final
+
+import click
+
+from taskd_net.cli.mesh import NOT_ASKED, address_of
+from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.transport.asking import AskFailed, ask_health
+
+_SERVING: Final = "SERVING"
+
+
+@click.command(
+    params=[CONFIG, *COMMANDS["health"]],
+    short_help="Say whether a node can do its work, for scripts and probes.",
+    epilog="""\b
+Examples:
+  taskd-net health 127.0.0.1:9601
+  taskd-net health 127.0.0.1:9602 --service liveness
+  taskd-net health node-3:9602 --json
+
+\b
+Exit codes:
+  0      SERVING
+  1      NOT_SERVING: a Proxy without an upstream, or a node that ends
+  2      a flag, a variable, the file or ADDR is wrong
+  3      nobody at ADDR who can be asked, or no service of that name
+""",
+)
+@click.argument("addr", default="127.0.0.1:9601")
+@click.option("--service", default="", help="TaskNet, liveness, or nothing: the server as a whole.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeout: float) -> None:
+    """Ask the node at ADDR (127.0.0.1:9601) for its health, by the protocol that gRPC has for it.
+
+    A Proxy is SERVING while it has an upstream that leads to the Mgr; its service liveness for as long as it runs.
+    """
+    address = address_of(ctx, addr, "ADDR")
+    try:
+        status = asyncio.run(ask_health(address, service, timeout))
+    except AskFailed as error:
+        if as_json:
+            click.echo(json.dumps({"address": str(address), "service": service, "status": None, "detail": str(error)}))
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(NOT_ASKED)
+    click.echo(json.dumps({"address": str(address), "service": service, "status": status}) if as_json else status)
+    sys.exit(0 if status == _SERVING else 1)

@@ -1,0 +1,134 @@
+"""`taskd-net ping`."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+
+from taskd_net.cli.asking import as_object, ask, destination, failure, milliseconds
+from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.transport.probe_client import ProbeClient
+from taskd_net.wire.probes import Echo, Series
+
+
+class Summary:
+    """What became of the probes so far."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self._times: list[float] = []
+
+    def add(self, echo: Echo) -> None:
+        """Count an answer."""
+        self.sent += 1
+        if echo.ok:
+            self._times.append(echo.seconds)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there were probes, and all of them were answered."""
+        return 0 < self.sent == len(self._times)
+
+    def as_object(self, to: str) -> dict[str, object]:
+        """For `--json`; times are None where nothing was answered."""
+        loss = 1.0 - len(self._times) / self.sent if self.sent else None
+        return {"to": to, "sent": self.sent, "answered": len(self._times), "loss": loss, **self._figures()}
+
+    def as_text(self, to: str) -> str:
+        """For people, and for those who know `ping`."""
+        loss = f"{100.0 * (1.0 - len(self._times) / self.sent):.3g} % lost" if self.sent else "nothing lost"
+        figures = ", ".join(f"{key.removesuffix('_ms')} {value}" for key, value in self._figures().items())
+        return f"{to}: {self.sent} sent, {len(self._times)} answered, {loss}" + (
+            f"; {figures} ms" if self._times else ""
+        )
+
+    def _figures(self) -> dict[str, float | None]:
+        times = sorted(self._times)
+        if not times:
+            return dict.fromkeys(("min_ms", "avg_ms", "median_ms", "p99_ms", "max_ms"))
+        figures = {
+            "min_ms": times[0],
+            "avg_ms": statistics.fmean(times),
+            "median_ms": statistics.median(times),
+            "p99_ms": percentile(times, 0.99),
+            "max_ms": times[-1],
+        }
+        return {key: milliseconds(value) for key, value in figures.items()}
+
+
+def percentile(times: Sequence[float], share: float) -> float:
+    """The least of sorted times that this share of them does not exceed."""
+    return times[math.ceil(share * len(times)) - 1]
+
+
+@click.command(
+    params=[CONFIG, *COMMANDS["ping"]],
+    short_help="Ask positions whether they are there, and how far away.",
+    epilog="""\b
+Examples:
+  taskd-net ping Worker/0/3
+  taskd-net ping Worker/All/All --count 1 --at 10.0.0.7:9601
+  taskd-net ping Agent/2 --count 0 --interval 0.2
+  taskd-net ping Worker/0/0,3 --json | jq .ms
+
+\b
+Exit codes:
+  0      every probe was answered
+  1      at least one was not: the code of its answer says why
+  2      a flag, a variable, the file or DEST is wrong
+  3      nobody at --at who can be asked
+
+A signal ends it as --count does: with the summary.
+""",
+)
+@click.argument("dest")
+@click.option("--count", type=click.IntRange(0), default=4, metavar="N", show_default=True, help="Probes; 0: no end.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.01, 3600.0),
+    default=1.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="From one probe to the next.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print each answer, then the summary, as a JSON object a line.")
+@click.pass_context
+def ping(ctx: click.Context, /, dest: str, count: int, interval: float, as_json: bool, **settings: object) -> None:
+    """Ask DEST whether it is there: round trips through the mesh, from the node at --at there and back.
+
+    DEST is Role/serverRank[/processRank]; ranks may be comma lists or All: then a probe is answered when everybody has
+    answered. A probe goes the way that a message goes. The nodes answer it by themselves; applications see nothing.
+    """
+    to = destination(dest)
+    series = Series(to, float(str(settings["timeout"])), count, interval)
+    console = Console(highlight=False, soft_wrap=True)
+    summary = Summary()
+
+    async def work(client: ProbeClient) -> None:
+        about = await client.about()
+        if not as_json:
+            console.print(f"PING {to} from {about.position} at {settings['at']}", markup=False)
+        async for echo in client.ping(series):
+            summary.add(echo)
+            if as_json:
+                click.echo(json.dumps({"seq": summary.sent, **as_object(echo)}, ensure_ascii=False))
+            elif echo.ok:
+                console.print(
+                    f"{summary.sent}  {echo.src}  {milliseconds(echo.seconds)} ms", style="green", markup=False
+                )
+            else:
+                text = f"{summary.sent}  {failure(echo)}  {milliseconds(echo.seconds)} ms"
+                console.print(text, style="red", markup=False)
+
+    ask(ctx, work)
+    if as_json:
+        click.echo(json.dumps(summary.as_object(str(to)), ensure_ascii=False))
+    else:
+        console.print(summary.as_text(str(to)), markup=False)
+    sys.exit(0 if summary.complete else 1)

@@ -1,0 +1,63 @@
+"""Where the spans of a command go: as the variables of OpenTelemetry say (`OTEL_TRACES_EXPORTER` and the others).
+
+A command is a process of its own, so what an application does by itself is done here: it sets up the SDK. Exporters are
+found by their entry points, as by `opentelemetry-instrument`; the SDK reads all other variables by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Final
+
+from taskd_net import ConfigError
+from taskd_net.log import get_logger
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+EXPORTER: Final = "OTEL_TRACES_EXPORTER"
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_GROUP: Final = "opentelemetry_traces_exporter"
+_BY_PROTOCOL: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
+
+
+def start() -> None:
+    """Set up the SDK, unless somebody has done so before.
+
+    Raises:
+        ConfigError: the extra `tracing`, or an exporter that is asked for, is not installed.
+    """
+    try:
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError as error:
+        text = "tracing is True; expected its extra to be installed: pip install 'taskd-net[tracing]'"
+        raise ConfigError(text) from error
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return  # `opentelemetry-instrument` was here
+    names = [name for name in map(str.strip, os.environ.get(EXPORTER, "").split(",")) if name not in ("", "none")]
+    if not names:
+        log = get_logger()
+        log.warning("spans_discarded", reason=f"{EXPORTER} names no exporter")
+        return
+    exporters = [_exporter(name) for name in names]
+    provider = TracerProvider()
+    for exporter in exporters:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+
+
+def _exporter(name: str) -> SpanExporter:
+    known: dict[str, EntryPoint] = {entry.name: entry for entry in entry_points(group=_GROUP)}
+    wanted = name
+    if name == "otlp":
+        protocol = next((value for value in map(os.environ.get, _PROTOCOLS) if value), "")
+        installed = (each for each in _BY_PROTOCOL.values() if each in known)
+        wanted = _BY_PROTOCOL.get(protocol) or next(installed, name)
+    if wanted not in known:
+        text = f"{EXPORTER} is {name!r}; expected one that is installed: {', '.join(sorted(known))}"
+        raise ConfigError(text + "; for otlp: pip install opentelemetry-exporter-otlp-proto-http")
+    made: SpanExporter = known[wanted].load()()
+    return made

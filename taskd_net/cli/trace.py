@@ -1,0 +1,82 @@
+"""`taskd-net trace`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+from rich.console import Console
+
+from taskd_net import Code
+from taskd_net.cli.asking import as_object, ask, destination, failure, milliseconds
+from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.transport.probe_client import ProbeClient
+from taskd_net.transport.prober import one_node
+from taskd_net.wire.probes import About, Echo
+
+
+@click.command(
+    params=[CONFIG, *COMMANDS["trace"]],
+    short_help="Show the way to a position, hop by hop, and where it ends.",
+    epilog="""\b
+Examples:
+  taskd-net trace Worker/0/3
+  taskd-net trace Mgr --at 127.0.0.1:9602
+  taskd-net trace Worker/0/3 --json | jq .hops[].src
+
+\b
+Exit codes:
+  0      the way leads to DEST
+  1      it does not: where it ends, and why, is said
+  2      a flag, a variable, the file or DEST is wrong
+  3      nobody at --at who can be asked
+
+128+N: ended by signal N.
+""",
+)
+@click.argument("dest")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
+@click.pass_context
+def trace(ctx: click.Context, /, dest: str, as_json: bool, **settings: object) -> None:
+    """Show each node on the way to DEST from the node at --at, its time there and back, and the kind of link.
+
+    batched is the fast link between two nodes of taskd_net, tasknet are the four calls that every peer knows. Where the
+    way ends before DEST, the last line says with which code, and who says so.
+    """
+    try:
+        to = one_node(destination(dest))
+    except ValueError as error:
+        raise click.UsageError(f"DEST: {error}") from None
+    console = Console(highlight=False, soft_wrap=True)
+    hops: list[Echo] = []
+    start: list[About] = []
+
+    async def work(client: ProbeClient) -> None:
+        start.append(await client.about())
+        if not as_json:
+            console.print(f"TRACE {to} from {start[0].position} at {settings['at']}", markup=False)
+        async for echo in client.trace(to, float(str(settings["timeout"]))):
+            hops.append(echo)
+            if not as_json:
+                text = _line(len(hops), echo)
+                console.print(text, style="green" if echo.ok else "red", markup=False)
+
+    stopped = ask(ctx, work)
+    reached = bool(hops) and hops[-1].ok
+    if as_json:
+        fields = {"to": str(to), "from": str(start[0].position) if start else None, "reached": reached}
+        click.echo(json.dumps(fields | {"hops": [as_object(echo) for echo in hops]}, ensure_ascii=False))
+    elif reached:
+        console.print(f"reached {to}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}", markup=False)
+    elif stopped is None:
+        last = hops[-2].src if len(hops) > 1 else start[0].position
+        console.print(f"ends after {last}", markup=False)
+    sys.exit(128 + stopped if stopped is not None else 0 if reached else 1)
+
+
+def _line(number: int, echo: Echo) -> str:
+    time = f"{milliseconds(echo.seconds)} ms"
+    if echo.code != Code.OK:
+        return f"{number:2}  {echo.link or '-':7}  {failure(echo)}  {time}"
+    return f"{number:2}  {echo.link or '-':7}  {echo.src}  {time}"

@@ -1,0 +1,69 @@
+"""`taskd-net tree`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+from rich.console import Console
+
+from taskd_net.cli.branches import Line, draw
+from taskd_net.cli.mesh import look
+from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.status.document import Document, healthy
+
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+@click.command(
+    params=[CONFIG, *COMMANDS["tree"]],
+    short_help="Show every node, which are in trouble, and which ranks are missing.",
+    epilog="""\b
+Examples:
+  taskd-net tree --expect 4x8
+  taskd-net tree --at 10.0.0.7:9601 --watch
+  taskd-net tree --expect 4x8 --json | jq -r .missing[].position
+
+\b
+Exit codes:
+  0      every node that is known has joined, and no rank is missing
+  1      somebody is missing, lost, gone or cut off
+  2      a flag, a variable or the file is wrong
+  3      nobody at --at who can be asked
+
+128+N: ended by signal N, as with --watch.
+""",
+)
+@click.option("--watch", is_flag=True, help="Show it again each second, until a signal.")
+@click.option("--all", "everything", is_flag=True, help="Show each node, however many are healthy.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
+@click.pass_context
+def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **_: object) -> None:
+    """Show the tree of nodes, as the node at --at knows it: the Mgr all of it, a Proxy its own part.
+
+    What is missing, lost, gone or cut off is always shown; what is healthy is folded where it is much. docs/status.md
+    says what the states mean, and what is in the JSON object.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    last = True
+
+    def show(mesh: Document) -> None:
+        nonlocal last
+        last = healthy(mesh)
+        if as_json:
+            click.echo(json.dumps(mesh, ensure_ascii=False))
+            return
+        if watch and console.is_terminal:
+            console.file.write(_CLEAR)
+        _print(console, draw(mesh, everything=everything))
+        if watch and not console.is_terminal:
+            console.print()
+
+    look(ctx, show, interval=1.0, count=0 if watch else 1)
+    sys.exit(0 if last else 1)
+
+
+def _print(console: Console, lines: list[Line]) -> None:
+    for text, style in lines:
+        console.print(text, style=style, markup=False)

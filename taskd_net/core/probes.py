@@ -1,0 +1,118 @@
+"""What becomes of a probe: it goes where a message would go, and is answered without inbox, window and application.
+
+A `ping` asks the destination: the answer is 0, or the code that a message would have got on its way. A `trace` asks one
+hop after the other with probes that may cross 1, 2, 3 … links: wherever such a probe ends, at its last link or at the
+destination, the answer says by which kind of link it came (`Ended`).
+
+Only neighbours that are known to answer probes get any, and only they are believed: what looks like a probe and comes
+from somebody else is refused with 4999. So no application of a foreign node is ever handed one, and none can send one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Awaited, Part, Pending, Reply, Spread
+from taskd_net.core.frame import Probe
+from taskd_net.core.routes import LinkId
+
+if TYPE_CHECKING:
+    from taskd_net.core.links import Link
+    from taskd_net.core.topology import Plan, Topology
+    from taskd_net.position import Position
+
+
+class Ended(IntEnum):
+    """Answers that only a probe gets; as their acks never pass a foreign node, they need no place among the codes."""
+
+    BATCHED = 1
+    """It ended at `src`, and had come there over a batched link."""
+
+    TASKNET = 2
+    """It ended at `src`, and had come there by the four calls."""
+
+    FOREIGN = 3
+    """The next hop, `src`, is not known to answer probes: it was not asked."""
+
+
+class Probes:
+    """The decisions about them.
+
+    Args:
+        topology: where everybody is.
+        forward: queues a frame on a link, or says why not.
+        settle: gives an answer to one that waits for it.
+    """
+
+    __slots__ = ("_forward", "_settle", "_topology")
+
+    def __init__(
+        self,
+        topology: Topology,
+        forward: Callable[[float, Link, Probe, Awaited], Refusal | None],
+        settle: Callable[[Awaited, int, Position, str], None],
+    ) -> None:
+        self._topology = topology
+        self._forward = forward
+        self._settle = settle
+
+    def send(self, now: float, probe: Probe, came_from: LinkId, reply: Reply, deadline: float) -> None:
+        """Send a probe of this node's own.
+
+        Raises:
+            Refusal: 5002, nowhere.
+        """
+        self._carry(now, probe, came_from, Code.OK, reply, deadline, deadline)
+
+    def arrived(self, now: float, probe: Probe, came_from: LinkId, reply: Reply | None, up: float, down: float) -> None:
+        """Take a probe from a neighbour: answer it here, or pass it on and await the answer until `up` or `down`.
+
+        Raises:
+            Refusal: 4999, it is none, as this neighbour knows no probes; 5002, nowhere.
+        """
+        link = self._topology.link(came_from)
+        if link is None or link.probes is None or reply is None:
+            raise Refusal(Code.CLIENT_ERR, "this mtype is kept for probes, and no probe can come from there")
+        here = Code.OK if probe.hops is None else link.probes
+        if probe.hops == 0:
+            self._settle(_pending(probe, reply, down), here, self._topology.position, "")
+        else:
+            self._carry(now, probe, came_from, here, reply, up, down)
+
+    def _carry(
+        self, now: float, probe: Probe, came_from: LinkId, here: int, reply: Reply, up: float, down: float
+    ) -> None:
+        topology, dst = self._topology, probe.dst
+        if dst.unicast:
+            hop = topology.next_hop(dst, came_from)
+            pending = _pending(probe, reply, up if hop is topology.up else down)
+            if hop is None:
+                self._settle(pending, here, topology.position, "")
+            else:
+                self._pass_on(now, hop, probe, pending)
+        else:
+            self._spread(now, probe, topology.plan(probe.src.identity, dst, came_from), reply, up, down)
+
+    def _spread(self, now: float, probe: Probe, plan: Plan, reply: Reply, up: float, down: float) -> None:
+        here = self._topology.position
+        parts = len(plan.links) + plan.here + (plan.missing is not None)
+        spread = Spread(probe.uuid, reply, probe.src, True, parts or 1, wildcard=not probe.dst.is_list)
+        if plan.here or not parts:
+            self._settle(Part(spread, down), Code.OK, here, "")
+        if plan.missing is not None:
+            self._settle(Part(spread, down), Code.NO_ROUTE, here, f"there is no {plan.missing}")
+        for link in plan.links:
+            self._pass_on(now, link, probe, Part(spread, up if link is self._topology.up else down))
+
+    def _pass_on(self, now: float, link: Link, probe: Probe, part: Awaited) -> None:
+        if link.up and link.probes is None:
+            self._settle(part, Ended.FOREIGN, link.position, "")
+        elif (refusal := self._forward(now, link, probe, part)) is not None:
+            self._settle(part, refusal.code, self._topology.position, refusal.detail)
+
+
+def _pending(probe: Probe, reply: Reply, deadline: float) -> Pending:
+    return Pending(probe.uuid, reply, probe.src, True, probe.dst.position, deadline)

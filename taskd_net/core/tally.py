@@ -1,0 +1,101 @@
+"""What one node has counted: how messages came out, and what its links have carried, also those that are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+from taskd_net.core.acks import Awaited
+from taskd_net.core.links import UP, Link
+from taskd_net.core.probes import Ended
+from taskd_net.core.traffic import Outcomes, Traffic
+
+Way: TypeAlias = Literal["up", "down", "inbox", "refused"]
+"""To the parent; to a child; into this node's own inbox; nowhere, as this node knew no way or could not use it."""
+
+Clock: TypeAlias = Callable[[], float]
+"""Seconds, of a clock that never steps; given to the core, which has none."""
+
+WAYS: Final[tuple[Way, ...]] = ("up", "down", "inbox", "refused")
+
+BATCH_SIZES: Final = 10
+"""Classes of batch size, by the bits of the number: none, 1, 2 to 3, 4 to 7, and so on; the last has all above 255."""
+
+
+class Tally:
+    """The counters of one node.
+
+    Args:
+        clock: for the times that answers take, which are often shorter than the Router's clock can tell.
+
+    Attributes:
+        outcomes: of messages, by the way that they went.
+        batches: writes by the number of messages in them, `int.bit_length` of it.
+        forgotten: what was on links of children that are known no more.
+        joins, losses: of children.
+        broadcasts: broadcasts and multicasts that came by here.
+    """
+
+    __slots__ = ("batches", "broadcasts", "clock", "forgotten", "joins", "losses", "outcomes")
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.outcomes: dict[Way, Outcomes] = {way: Outcomes() for way in WAYS}
+        self.batches = [0] * BATCH_SIZES
+        self.forgotten = Traffic()
+        self.joins = 0
+        self.losses = 0
+        self.broadcasts = 0
+
+    def arrived(self, now: float, link: Link, messages: int, size: int) -> None:
+        """Messages with `size` bytes in all came in on a link."""
+        traffic = link.traffic
+        traffic.received += messages
+        traffic.received_bytes += size
+        traffic.heard = now
+
+    def written(self, link: Link, messages: int, size: int) -> None:
+        """Messages with `size` bytes in all went out on a link, in one write."""
+        link.traffic.sent += messages
+        link.traffic.sent_bytes += size
+        self.batches[min(messages.bit_length(), BATCH_SIZES - 1)] += 1
+
+    def accepted(self, now: float, link: Link, messages: int) -> None:
+        """So many messages on a link were answered with 0."""
+        link.traffic.heard = now
+        if messages:
+            self.outcomes[_way(link)].count(0, messages)
+
+    def answered(self, now: float, link: Link, part: Awaited, code: int) -> None:
+        """A message on a link was answered by the other end."""
+        link.traffic.heard = now
+        self.ended(link, part, code)
+
+    def ended(self, link: Link, part: Awaited, code: int) -> None:
+        """A message on a link has its outcome, by an answer or without one."""
+        if part is link.timed:
+            self.timed(link)
+        if code > Ended.FOREIGN:
+            self.failed(link, code)
+        else:  # 0, or where a probe has ended: it was answered
+            self.outcomes[_way(link)].count(0)
+
+    def failed(self, link: Link, code: int) -> None:
+        """A message that was to go over a link will not be delivered, or nobody knows."""
+        link.traffic.failed += 1
+        self.outcomes[_way(link)].count(code)
+
+    def time(self, link: Link, part: Awaited) -> None:
+        """From now on this message on a link is timed."""
+        link.timed, link.timed_at = part, self.clock()
+
+    def timed(self, link: Link) -> None:
+        """The message that is being timed on a link has its outcome."""
+        seconds = self.clock() - link.timed_at
+        link.timed = None
+        link.traffic.recent.add(seconds)
+        self.outcomes[_way(link)].latency.add(seconds)
+
+
+def _way(link: Link) -> Way:
+    return "up" if link.id == UP else "down"

@@ -1,0 +1,117 @@
+"""What went over a link, and how long answers take: counters that cost a message next to nothing.
+
+Messages and bytes are counted for each batch. Times are sampled: of the messages in flight on a link one at a time is
+timed, the next one when its answer has come. So a message pays for one comparison, and a link that is busy is measured
+as often as one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, log2
+from typing import Final
+
+PER_OCTAVE: Final = 4
+"""Buckets for each doubling of the time: a quantile is right within a tenth."""
+
+SHORTEST_S: Final = 2.0**-14
+"""Upper bound of the first bucket, in seconds: 61 µs, less than any round trip through gRPC takes."""
+
+OCTAVES: Final = 20
+"""Doublings from the first bucket to the last, whose upper bound is 64 s; what takes longer is in one more."""
+
+_BUCKETS: Final = PER_OCTAVE * OCTAVES + 2
+
+
+class Latency:
+    """A histogram of times. Its memory is that of its buckets, some 700 bytes, from the first time on."""
+
+    __slots__ = ("_buckets", "count", "total")
+
+    def __init__(self) -> None:
+        self._buckets: list[int] | None = None
+        self.count = 0
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Take in one time."""
+        if self._buckets is None:
+            self._buckets = [0] * _BUCKETS
+        index = 0 if seconds <= SHORTEST_S else ceil(PER_OCTAVE * log2(seconds / SHORTEST_S))
+        self._buckets[min(index, _BUCKETS - 1)] += 1
+        self.count += 1
+        self.total += seconds
+
+    def quantile(self, share: float) -> float | None:
+        """The time, in seconds, that this share of the times is not above; None where there are none."""
+        need = share * self.count
+        for index, number in enumerate(self._buckets or ()):
+            need -= number
+            if number and need <= 0.0:
+                # The middle of the bucket, as its bounds are a fifth apart.
+                return float(SHORTEST_S * 2.0 ** ((index - 0.5) / PER_OCTAVE))
+        return None
+
+    def octaves(self) -> Iterator[tuple[float, int]]:
+        """For each octave its upper bound in seconds, and how many times are not above that."""
+        buckets = self._buckets or [0] * _BUCKETS
+        below = buckets[0]
+        yield SHORTEST_S, below
+        for octave in range(OCTAVES):
+            first = 1 + octave * PER_OCTAVE
+            below += sum(buckets[first : first + PER_OCTAVE])
+            yield SHORTEST_S * 2.0 ** (octave + 1), below
+
+    def clear(self) -> None:
+        """Forget all times."""
+        self._buckets, self.count, self.total = None, 0, 0.0
+
+
+class Traffic:
+    """Counters of one link, or of several together.
+
+    Attributes:
+        sent, sent_bytes: messages that were written.
+        received, received_bytes: messages that came in.
+        failed: messages that were to go over it and whose outcome was another than 0.
+        heard: when the last message or answer came in, on the Router's clock; minus infinity: never.
+        recent: times from sending to the answer, since whoever looks at them has last cleared them.
+    """
+
+    __slots__ = ("failed", "heard", "received", "received_bytes", "recent", "sent", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.sent_bytes = 0
+        self.received = 0
+        self.received_bytes = 0
+        self.failed = 0
+        self.heard = float("-inf")
+        self.recent = Latency()
+
+    def add(self, other: Traffic) -> None:
+        """Take in the counters of another."""
+        self.sent += other.sent
+        self.sent_bytes += other.sent_bytes
+        self.received += other.received
+        self.received_bytes += other.received_bytes
+        self.failed += other.failed
+
+
+class Outcomes:
+    """How the messages that went one way came out, and how long that took.
+
+    Attributes:
+        by_code: messages by the code of their answer.
+        latency: times from sending to the answer; sampled.
+    """
+
+    __slots__ = ("by_code", "latency")
+
+    def __init__(self) -> None:
+        self.by_code: dict[int, int] = {}
+        self.latency = Latency()
+
+    def count(self, code: int, messages: int = 1) -> None:
+        """So many messages were answered with a code."""
+        self.by_code[code] = self.by_code.get(code, 0) + messages

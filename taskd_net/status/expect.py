@@ -1,0 +1,63 @@
+"""The size that a job should have, and the ranks that are therefore missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+from taskd_net.codes import ConfigError
+from taskd_net.position import Position, Role
+
+_SIZE: Final = re.compile(r"([1-9][0-9]{0,5})x([0-9]{1,4})", re.ASCII)
+
+TOOL_RANKS: Final = 1_000_000_000
+"""Node ranks from here on are those of tools that join for a moment; no job has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A job of so many nodes, each with so many training processes: `4x8`.
+
+    Node n has Proxy n and the Workers n·processes to (n+1)·processes - 1.
+    """
+
+    nodes: int
+    processes: int
+
+    @classmethod
+    def parse(cls, text: str, field: str = "expect") -> Self:
+        """Read `4x8`.
+
+        Raises:
+            ConfigError: it is something else.
+        """
+        found = _SIZE.fullmatch(text.strip())
+        if found is None:
+            raise ConfigError(f"{field} is {text!r}; expected nodes x processes per node, e.g. 4x8")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.processes}"
+
+    def positions(self, present: Collection[Position], below: Position) -> Iterator[Position]:
+        """Every node that should be there, in order, without the Mgr.
+
+        A Worker is expected by its global rank: one that is present on another node than expected is there. Agents are
+        expected on all nodes as soon as there is one on any of them: not every job has them.
+
+        Args:
+            present: who is or was there.
+            below: of whose part of the tree; a Proxy's is its own node, the Mgr's everything.
+        """
+        workers = {position.process_rank: position for position in present if position.role == Role.WORKER}
+        agents = any(position.role == Role.AGENT and int(position.server_rank) < TOOL_RANKS for position in present)
+        for node in range(self.nodes):
+            if below.role == Role.PROXY and below.server_rank != str(node):
+                continue
+            yield Position.proxy(node)
+            if agents:
+                yield Position.agent(node)
+            for rank in range(node * self.processes, (node + 1) * self.processes):
+                yield workers.get(str(rank)) or Position.worker(node, rank)

@@ -1,0 +1,87 @@
+"""Asking a node for the state of the mesh, without joining it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from taskd_net.address import Address
+from taskd_net.codes import Refusal
+from taskd_net.status.records import Mesh
+from taskd_net.transport.channel import STATUS_SERVICE, channel_options
+from taskd_net.wire import status as wire
+
+
+class AskFailed(Exception):
+    """There was no answer; the text says why."""
+
+
+class Asker:
+    """A connection to one listening node. As a context it is closed at the end.
+
+    Args:
+        address: where the node listens.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._channel = grpc.aio.insecure_channel(str(address), options=channel_options(pings=False))
+        self._tree: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+            f"/{STATUS_SERVICE}/Tree"
+        )
+
+    async def __aenter__(self) -> Asker:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+
+    async def mesh(self, timeout: float) -> Mesh:
+        """What the node knows of itself and of everything below it.
+
+        Args:
+            timeout: seconds until the answer at the latest.
+
+        Raises:
+            AskFailed: there is no node, it is not one of this package, or it did not answer in time.
+        """
+        try:
+            return wire.read_mesh(await self._tree(b"", timeout=timeout))
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise AskFailed(f"{self._address} is not a node of taskd_net, or of an older version") from error
+            raise AskFailed(f"{self._address}: {error.code().name}: {error.details()}") from error
+        except Refusal as refusal:
+            raise AskFailed(f"{self._address}: {refusal}") from refusal
+
+
+async def ask_health(address: Address, service: str, timeout: float) -> str:
+    """The health of a server, by gRPC's own protocol: `SERVING`, `NOT_SERVING`, `UNKNOWN`.
+
+    Args:
+        address: where it listens.
+        service: `TaskNet`, `liveness`, or empty: the server as a whole.
+        timeout: seconds until the answer at the latest.
+
+    Raises:
+        AskFailed: nobody answered in time, the server has no such service, or the package for it is missing here.
+    """
+    try:
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+    except ImportError as error:
+        raise AskFailed("grpcio-health-checking is not installed: pip install 'taskd-net[health]'") from error
+    async with grpc.aio.insecure_channel(str(address), options=channel_options(pings=False)) as channel:
+        try:
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
+        except grpc.aio.AioRpcError as error:
+            match error.code():
+                case grpc.StatusCode.NOT_FOUND:
+                    text = f"it has no service {service!r}"
+                case grpc.StatusCode.UNIMPLEMENTED:
+                    text = "it does not say how it is (its extra `health` is not installed)"
+                case code:
+                    text = f"{code.name}: {error.details()}"
+            raise AskFailed(f"{address}: {text}") from error
+    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))

@@ -1,0 +1,143 @@
+"""The status service (`proto/status.proto`): a child's reports to its parent, and the answer to whoever asks.
+
+A report is one short call on the connection that the child has anyway, one at a time: a parent that is slow to answer
+gets fewer. What changes while one is under way is told in the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.codes import Refusal
+from taskd_net.core.identity import Violation
+from taskd_net.core.links import Link
+from taskd_net.transport import peer as peers
+from taskd_net.transport.channel import STATUS_SERVICE
+from taskd_net.transport.connections import host_of
+from taskd_net.transport.host import Host
+from taskd_net.transport.stream import Context
+from taskd_net.wire import status as wire
+
+_URGENT_SHARE: Final = 20
+"""Where a parent asks for longer pauses between figures, changes of state are gathered for this part of them."""
+
+
+class Reporter:
+    """Tells the parent, for one stay with it.
+
+    Args:
+        host: the node.
+        channel: to the parent, of the moment.
+        timeout: seconds for the parent's answer.
+    """
+
+    def __init__(self, host: Host, channel: Callable[[], grpc.aio.Channel], timeout: float) -> None:
+        self._host = host
+        self._view = host.view
+        self._channel = channel
+        self._timeout = timeout
+        self._news = asyncio.Event()
+
+    async def run(self) -> None:
+        """Tell the parent, until it is cancelled or the parent takes no reports any more."""
+        view, ledger = self._view, self._view.ledger
+        loop = asyncio.get_running_loop()
+        view.changed = self._news.set
+        ledger.begin()
+        pace = limits.STATUS_FIGURES_S
+        figures_at = loop.time()
+        try:
+            while True:
+                urgent = self._news.is_set()
+                self._news.clear()
+                if loop.time() >= figures_at:
+                    view.look()
+                    figures_at = loop.time() + pace
+                # Not until nothing is left: what children tell meanwhile waits for the next time.
+                for _ in range(ledger.reports):
+                    pace = await self._tell(urgent=urgent)
+                await self._wait(figures_at, max(limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
+        finally:
+            view.changed = _nothing
+            ledger.end()
+
+    async def _wait(self, until: float, gather: float) -> None:
+        """Wait until it is time for figures, or something has happened."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self._news.wait()
+            await asyncio.sleep(gather)
+        except TimeoutError:
+            pass
+
+    async def _tell(self, *, urgent: bool) -> float:
+        """Tell what is next. Returns the pace that the parent asks for."""
+        ledger = self._view.ledger
+        report = ledger.next_report(urgent=urgent)
+        tell: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel().unary_unary(f"/{STATUS_SERVICE}/Tell")
+        try:
+            answer = await tell(
+                wire.write_report(report),
+                metadata=peers.stream_metadata(self._host.router.identity),
+                timeout=self._timeout,
+            )
+            return max(limits.STATUS_FIGURES_S, wire.read_pace(answer))
+        except (grpc.aio.AioRpcError, Refusal) as error:
+            # Whether it has arrived nobody knows: tell everything again, after a while.
+            text = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            self._host.log.warning("status_not_taken", reason=text)
+            ledger.begin()
+            await asyncio.sleep(limits.STATUS_FIGURES_S)
+            return limits.STATUS_FIGURES_S
+
+
+class StatusService:
+    """The parent's side, and the answer to whoever asks.
+
+    Args:
+        host: the node.
+        expected: the size of the job, as text; empty where it is not known.
+        reporting: the child that makes a call, or raises a Violation.
+    """
+
+    def __init__(self, host: Host, expected: str, reporting: Callable[[Context], Link]) -> None:
+        self._host = host
+        self._view = host.view
+        self._expected = expected
+        self._reporting = reporting
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+        """The calls of the service."""
+        return {
+            "Tell": grpc.unary_unary_rpc_method_handler(self._tell),
+            "Tree": grpc.unary_unary_rpc_method_handler(self._tree),
+        }
+
+    async def _tell(self, data: bytes, context: Context) -> bytes:
+        host, child = self._host, ""
+        try:
+            link = self._reporting(context)
+            child = str(link.position)
+            self._view.told(link, wire.read_report(data))
+        except Violation as violation:
+            host.perform(host.router.accuse(host_of(context.peer()), violation))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
+        except Refusal as refusal:
+            host.log.warning("status_refused", child=child, detail=str(refusal))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        pause = self._view.reporters / limits.STATUS_REPORTS_PER_S
+        return wire.write_pace(max(limits.STATUS_FIGURES_S, pause))
+
+    async def _tree(self, _: bytes, context: Context) -> bytes:
+        view = self._view
+        view.look()
+        return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.records())
+
+
+def _nothing() -> None:
+    pass

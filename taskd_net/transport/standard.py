@@ -1,0 +1,134 @@
+"""The standard services of a listening node: health, reflection, and channelz, as far as their packages are installed.
+
+Health has three names. `""` (the server as a whole) and `TaskNet` are SERVING while the node can do its work: a Proxy
+only while it has an upstream. `liveness` is SERVING from the start to the end, for who restarts what does not live: a
+Proxy that waits for its Mgr must not be restarted for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.transport.channel import SERVICE
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+LIVENESS: Final = "liveness"
+"""The name of the service that is SERVING for as long as the node lives."""
+
+
+class Health:
+    """What a node says of its health. Without the package for it, nothing."""
+
+    def __init__(self, *, serving: bool) -> None:
+        self._serving = serving
+        self._work: asyncio.Task[None] | None = None
+        try:
+            from grpc_health.v1 import health
+        except ImportError:
+            self._servicer = None
+        else:
+            self._servicer = health.aio.HealthServicer()
+
+    @property
+    def known(self) -> bool:
+        """Whether the package for it is installed."""
+        return self._servicer is not None
+
+    async def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve it."""
+        if self._servicer is None:
+            return
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+        await self._servicer.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self._tell()
+
+    def serving(self, serving: bool) -> None:
+        """From now on the node can do its work, or cannot."""
+        self._serving = serving
+        if self._servicer is not None and self._work is None:
+            self._work = asyncio.create_task(self._tell(), name="tells its health")
+
+    async def stop(self) -> None:
+        """The node is going to end: whoever watches is told before that."""
+        if self._servicer is not None:
+            if self._work is not None:
+                await asyncio.wait([self._work], timeout=limits.CLOSE_GRACE_S)
+            # A watcher that reads nothing must not keep the node from its end.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._servicer.enter_graceful_shutdown(), limits.CLOSE_GRACE_S)
+
+    async def _tell(self) -> None:
+        from grpc_health.v1 import health_pb2
+
+        assert self._servicer is not None
+        told = None
+        while told != self._serving:
+            told = self._serving
+            status = health_pb2.HealthCheckResponse.SERVING if told else health_pb2.HealthCheckResponse.NOT_SERVING
+            for service in ("", SERVICE):
+                await self._servicer.set(service, status)
+        self._work = None
+
+
+def add_reflection(server: grpc.aio.Server) -> bool:
+    """Let who asks know which calls there are. Returns whether the package for it is installed."""
+    try:
+        from grpc_reflection.v1alpha import reflection, reflection_pb2
+    except ImportError:
+        return False
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    # A pool of its own: what is generated for our own use has no services, and is in our package.
+    pool = DescriptorPool()
+    ours = resources.files("taskd_net.wire").joinpath("public.binpb").read_bytes()
+    names = [reflection.SERVICE_NAME]
+    for file in FileDescriptorSet.FromString(ours).file:
+        pool.Add(file)
+        prefix = f"{file.package}." if file.package else ""
+        names += [prefix + service.name for service in file.service]
+    _add_file(pool, reflection_pb2.DESCRIPTOR)
+    with contextlib.suppress(ImportError):
+        from grpc_health.v1 import health, health_pb2
+
+        _add_file(pool, health_pb2.DESCRIPTOR)
+        names.append(health.SERVICE_NAME)
+    with contextlib.suppress(ImportError):
+        from grpc_channelz.v1 import channelz_pb2
+
+        _add_file(pool, channelz_pb2.DESCRIPTOR)
+        names.append("grpc.channelz.v1.Channelz")
+    reflection.enable_server_reflection(names, server, pool)
+    return True
+
+
+def has_channelz() -> bool:
+    """Whether the package for channelz is installed."""
+    try:
+        import grpc_channelz.v1.channelz  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def add_channelz(server: grpc.aio.Server) -> None:
+    """Let who asks look at the connections of this process. The package for it has to be installed."""
+    from grpc_channelz.v1 import channelz
+
+    channelz.add_channelz_servicer(server)
+
+
+def _add_file(pool: DescriptorPool, file: Any) -> None:
+    for needed in file.dependencies:
+        _add_file(pool, needed)
+    pool.AddSerializedFile(file.serialized_pb)

@@ -1,0 +1,98 @@
+"""The batched link of a node that traces messages: it says of which span each comes, in a field of its own.
+
+A link of its own and not a case in the other one, so that without tracing no message pays for it. A node that does not
+trace passes no spans on: what lies behind it is not in the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from taskd_net.codes import ConfigError
+from taskd_net.core.frame import Frame, Traced
+from taskd_net.core.router import Arrival
+from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
+from taskd_net.transport.batched import BatchedLink
+from taskd_net.transport.host import Host
+from taskd_net.transport.shares import Share
+from taskd_net.transport.stream import Pipe
+from taskd_net.wire.batches import read_spans, write_spans
+
+if TYPE_CHECKING:
+    from taskd_net.transport.tracing import Tracer
+
+
+def load_tracer(position: Position) -> Tracer:
+    """The tracer of a node.
+
+    Raises:
+        ConfigError: the extra `tracing` is not installed.
+    """
+    try:
+        from taskd_net.transport.tracing import Tracer
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        text = "tracing is True; expected its extra to be installed: pip install 'taskd-net[tracing]'"
+        raise ConfigError(text) from error
+    return Tracer(position)
+
+
+def batched_link(
+    host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer | None, share: Share | None = None
+) -> BatchedLink:
+    """The batched link of a node with, or without, tracing."""
+    if tracer is None:
+        return BatchedLink(host, link, peer, pipe, share)
+    return TracedLink(host, link, peer, pipe, tracer, share)
+
+
+class _Behind:
+    """A stream on which something is written behind the next batch."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self.behind = b""
+
+    async def read(self) -> bytes | None:
+        return await self._pipe.read()
+
+    async def write(self, data: bytes) -> bool:
+        behind, self.behind = self.behind, b""
+        return await self._pipe.write(data + behind)
+
+    async def finish(self) -> None:
+        await self._pipe.finish()
+
+
+class TracedLink(BatchedLink):
+    """Either end of the link."""
+
+    def __init__(
+        self, host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer, share: Share | None = None
+    ) -> None:
+        self._behind = _Behind(pipe)
+        super().__init__(host, link, peer, self._behind, share)
+        self._tracer = tracer
+        self._spans: Mapping[str, Mapping[str, str]] = {}
+
+    def _take_batch(self) -> tuple[list[Frame], list[int], int]:
+        frames, patience, size = super()._take_batch()
+        traced = [(frame.uuid, frame.span) for frame in frames if isinstance(frame, Traced) and frame.span]
+        self._behind.behind = write_spans(traced) if traced else b""
+        return frames, patience, size
+
+    def _take_in(self, data: bytes) -> None:
+        self._spans = read_spans(data)
+        super()._take_in(data)
+
+    def _arrivals(self, messages: Sequence[bytes], patience: Sequence[int]) -> Iterator[Arrival]:
+        spans = self._spans
+        for frame, reply, budget in super()._arrivals(messages, patience):
+            headers = spans.get(frame.uuid)
+            if headers is None or type(frame) is not Frame:
+                yield frame, reply, budget
+            else:
+                yield (*self._tracer.arrived(frame, headers, reply), budget)

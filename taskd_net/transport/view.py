@@ -1,0 +1,270 @@
+"""What one node sees of the mesh: itself, its children, and what they have told of those below them.
+
+It is looked at when somebody asks, and when it is time to tell the parent; between two looks it costs nothing. A look
+passes over every child, but makes a record only of those of whom something has changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from taskd_net import limits
+from taskd_net.core.links import Link
+from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
+from taskd_net.status.ledger import Ledger, Record, Report
+from taskd_net.status.records import Flow, NodeStatus, Own, State
+from taskd_net.transport.batched import BatchedLink
+from taskd_net.transport.connections import Connections
+from taskd_net.transport.host import Host
+from taskd_net.transport.peer import OURS
+from taskd_net.version import __version__
+from taskd_net.wire import status as wire
+
+_Quantiles: TypeAlias = tuple[float | None, float | None]
+
+
+class _Seen:
+    """One link, as it was at the last look."""
+
+    __slots__ = ("acks", "measured", "print", "rolled", "status")
+
+    def __init__(self, now: float) -> None:
+        self.print: tuple[object, ...] = ()
+        self.status: NodeStatus | None = None
+        self.acks: _Quantiles = (None, None)
+        # When answer times were last taken together, and when there last were any.
+        self.rolled = self.measured = now
+
+
+class View:
+    """What one node sees.
+
+    Args:
+        host: the node.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._router = host.router
+        self.connections = Connections()
+        """Of the children: kept by the parent's side."""
+        self.listen = ""
+        """Where the node listens."""
+        self.ledger = Ledger(limits.STATUS_NODES, limits.STATUS_REPORT_NODES)
+        # The clocks' difference is taken once, or every look would change every time by a little.
+        self._epoch = time.time() - host.now()
+        self._started = time.time()
+        self._name = str(self._router.identity)
+        self._seen: dict[LinkId, _Seen] = {}
+        self._upward = _Seen(host.now())
+        # What children have said of themselves, by position; and those that have vanished, with when that was noticed.
+        self._own: dict[str, Own] = {}
+        self._gone: dict[str, float] = {}
+        self._foreign: dict[str, set[str]] = {}
+        self.changed: Callable[[], None] = _nothing
+        """Called when a node has come or gone."""
+
+    # ---- looking
+
+    def look(self) -> None:
+        """Bring the ledger up to date with what this node sees itself."""
+        now = self._host.now()
+        status = self._of_itself(now)
+        if status != self._upward.status:
+            self._upward.status = status
+            self.ledger.put(Record(self._name, wire.write_node(replace(status, at=self._epoch + now))))
+        for link in list(self._router.children.by_id.values()):
+            self._look_at(now, link)
+        self._look_behind_foreigners()
+        for position, since in list(self._gone.items()):
+            if now - since > limits.STATUS_GONE_S:
+                del self._gone[position]
+                self._forget(position)
+
+    def records(self) -> list[Record]:
+        """Every node that is known, this one among them, as it was at the last look."""
+        return list(self.ledger)
+
+    def wall(self) -> float:
+        """Seconds since the epoch, on the clock that the times in the records have."""
+        return self._epoch + self._host.now()
+
+    @property
+    def reporters(self) -> int:
+        """How many children have reported."""
+        return len(self._own)
+
+    # ---- what happens
+
+    def child_changed(self, link: Link) -> None:
+        """A child's stream stands, or has ended."""
+        self._look_at(self._host.now(), link)
+        self.changed()
+
+    def child_forgotten(self, link: LinkId, position: Position, routes: int) -> None:
+        """A child has been forgotten, and with it `routes` nodes that nobody else leads to, itself among them."""
+        seen = self._seen.pop(link, None)
+        name = str(position.identity)
+        self._own.pop(name, None)
+        if routes and seen is not None and seen.status is not None:
+            self._gone[name] = self._host.now()
+            self.ledger.put(Record(name, wire.write_node(replace(seen.status, state=State.GONE, link="")), away=True))
+        else:
+            # It has left in good order, or lives elsewhere.
+            self._forget(name)
+        self.changed()
+
+    def told(self, child: Link, report: Report) -> None:
+        """A child has reported: of itself, and, unless it is a leaf, of those below it."""
+        name = str(child.position.identity)
+        others = []
+        for record in report.records:
+            if record.position == name:
+                own = wire.read_node(record.node).own
+                if own is not None:
+                    self._own[name] = own
+            elif record.position != self._name and not child.is_leaf:
+                others.append(record)
+        self.ledger.told(name, replace(report, records=others))
+        if report.urgent:
+            self.changed()
+
+    # ---- inside
+
+    def _forget(self, name: str) -> None:
+        self.ledger.drop(name)
+        self.ledger.drop_source(name)
+        for position in self._foreign.pop(name, ()):
+            self.ledger.drop(position)
+
+    def _look_at(self, now: float, link: Link) -> None:
+        name = str(link.position.identity)
+        if not link.up and self._router.routes.next_hop(link.position.identity) != link.id:
+            # It has said goodbye, or lives elsewhere.
+            self._seen.pop(link.id, None)
+            if name not in self._gone:
+                self.ledger.drop(name)
+            return
+        seen = self._seen.get(link.id)
+        if seen is None:
+            seen = self._seen[link.id] = _Seen(now)
+            self._gone.pop(name, None)
+        p50, p99 = _acks(now, link, seen)
+        own = self._own.get(name)
+        traffic = link.traffic
+        fingerprint = (
+            link.up,
+            link.streams,
+            link.since,
+            traffic.sent,
+            traffic.received,
+            traffic.failed,
+            traffic.heard,
+            link.in_flight.count,
+            link.queued_messages,
+            p50,
+            p99,
+            own,
+        )
+        if fingerprint == seen.print:
+            return
+        seen.print = fingerprint
+        peer = self.connections.known(link.id)
+        seen.status = NodeStatus(
+            parent=self._router.identity,
+            state=State.JOINED if link.up else State.LOST,
+            since=self._epoch + link.since,
+            peer=peer.profile.name if peer is not None else "",
+            version=peer.version if peer is not None else "",
+            link=_kind(link),
+            address=self.connections.address(link.id),
+            last_message=self._epoch + traffic.heard if traffic.heard > 0.0 else None,
+            down=Flow(
+                traffic.sent,
+                traffic.sent_bytes,
+                traffic.failed,
+                link.in_flight.count,
+                link.queued_messages,
+                p50,
+                p99,
+            ),
+            up=Flow(traffic.received, traffic.received_bytes),
+            reopened=max(0, link.streams - 1),
+            own=own,
+            at=self._epoch + now,
+        )
+        self.ledger.put(Record(name, wire.write_node(seen.status), away=not link.up))
+
+    def _of_itself(self, now: float) -> NodeStatus:
+        router, up = self._router, self._router.upstream
+        door = router.door
+        own = Own(
+            listen=self.listen,
+            inbox=door.held,
+            inbox_room=door.room,
+            inbox_line=len(door.line),
+            delivered=router.statistics.delivered,
+            lost=router.statistics.lost,
+        )
+        if up is None:
+            return NodeStatus(None, State.JOINED, self._started, OURS.name, __version__, own=own)
+        p50, p99 = _acks(now, up, self._upward)
+        traffic = up.traffic
+        flow = Flow(traffic.sent, traffic.sent_bytes, traffic.failed, up.in_flight.count, up.queued_messages, p50, p99)
+        return NodeStatus(
+            parent=up.position if up.streams else None,
+            state=State.JOINED if up.up else State.LOST,
+            since=self._epoch + up.since if up.streams else self._started,
+            peer=OURS.name,
+            version=__version__,
+            link=_kind(up),
+            last_message=self._epoch + traffic.heard if traffic.heard > 0.0 else None,
+            down=Flow(traffic.received, traffic.received_bytes),
+            up=flow,
+            own=replace(own, reconnects=max(0, up.streams - 1), up=flow),
+        )
+
+    def _look_behind_foreigners(self) -> None:
+        """Those behind a child that does not report: all that is known of them is that the child leads to them."""
+        router = self._router
+        for link in router.children.by_id.values():
+            name = str(link.position.identity)
+            known = self._foreign.get(name, set())
+            behind = set()
+            if name not in self._own:
+                behind = {str(node) for node in router.routes.behind(link.id)} - {name}
+            if behind == known:
+                continue
+            for position in known - behind:
+                self.ledger.drop(position)
+            for position in behind - known:
+                now = self.wall()
+                status = NodeStatus(link.position.identity, State.JOINED, now, peer="", at=now)
+                self.ledger.put(Record(position, wire.write_node(status)))
+            self._foreign[name] = behind
+
+
+def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:
+    """How long answers have taken lately: p50 and p99, in seconds."""
+    recent = link.traffic.recent
+    if recent.count and (seen.acks[0] is None or now - seen.rolled >= limits.STATUS_FIGURES_S):
+        seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
+        seen.rolled = seen.measured = now
+        recent.clear()
+    elif now - seen.measured > limits.STATUS_LATELY_S:
+        seen.acks = (None, None)
+    return seen.acks
+
+
+def _kind(link: Link) -> str:
+    if not link.up:
+        return ""
+    return "batched" if isinstance(link.session, BatchedLink) else "tasknet"
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,55 @@
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Optional as _Optional
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PingRequest(_message.Message):
+    __slots__ = ("to", "count", "interval", "timeout")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    count: int
+    interval: float
+    timeout: float
+    def __init__(self, to: _Optional[str] = ..., count: _Optional[int] = ..., interval: _Optional[float] = ..., timeout: _Optional[float] = ...) -> None: ...
+
+class TraceRequest(_message.Message):
+    __slots__ = ("to", "timeout")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    timeout: float
+    def __init__(self, to: _Optional[str] = ..., timeout: _Optional[float] = ...) -> None: ...
+
+class Echo(_message.Message):
+    __slots__ = ("code", "src", "seconds", "link", "detail")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SRC_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    src: str
+    seconds: float
+    link: str
+    detail: str
+    def __init__(self, code: _Optional[int] = ..., src: _Optional[str] = ..., seconds: _Optional[float] = ..., link: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class AboutRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AboutNode(_message.Message):
+    __slots__ = ("position", "version", "time_ns", "parent")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    version: str
+    time_ns: int
+    parent: str
+    def __init__(self, position: _Optional[str] = ..., version: _Optional[str] = ..., time_ns: _Optional[int] = ..., parent: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,137 @@
+"""The messages of `proto/probe.proto` ↔ the package's own types.
+
+Who sends probes for somebody else checks what is asked for; who asks trusts the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from taskd_net.codes import Code
+from taskd_net.limits import TIMEOUT_MAX_S
+from taskd_net.position import Position
+from taskd_net.wire import probe_pb2 as pb
+
+
+class Echo(NamedTuple):
+    """What became of a probe.
+
+    Attributes:
+        code: 0: `src` has answered. Else why not: the code that a message would have got (contract, section 6), or 4999
+            where the way ends at a node that knows no probes.
+        src: who answered; with 6001 who did not; with that 4999 the node that was not asked.
+        seconds: there and back.
+        link: in a trace the kind of link that leads to `src`: `batched`, `tasknet`, or empty where the way ends.
+        detail: words for people.
+    """
+
+    code: int
+    src: Position
+    seconds: float
+    link: str = ""
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True when the code is 0."""
+        return self.code == Code.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What a node is asked to send: `count` 0 is without end, times are in seconds."""
+
+    to: Position
+    timeout: float
+    count: int = 1
+    interval: float = 1.0
+
+
+class About(NamedTuple):
+    """A node, as it describes itself. `time_ns` is its clock; `parent` is None where it has none at present."""
+
+    position: Position
+    version: str
+    time_ns: int
+    parent: Position | None
+
+
+def write_ping(series: Series) -> bytes:
+    """Serialize a PingRequest."""
+    to = _path(series.to)
+    request = pb.PingRequest(to=to, count=series.count, interval=series.interval, timeout=series.timeout)
+    return request.SerializeToString()
+
+
+def read_ping(data: bytes) -> Series:
+    """Read a PingRequest.
+
+    Raises:
+        ValueError: what it asks for cannot be done; says what.
+    """
+    try:
+        request = pb.PingRequest.FromString(data)
+    except DecodeError as error:
+        raise ValueError("the bytes are not a PingRequest") from error
+    interval = _seconds("interval", request.interval)
+    return Series(Position.parse(request.to), _seconds("timeout", request.timeout), request.count, interval)
+
+
+def write_trace(to: Position, timeout: float) -> bytes:
+    """Serialize a TraceRequest."""
+    return pb.TraceRequest(to=_path(to), timeout=timeout).SerializeToString()
+
+
+def read_trace(data: bytes) -> tuple[Position, float]:
+    """Read a TraceRequest: whom to, and how long each hop may take.
+
+    Raises:
+        ValueError: what it asks for cannot be done; says what.
+    """
+    try:
+        request = pb.TraceRequest.FromString(data)
+    except DecodeError as error:
+        raise ValueError("the bytes are not a TraceRequest") from error
+    return Position.parse(request.to), _seconds("timeout", request.timeout)
+
+
+def write_echo(echo: Echo) -> bytes:
+    """Serialize an Echo."""
+    code, src, seconds, link, detail = echo
+    return pb.Echo(code=code, src=_path(src), seconds=seconds, link=link, detail=detail).SerializeToString()
+
+
+def read_echo(data: bytes) -> Echo:
+    """Read an Echo."""
+    echo = pb.Echo.FromString(data)
+    return Echo(echo.code, Position.parse(echo.src), echo.seconds, echo.link, echo.detail)
+
+
+def write_about(about: About) -> bytes:
+    """Serialize an AboutNode."""
+    position, version, time_ns, parent = about
+    return pb.AboutNode(
+        position=_path(position), version=version, time_ns=time_ns, parent=_path(parent) if parent else ""
+    ).SerializeToString()
+
+
+def read_about(data: bytes) -> About:
+    """Read an AboutNode."""
+    about = pb.AboutNode.FromString(data)
+    parent = Position.parse(about.parent) if about.parent else None
+    return About(Position.parse(about.position), about.version, about.time_ns, parent)
+
+
+def _path(position: Position) -> str:
+    """All three fields, also those that do not identify: a foreign parent's may be of any form."""
+    return "/".join(position)
+
+
+def _seconds(name: str, value: float) -> float:
+    if math.isnan(value) or not 0.0 <= value <= TIMEOUT_MAX_S:
+        raise ValueError(f"{name} is {value}; expected seconds from 0 to {TIMEOUT_MAX_S:.0f}")
+    return value

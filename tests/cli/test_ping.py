@@ -1,0 +1,191 @@
+"""`taskd-net ping` and `taskd-net trace` as processes, in a tree of processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from taskd_net.cli.ping import Summary, percentile
+from taskd_net.position import Position
+from taskd_net.wire.probes import Echo
+from tests.cli.processes import Command, Daemon, run
+from tests.peers.child import RawChild
+from tests.peers.mesh import Mesh, free_address
+from tests.peers.parent import RawParent
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(120)]
+
+MS = r"\d+\.\d+ ms"
+
+
+@dataclass
+class Tree:
+    """A Mgr, two Proxies, two Workers; the second Proxy does without the fast link."""
+
+    mgr: Daemon
+    proxies: list[Daemon]
+    workers: list[Command]
+
+
+@pytest.fixture
+async def tree(tmp_path: Path) -> AsyncIterator[Tree]:
+    """All of it as processes."""
+    async with AsyncExitStack() as stack:
+        mgr = await stack.enter_async_context(Daemon("mgr", logs=tmp_path))
+        proxies, workers = [], []
+        for rank, links in enumerate(("batched", "tasknet")):
+            arguments = ("--upstream", mgr.address, "--server-rank", rank, "--links", links)
+            proxies.append(await stack.enter_async_context(Daemon("proxy", *arguments, logs=tmp_path)))
+            worker = Command("listen", "--as", f"Worker/{rank}/{rank}", "--upstream", proxies[rank].address)
+            workers.append(await stack.enter_async_context(worker))
+        for worker in workers:
+            await worker.said(" ready, upstream ")
+        yield Tree(mgr, proxies, workers)
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes in this process."""
+    async with Mesh() as mesh:
+        yield mesh
+
+
+async def test_ping_and_trace_of_a_tree(tree: Tree) -> None:
+    at = ("--at", tree.mgr.address)
+    code, output, errors = await run("ping", "Worker/0/0", "--count", 3, "--interval", 0.01, *at)
+    lines = output.splitlines()
+    assert (code, errors, len(lines)) == (0, "", 5)
+    assert lines[0] == f"PING Worker/0/0 from Mgr/0 at {tree.mgr.address}"
+    for number, line in enumerate(lines[1:4], 1):
+        assert re.fullmatch(rf"{number}  Worker/0/0  {MS}", line)
+    figures = r"min \S+, avg \S+, median \S+, p99 \S+, max \S+ ms"
+    assert re.fullmatch(rf"Worker/0/0: 3 sent, 3 answered, 0 % lost; {figures}", lines[4])
+
+    code, output, errors = await run("trace", "Worker/1/1", *at)
+    lines = output.splitlines()
+    assert (code, errors, len(lines)) == (0, "", 4)
+    assert re.fullmatch(rf" 1  tasknet  Proxy/1  {MS}", lines[1])
+    assert re.fullmatch(rf" 2  tasknet  Worker/1/1  {MS}", lines[2])
+    assert lines[3] == "reached Worker/1/1: 2 hops"
+
+    for to, expected in (("Worker/All/All", 0), ("Worker/0,1/0,1", 0), ("Proxy/All", 0), ("Worker/0,1/0,9", 1)):
+        assert (await run("ping", to, "--count", 1, *at))[0] == expected, to
+
+    # Started elsewhere, the way is another.
+    code, output, _ = await run("trace", "Worker/1/1", "--at", tree.proxies[0].address)
+    assert [line.split()[1:3] for line in output.splitlines()[1:-1]] == [
+        ["batched", "Mgr/0"], ["tasknet", "Proxy/1"], ["tasknet", "Worker/1/1"],
+    ]  # fmt: skip
+
+    # Of all that no application has seen anything.
+    assert (await run("send", "Worker/All/All", "a message", "--upstream", tree.mgr.address))[0] == 0
+    for worker in tree.workers:
+        assert (await worker.line()).endswith(" default a message")
+
+
+async def test_what_is_missing_and_what_is_frozen(tree: Tree) -> None:
+    at = ("--at", tree.mgr.address)
+    code, output, errors = await run("ping", "Worker/0/9", "--count", 2, "--interval", 0.01, "--json", *at)
+    *answers, summary = [json.loads(line) for line in output.splitlines()]
+    assert (code, errors) == (1, "")
+    assert [(answer["seq"], answer["code"], answer["name"], answer["src"]) for answer in answers] == [
+        (1, 5002, "NO_ROUTE", "Mgr/0"), (2, 5002, "NO_ROUTE", "Mgr/0"),
+    ]  # fmt: skip
+    assert (summary["sent"], summary["answered"], summary["loss"], summary["p99_ms"]) == (2, 0, 1.0, None)
+
+    code, output, _ = await run("trace", "Worker/1/9", "--at", tree.proxies[0].address)
+    assert code == 1
+    assert re.search(
+        r"^ 1  batched  Mgr/0  .*\n 2  -        5002 NO_ROUTE from Mgr/0: nobody on the way", output, re.MULTILINE
+    )
+    assert output.endswith("ends after Mgr/0\n")
+
+    tree.workers[0].signal(signal.SIGSTOP)
+    code, output, _ = await run("trace", "Worker/0/0", "--timeout", 2, "--json", *at)
+    traced = json.loads(output)
+    assert (code, traced["reached"], traced["from"]) == (1, False, "Mgr/0")
+    way, end = traced["hops"]
+    assert (way["code"], way["src"], way["link"]) == (0, "Proxy/0", "batched")
+    # The first while its stream stands; it is lost after some seconds.
+    silent = [(6001, "NETWORK_ACK_LOST", "Worker/0/0"), (6002, "NET_STREAM_NOT_INITED", "Proxy/0")]
+    assert (end["code"], end["name"], end["src"]) in silent
+    code, output, _ = await run("ping", "Worker/All/All", "--timeout", 2, "--count", 1, *at)
+    assert code == 1
+    assert any(f"{number} {name} from {src}" in output for number, name, src in silent)
+    # One's trouble is nobody else's.
+    assert (await run("ping", "Worker/1/1", "--count", 1, *at))[0] == 0
+    tree.workers[0].signal(signal.SIGCONT)
+
+
+async def test_foreign_child(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/5") as leaf:
+        await leaf.join(mgr.address or "")
+        code, output, _ = await run("trace", "Worker/0/5", "--at", mgr.address)
+        assert code == 1
+        assert " 1  tasknet  4999 CLIENT_ERR from Worker/0/5: it knows no probes" in output
+        assert output.endswith("ends after Mgr/0\n")
+        assert leaf.received.empty()
+
+
+async def test_signal_ends_a_series_with_its_summary(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with Command("ping", "Mgr", "--count", 0, "--at", mgr.address) as pinging:
+        assert (await pinging.line()).startswith("PING ")
+        assert re.fullmatch(rf"1  Mgr/0  {MS}", await pinging.line())
+        pinging.signal(signal.SIGINT)
+        assert re.search(r"\d+ answered, 0 % lost", await pinging.rest())
+        assert await pinging.exit_code() == 0
+
+
+@pytest.mark.parametrize("command", ["ping", "trace"])
+async def test_nobody_to_ask(command: str) -> None:
+    address = await free_address()
+    code, _, errors = await run(command, "Mgr", "--at", address)
+    assert code == 3
+    assert errors.startswith(f"Error: no node answers at {address}: ")
+    async with RawParent() as foreign:
+        code, _, errors = await run(command, "Mgr", "--at", foreign.address)
+        assert (code, errors.count("\n")) == (3, 1)
+        assert "is not a node of taskd_net" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("ping", "nobody"), "DEST: 'nobody' is not a position"),
+        (("ping", "Mgr", "--at", "9601"), "at is '9601'; expected host:port"),
+        (("ping", "Mgr", "--timeout", "soon"), "timeout is 'soon'; expected a number of seconds"),
+        (("trace", "Worker/All/All"), "DEST: Worker/All/All is more than one position"),
+        (("trace", "Boss/1"), "DEST: role 'Boss' is not one of"),
+    ],
+)
+async def test_what_is_wrong_is_said_in_one_line(arguments: tuple[str, ...], text: str) -> None:
+    code, output, errors = await run(*arguments)
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert text in errors
+
+
+def test_summary() -> None:
+    summary = Summary()
+    assert Summary().complete is False
+    assert summary.as_text("Mgr/0") == "Mgr/0: 0 sent, 0 answered, nothing lost"
+    assert summary.as_object("Mgr/0")["loss"] is None
+    for number in range(1, 101):
+        summary.add(Echo(0, Position.mgr(), number / 1000.0))
+    assert summary.complete
+    assert summary.as_object("Mgr/0") == {
+        "to": "Mgr/0", "sent": 100, "answered": 100, "loss": 0.0,
+        "min_ms": 1.0, "avg_ms": 50.5, "median_ms": 50.5, "p99_ms": 99.0, "max_ms": 100.0,
+    }  # fmt: skip
+    summary.add(Echo(5002, Position.mgr(), 9.0))
+    assert (summary.sent, summary.as_object("Mgr/0")["answered"]) == (101, 100)
+    assert "101 sent, 100 answered, 0.99 % lost; min 1.0, " in summary.as_text("Mgr/0")
+    assert [percentile([1.0], 0.99), percentile([1.0, 2.0], 0.99), percentile([1.0, 2.0], 0.5)] == [1.0, 2.0, 1.0]

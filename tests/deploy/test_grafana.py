@@ -1,0 +1,87 @@
+"""The dashboard: every query asks for what is really exported."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.deploy.artefacts import DEPLOY
+from tests.metrics import Exported, exported
+
+DASHBOARD = json.loads((DEPLOY / "grafana" / "taskd-net.json").read_text())
+
+_OF_PROMETHEUS = {"job", "instance", "le"}
+"""Labels that Prometheus puts there itself, and that of a histogram's buckets."""
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """The queries, with the titles of their panels."""
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["name"], variable["query"]["query"]
+
+
+def unknown(query: str, known: Exported) -> list[str]:
+    """What a query asks for that nobody exports: names, labels, and label values."""
+    found = []
+    names = re.findall(r"\b(?:taskd_net|process)_\w+", query)
+    labels = {label for name in names for label in known.get(name, {})}
+    found += [name for name in names if name not in known]
+    for name, matchers in re.findall(r"(\w+)\{([^}]*)\}", query):
+        for label, operator, value in re.findall(r"(\w+)(=~|!=|=)\"([^\"]*)\"", matchers):
+            if label in _OF_PROMETHEUS:
+                continue
+            values = known.get(name, {}).get(label, set())
+            if not values or (operator in ("=", "!=") and value not in values):
+                found.append(f"{name}{{{label}{operator}{value}}}")
+    for clause in re.findall(r"\bby \(([^)]*)\)", query):
+        found += [label for label in re.split(r",\s*", clause) if label not in labels | _OF_PROMETHEUS]
+    return found
+
+
+async def test_every_query_asks_for_what_is_exported() -> None:
+    known = await exported()
+    asked = list(queries())
+    assert len(asked) > 20
+    for title, query in asked:
+        assert not unknown(query, known), (title, query)
+        assert re.findall(r"\b(?:taskd_net|process)_\w+", query), (title, query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "rate(taskd_net_late_ack_total[5m])",
+        'taskd_net_mesh_nodes{state="dead"}',
+        'taskd_net_joined{way="up"}',
+        "sum by (code) (taskd_net_joined)",
+    ],
+)
+async def test_a_query_for_something_else_is_found(query: str) -> None:
+    assert unknown(query, await exported())
+
+
+async def test_every_metric_of_ours_is_on_the_dashboard() -> None:
+    shown = {name for _, query in queries() for name in re.findall(r"\btaskd_net_\w+", query)}
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in await exported() if name.startswith("taskd_net_")}
+    assert families - {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown} == {"taskd_net_sent_total"}
+
+
+def test_panels_have_places_of_their_own() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert max(x for x, _ in cells) < 24 and not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])

@@ -1,0 +1,162 @@
+"""The laboratory for the tests: a mesh for each module, short and long forms of every fault, and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.figures import Figures
+from tests.faults.lab import Lab
+
+_FIGURES = pytest.StashKey[Figures]()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How much of a fault: enough to see that what must hold does, or as much as the table says.
+
+    Attributes:
+        workers: Workers of the mesh, below two Proxies.
+        rounds: times that a kill is repeated.
+        away: seconds that a killed node stays away before it is started again.
+        stop, cut, absence, late: seconds of a stop, a cut, an absent Mgr, and of a Mgr that starts last.
+        lossy, flood: seconds of a bad network and of a flood.
+        chaos, messages: seconds of chaos, and messages that have their code by its end at least.
+        crowd: children that come back together.
+        joins: joins and leaves.
+        grace: seconds that a lost child keeps its place.
+    """
+
+    name: str
+    workers: int
+    rounds: int
+    away: float
+    stop: float
+    cut: float
+    absence: float
+    late: float
+    lossy: float
+    flood: float
+    chaos: float
+    messages: int
+    crowd: int
+    joins: int
+    grace: float
+
+    @property
+    def long(self) -> bool:
+        """Whether it is the form of the table: its figures are held against what is promised."""
+        return self.name == "long"
+
+
+SHORT = Form(
+    name="short",
+    workers=4,
+    rounds=1,
+    away=0.2,
+    stop=8.0,
+    cut=1.0,
+    absence=1.0,
+    late=0.5,
+    lossy=2.0,
+    flood=1.0,
+    chaos=5.0,
+    messages=200,
+    crowd=40,
+    joins=40,
+    grace=2.0,
+)
+LONG = Form(
+    name="long",
+    workers=16,
+    rounds=5,
+    away=3.0,
+    stop=30.0,
+    cut=10.0,
+    absence=60.0,
+    late=10.0,
+    lossy=60.0,
+    flood=60.0,
+    chaos=180.0,
+    messages=100_000,
+    crowd=500,
+    joins=1000,
+    grace=30.0,
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=[pytest.mark.long])],
+)
+def form(request: pytest.FixtureRequest) -> Form:
+    """How much of a fault."""
+    form: Form = request.param
+    return form
+
+
+@pytest.fixture(scope="module")
+def lab_settings() -> dict[str, Any]:
+    """What a module's laboratory is made with beside the defaults."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def running_lab(form: Form, lab_settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A mesh for all tests of a module."""
+    folder: Path = tmp_path_factory.mktemp("lab", numbered=True)
+    with Lab(folder, workers=form.workers, **lab_settings) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(running_lab: Lab) -> Iterator[Lab]:
+    """The mesh, whole again after every test, and its promises kept."""
+    try:
+        yield running_lab
+    finally:
+        for member in running_lab.others:
+            member.end()
+        running_lab.others.clear()
+        running_lab.recover()
+        running_lab.quiet()
+    audit = running_lab.audit()
+    running_lab.turn_over()
+    assert not audit.broken, audit
+
+
+@pytest.fixture
+def figures(form: Form, request: pytest.FixtureRequest) -> Figures:
+    """Where a test reports. What the short forms report is printed and counts for nothing."""
+    return request.config.stash[_FIGURES] if form.long else Figures()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with no figures."""
+    config.stash[_FIGURES] = Figures()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the figures where that was asked for, and fail the run if a promise was missed."""
+    figures = session.config.stash[_FIGURES]
+    if session.config.getoption("--write-figures", False):
+        figures.write()
+    if figures.missed and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the figures, and what was missed."""
+    figures = config.stash[_FIGURES]
+    if not figures.rows:
+        return
+    terminalreporter.section("figures")
+    for row, measured in figures.rows.items():
+        for figure in measured:
+            terminalreporter.line(f"{row:14} {figure.text}{'  MISSED' if figure.met is False else ''}")
+    for missed in figures.missed:
+        terminalreporter.line(f"missed: {missed}", red=True)

@@ -1,0 +1,149 @@
+"""The figures of the fault laboratory: each beside what is promised, printed, and written into docs/reliability.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+_BEGIN, _END = "<!-- figures: generated -->", "<!-- end of figures -->"
+_HEADINGS: Final = ("fault", "promise", "measured")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One fault and what must hold under it, as the table says it."""
+
+    fault: str
+    promise: str
+
+
+ROWS: Final = {
+    "kill-mgr": Row("`kill -9` of the Mgr, restart on the same port", "every node routable ≤ 1 s after it listens"),
+    "kill-proxy": Row(
+        "`kill -9` of a Proxy, restart",
+        "its Workers routable from the Mgr ≤ 1 s; the other Proxy's traffic undisturbed",
+    ),
+    "kill-worker": Row(
+        "`kill -9` of a Worker",
+        "senders get 6001 or 6002 ≤ 1 s; its place is free after the grace time; the rank may come back at once, on "
+        "another node too",
+    ),
+    "stop-worker": Row("SIGSTOP of a Worker for 30 s", "detected ≤ 8 s; others undisturbed; works again after SIGCONT"),
+    "stop-proxy": Row("SIGSTOP of a Proxy for 30 s", "detected ≤ 8 s; others undisturbed; works again after SIGCONT"),
+    "cut-both": Row("network of a node cut for 10 s, both ways", "detected ≤ 8 s; rejoined ≤ 2 s after it heals"),
+    "cut-up": Row("… only towards the Mgr", "detected ≤ 8 s; rejoined ≤ 2 s after it heals"),
+    "cut-down": Row("… only from the Mgr", "detected ≤ 8 s; rejoined ≤ 2 s after it heals"),
+    "link-down": Row(
+        "link between two network namespaces down for 10 s", "detected ≤ 8 s; rejoined ≤ 2 s after it heals"
+    ),
+    "link-one-way": Row("… its packets lost one way, for 10 s", "detected ≤ 8 s; rejoined ≤ 2 s after it heals"),
+    "lossy": Row("100 ms delay, 2 % loss, for 60 s", "no false death; throughput"),
+    "mgr-away": Row(
+        "Mgr away for 60 s", "Worker ↔ Worker under one Proxy keeps working; sends to the Mgr fail fast, with 6002"
+    ),
+    "any-order": Row("start in any order, Mgr last by 10 s", "all joined ≤ 1 s after the Mgr listens"),
+    "crowd": Row(
+        "500 children of one parent reconnect together",
+        "all joined ≤ 5 s; attempts spread by jitter, the first one too",
+    ),
+    "deaf": Row(
+        "a Worker that never reads its inbox",
+        "its senders get 5001; throughput of the others ≥ 90 % of before; memory bounded",
+    ),
+    "flood": Row("10 × what the mesh can carry, for 60 s", "memory bounded; answers 5001; recovers ≤ 1 s after"),
+    "flood-at-once": Row(
+        "… 10 × as many at once as the links hold", "memory bounded; answers 5001; recovers ≤ 1 s after"
+    ),
+    "large": Row("8 MiB messages among small ones", "no starvation of the small ones"),
+    "chaos": Row(
+        "kills, stops, cuts every second for 3 minutes, 100,000 sync messages with retries",
+        "acknowledged with 0: delivered exactly once; every other one has a code; none vanishes",
+    ),
+    "clock": Row("clock steps by an hour, both ways", "no effect"),
+    "leaks": Row(
+        "1,000 joins and leaves, of the same and of different ranks",
+        "file descriptors, tasks, threads and memory back to where they began",
+    ),
+}
+"""The table, by the name under which a test reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value. `met`: whether the promise was kept, None where nothing is promised."""
+
+    text: str
+    met: bool | None
+
+
+@dataclass(slots=True)
+class Figures:
+    """All that was measured in one run, by row."""
+
+    rows: dict[str, list[Figure]] = field(default_factory=dict)
+
+    def add(
+        self,
+        row: str,
+        what: str,
+        value: float,
+        unit: str = "",
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+    ) -> None:
+        """Report a value; with a bound it is held against the promise."""
+        bounds = [at_most is None or value <= at_most, at_least is None or value >= at_least]
+        met = all(bounds) if at_most is not None or at_least is not None else None
+        figure = Figure(f"{what} {number(value)}{' ' if unit else ''}{unit}", met)
+        self.rows.setdefault(row, []).append(figure)
+        bounds_text = [f"≤ {at_most:g}"] if at_most is not None else [f"≥ {at_least:g}"] if at_least is not None else []
+        promise = "".join(f" (promised: {bound})" for bound in bounds_text)
+        print(f"{row}: {figure.text}{promise}{'  MISSED' if met is False else ''}")
+
+    def note(self, row: str, text: str) -> None:
+        """Report what was seen, in words."""
+        self.rows.setdefault(row, []).append(Figure(text, None))
+        print(f"{row}: {text}")
+
+    @property
+    def missed(self) -> list[str]:
+        """The promises that were not kept."""
+        return [f"{row}: {figure.text}" for row, all_ in self.rows.items() for figure in all_ if figure.met is False]
+
+    def write(self, document: Path = DOCUMENT) -> None:
+        """Fill in the measured column; a row that was not measured in this run keeps what it says."""
+        text = document.read_text()
+        found = re.search(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), text, re.DOTALL)
+        assert found is not None, f"{document} has no place for the figures"
+        known = {cells[0]: cells[2] for cells in map(_cells, found[1].splitlines()) if len(cells) == len(_HEADINGS)}
+        lines = [_line(_HEADINGS), _line(["---"] * len(_HEADINGS))]
+        for name, row in ROWS.items():
+            measured = self.rows.get(name)
+            cell = "; ".join(_in_table(figure) for figure in measured) if measured else known.get(row.fault, "")
+            lines.append(_line([row.fault, row.promise, cell]))
+        table = "\n".join(lines)
+        document.write_text(text[: found.start()] + f"{_BEGIN}\n\n{table}\n\n{_END}" + text[found.end() :])
+
+
+def number(value: float) -> str:
+    """As many digits as mean something."""
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def _in_table(figure: Figure) -> str:
+    return f"**{figure.text} (missed)**" if figure.met is False else figure.text
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split(" | ")] if line.startswith("|") else []

@@ -1,0 +1,392 @@
+"""The fault laboratory: a mesh of real processes, with traffic, to which anything can be done.
+
+    with Lab(folder, proxies=2, workers=4) as lab:
+        lab.begin_traffic()
+        lab.mgr.kill()
+        lab.mgr.start()
+        lab.probe()
+        lab.quiet()
+        assert not lab.audit().broken
+
+Times are of the monotonic clock, which all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tests.faults.ledger import Audit, Ledger
+from tests.faults.network import Machines
+from tests.faults.steered import ANSWER_S, Steered, SteeredFailed
+
+JOIN_S: Final = 60.0
+"""Seconds within which a mesh has joined, on a machine that does other things too; a hang, if not."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on, outside of the range that connections are made from.
+
+    From inside that range the connection of somebody else could take it between a kill and a restart, and a child that
+    keeps trying a port where nobody listens can end up connected to itself.
+    """
+    while True:
+        port = random.randrange(12_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+class Member:
+    """One place in the mesh and the process that fills it: started, killed and started again, each time a new life.
+
+    Args:
+        lab: where it belongs.
+        name: of the place.
+        position: who the node is, as a destination.
+        kind: `mgr`, `proxy`, `agent` or `worker`.
+        settings: of its `NodeConfig`.
+        wrapper: a command that it is run by.
+    """
+
+    def __init__(
+        self, lab: Lab, name: str, position: str, kind: str, settings: Mapping[str, Any], wrapper: Sequence[str] = ()
+    ) -> None:
+        self.name = name
+        self.position = position
+        self.kind = kind
+        self.settings = dict(settings)
+        self.lives = 0
+        self.started_at = 0.0
+        self.stopped = False
+        self._lab = lab
+        self._wrapper = wrapper
+        self._process: Steered | None = None
+        self._traffic: dict[str, Any] | None = None
+
+    @property
+    def life(self) -> str:
+        """The name of its present life, or of its last one."""
+        return f"{self.name}.{self.lives}"
+
+    @property
+    def records(self) -> str:
+        """The file that its present life writes into."""
+        return str(self._lab.records / f"{self.life}.records")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a process."""
+        return self._process is not None
+
+    @property
+    def process(self) -> Steered:
+        """Its process.
+
+        Raises:
+            SteeredFailed: it has none.
+        """
+        if self._process is None:
+            raise SteeredFailed(f"{self.name} is not running")
+        return self._process
+
+    # ---- what can be done to it
+
+    def launch(self) -> None:
+        """Start its process, without waiting for it."""
+        assert self._process is None, f"{self.name} runs already"
+        self.lives += 1
+        arguments = ["-m", "tests.faults.member", self.kind, json.dumps(self.settings), self.life, self.records]
+        self._process = Steered(self.name, arguments, self._lab.folder / f"{self.name}.log", self._wrapper)
+
+    def start(self) -> float:
+        """Start its process and its traffic; when it had begun to listen and to join."""
+        if self._process is None:
+            self.launch()
+        self.started_at = self.process.event("started")["at"]
+        if self._traffic is not None:
+            self.begin(**self._traffic)
+        return self.started_at
+
+    def kill(self) -> float:
+        """`kill -9`, of a stopped one too; when."""
+        self.stopped = False
+        process, self._process = self.process, None
+        at = time.monotonic()
+        process.kill()
+        # What it wrote down until its end counts as before it.
+        self._lab.killed[self.life] = time.monotonic()
+        return at
+
+    def stop(self) -> float:
+        """SIGSTOP; when."""
+        self.stopped = True
+        self.process.signal(signal.SIGSTOP)
+        return time.monotonic()
+
+    def cont(self) -> float:
+        """SIGCONT; when."""
+        if self.stopped:
+            self.stopped = False
+            self.process.signal(signal.SIGCONT)
+        return time.monotonic()
+
+    def end(self) -> None:
+        """End it in good order."""
+        if self._process is not None:
+            self.cont()
+            process, self._process = self._process, None
+            process.end()
+
+    # ---- what it can be asked
+
+    def ask(self, do: str, *, within: float = ANSWER_S, **arguments: object) -> Any:
+        """Give it an order and wait for what comes of it (`member.Member`)."""
+        return self.process.ask(do, within=within, **arguments)
+
+    def begin(self, **traffic: Any) -> None:
+        """Begin steady traffic, in this life and in every later one until `quiet`."""
+        self._traffic = traffic
+        if self._process is not None:
+            self.ask("begin", **traffic)
+
+    def forget_traffic(self) -> None:
+        """A later life has none."""
+        self._traffic = None
+
+    def log(self) -> str:
+        """What it has logged, in all its lives."""
+        return (self._lab.folder / f"{self.name}.log").read_text(errors="replace")
+
+
+class Lab:
+    """A Mgr, Proxies and Workers, each a process.
+
+    Args:
+        folder: where records and logs go; a new one.
+        proxies: how many.
+        workers: how many, in all; each Proxy gets as many as the others.
+        relayed: names of members whose way to their parent leads through a relay.
+        settings: of every node's `NodeConfig`.
+        machines: where it runs: the Mgr and the first Proxy with its Workers on one machine, the rest on the other;
+            None: all on this one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        proxies: int = 2,
+        workers: int = 4,
+        relayed: Iterable[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        machines: Machines | None = None,
+    ) -> None:
+        self.folder = folder
+        self.records = folder / "records"
+        self.killed: dict[str, float] = {}
+        self._turns = 0
+        self._relayed = set(relayed)
+        self._relays: Steered | None = None
+        self._settings = dict(settings or {})
+        self._machines = machines
+        self._mgr_at = f"{machines.host(0) if machines else '127.0.0.1'}:{free_port()}"
+        self.proxies: list[Member] = []
+        self.workers: list[Member] = []
+        self.others: list[Member] = []
+        self.mgr = self._place("mgr", "Mgr/0", 0, listen=self._mgr_at)
+        for rank in range(proxies):
+            listen = f"127.0.0.1:{free_port()}"
+            self.proxies.append(self._place(f"proxy{rank}", f"Proxy/{rank}", rank, server_rank=rank, listen=listen))
+        for rank in range(workers):
+            node = rank * proxies // workers
+            self.workers.append(
+                self._place(f"worker{rank}", f"Worker/{node}/{rank}", node, server_rank=node, rank=rank)
+            )
+
+    def _place(self, name: str, position: str, node: int, **settings: Any) -> Member:
+        kind = name.rstrip("0123456789")
+        wrapper = self._machines.wrapper(min(node, 1)) if self._machines else ()
+        return Member(self, name, position, kind, {**self._settings, **settings}, wrapper)
+
+    def __enter__(self) -> Self:
+        try:
+            self.connect()
+            for member in self.members:
+                member.launch()
+            for member in self.members:
+                member.start()
+            self.probe(JOIN_S)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        """Set up the relays, and tell each member where its parent is."""
+        self.records.mkdir(parents=True)
+        if self._relayed:
+            self._relays = Steered("relay", ["-m", "tests.faults.relay"], self.folder / "relay.log")
+        for proxy in self.proxies:
+            proxy.settings["upstream"] = self._way(proxy.name, self._mgr_at)
+        for worker in self.workers:
+            parent = self.parent(worker).settings["listen"]
+            worker.settings["upstream"] = self._way(worker.name, parent)
+
+    def close(self) -> None:
+        """End every process."""
+        for member in self.members:
+            with contextlib.suppress(ProcessLookupError):
+                member.end()
+        if self._relays is not None:
+            self._relays.end()
+            self._relays = None
+
+    # ---- who is there
+
+    @property
+    def members(self) -> list[Member]:
+        """All places: the Mgr, then the Proxies, then the Workers, then those that a test has added."""
+        return [self.mgr, *self.proxies, *self.workers, *self.others]
+
+    def parent(self, member: Member) -> Member:
+        """The parent of a Proxy or a Worker."""
+        return self.mgr if member.kind == "proxy" else self.proxies[int(member.settings["server_rank"])]
+
+    def below(self, proxy: Member) -> list[Member]:
+        """The Workers of a Proxy."""
+        return [worker for worker in self.workers if self.parent(worker) is proxy]
+
+    def add(self, name: str, position: str, kind: str, settings: Mapping[str, Any]) -> Member:
+        """One more place, whose process is not started yet."""
+        member = Member(self, name, position, kind, {**self._settings, **settings})
+        self.others.append(member)
+        return member
+
+    # ---- traffic
+
+    def begin_traffic(self, interval: float = 0.1, **traffic: Any) -> None:
+        """Traffic in every direction: each Worker to the Mgr, to its neighbour and to one below another Proxy, the Mgr
+        and each Proxy to Workers; every flow a message each `interval` seconds."""
+        workers, count = self.workers, len(self.workers)
+        step = max(1, count // max(1, len(self.proxies)))
+        for index, worker in enumerate(workers):
+            to = {workers[(index + 1) % count].position, workers[(index + step) % count].position} - {worker.position}
+            worker.begin(to=["Mgr/0", *sorted(to)], interval=interval, **traffic)
+        self.mgr.begin(to=[worker.position for worker in workers[:: max(1, count // 4)]], interval=interval, **traffic)
+        for proxy in self.proxies:
+            to = {worker.position for worker in self.below(proxy)[:1]}
+            proxy.begin(to=["Mgr/0", *sorted(to)], interval=interval, **traffic)
+
+    def quiet(self, within: float = ANSWER_S) -> None:
+        """End the traffic; every message has its code."""
+        for member in self.members:
+            member.forget_traffic()
+        self.together("quiet", within=within)
+
+    def together(
+        self, do: str, members: Iterable[Member] | None = None, *, within: float = ANSWER_S, **arguments: object
+    ) -> dict[str, Any]:
+        """Give several members (None: all that live) the same order; what came of it, by name."""
+        asked = [member for member in (self.members if members is None else members) if member.alive]
+        begun = [(member, member.process.begin(do, **arguments)) for member in asked]
+        return {member.name: member.process.answer(number, within) for member, number in begun}
+
+    def probe(
+        self, patience: float = JOIN_S, to: Iterable[Member] | None = None, by: Member | None = None
+    ) -> dict[str, float]:
+        """Wait until these (None: all but the Mgr) can be reached from the Mgr; when each could, by name.
+
+        Raises:
+            AssertionError: one could not within `patience` seconds.
+        """
+        by = by or self.mgr
+        members = [m for m in (self.members if to is None else to) if m is not by]
+        found = by.ask(
+            "probe", within=patience + ANSWER_S, to=[member.position for member in members], patience=patience
+        )
+        missing = {at: told for at, told in found.items() if isinstance(told, str)}
+        assert not missing, f"not reached by {by.name} within {patience} s: {missing}"
+        return {member.name: found[member.position] for member in members}
+
+    # ---- the network
+
+    def _way(self, name: str, target: str) -> str:
+        if name not in self._relayed:
+            return target
+        assert self._relays is not None
+        host, _, port = target.rpartition(":")
+        return f"127.0.0.1:{self._relays.ask('open', name=name, host=host, port=int(port))}"
+
+    def shape(self, member: Member, **shape: Any) -> float:
+        """Change what the relay between a member and its parent does (`relay.Shape`); when."""
+        assert self._relays is not None
+        self._relays.ask("shape", name=member.name, **shape)
+        return time.monotonic()
+
+    def heal(self, member: Member) -> float:
+        """Let everything pass between a member and its parent; when."""
+        assert self._relays is not None
+        self._relays.ask("clear", name=member.name)
+        return time.monotonic()
+
+    def reset(self, member: Member) -> None:
+        """Reset the connections between a member and its parent."""
+        assert self._relays is not None
+        self._relays.ask("reset", name=member.name)
+
+    # ---- the outcome
+
+    def recover(self) -> None:
+        """Undo every fault, and wait until all members of the mesh can be reached."""
+        for name in sorted(self._relayed):
+            assert self._relays is not None
+            self._relays.ask("clear", name=name)
+        for member in (self.mgr, *self.proxies, *self.workers):
+            if not member.alive:
+                member.start()
+            member.cont()
+        self.probe()
+
+    def ledger(self) -> Ledger:
+        """Everything that was written down so far."""
+        return Ledger.read(self.records, self.killed)
+
+    def turn_over(self) -> None:
+        """Begin a new ledger, while there is no traffic; the old one is gone."""
+        self._turns += 1
+        old, self.records = self.records, self.folder / f"records{self._turns}"
+        self.records.mkdir()
+        for member in self.members:
+            if member.alive:
+                member.ask("turn_over", records=member.records)
+        shutil.rmtree(old)
+
+    def audit(self) -> Audit:
+        """The ledger held against the promises, and the logs searched for what must not be there.
+
+        Raises:
+            AssertionError: somebody has logged an error or an exception.
+        """
+        for member in self.members:
+            wrong = [
+                line
+                for line in member.log().splitlines()
+                if (" ERROR " in line or " CRITICAL " in line or "Traceback" in line) and "position_taken" not in line
+            ]
+            assert not wrong, f"{member.name} logged: {wrong[:5]}"
+        return self.ledger().audit()

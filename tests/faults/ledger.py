@@ -1,0 +1,240 @@
+"""The ledger: which message was sent, what its sender was told, and into which inboxes it went.
+
+Every process of the laboratory writes what it sees into a file of its own, a JSON list a line, each with one system
+call, so that what it saw survives `kill -9`. Afterwards all files are read together and held against the promises.
+
+A receiver that is killed forgets what it has seen, so "delivered exactly once" is said of *lives*: no life of a
+receiver has a message in its inbox twice, and a second life may get a message again only if the first one was killed
+before the sender had its answer (docs/reliability.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from taskd_net import Code
+
+MARK = "L-"
+"""What the uuids begin with of the messages that the ledger follows."""
+
+
+class Recorder:
+    """One life's file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def note(self, what: str, *fields: object) -> None:
+        """Write one line: it is the system's before this returns."""
+        os.write(self._file, json.dumps([what, *fields]).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One `send` of a message: when it began and ended, and what it was told."""
+
+    began: float
+    ended: float
+    code: int
+    src: str
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A message went into an inbox. `taken`: the application has had it."""
+
+    life: str
+    at: float
+    taken: bool = False
+
+
+@dataclass(slots=True)
+class Letter:
+    """One message, under one uuid, however often it was sent.
+
+    Attributes:
+        uuid: its name.
+        sender: the life that sent it.
+        dst: where to.
+        begun: when (seconds of the monotonic clock, which all processes of a machine share).
+        retries: its sender left it to its node to send it again, so that only the last answer is known.
+        code: what its sender was told in the end; None while it has not been told.
+    """
+
+    uuid: str
+    sender: str = ""
+    dst: str = ""
+    begun: float = 0.0
+    retries: bool = False
+    code: int | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Audit:
+    """What the ledger says. Lists name messages by uuid.
+
+    Attributes:
+        sent: messages.
+        acked: of them acknowledged with 0.
+        delivered: of them in the inbox of at least one life of the receiver.
+        lost: acknowledged with 0, and in no inbox; or in the inbox of a life that goes on, and never taken out.
+        duplicated: twice in the inbox of one life, or in that of a second life while the first one went on, or after it
+            was acknowledged.
+        vanished: without any code, though the sender lives.
+        disordered: overtook an earlier one from the same sender to the same destination.
+        died: acknowledged with 0, and still in the inbox of a receiver when that was killed.
+        again: in the inboxes of two lives of a receiver that was killed before the sender had its answer.
+        denied: in an inbox, though every answer said that it was not delivered (none was 0, none 6001).
+        stray: in an inbox though nobody sent it, as far as this ledger goes back: given up, and long after still there.
+        orphaned: without a code, as the sender was killed.
+        codes: how often each code was the last word.
+    """
+
+    sent: int = 0
+    acked: int = 0
+    delivered: int = 0
+    lost: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)
+    disordered: list[str] = field(default_factory=list)
+    denied: list[str] = field(default_factory=list)
+    stray: list[str] = field(default_factory=list)
+    died: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+    orphaned: list[str] = field(default_factory=list)
+    codes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> dict[str, list[str]]:
+        """The promises that were not kept, with the messages."""
+        found = {
+            "lost": self.lost,
+            "duplicated": self.duplicated,
+            "vanished": self.vanished,
+            "disordered": self.disordered,
+            "denied": self.denied,
+            "stray": self.stray,
+        }
+        return {promise: uuids for promise, uuids in found.items() if uuids}
+
+
+class Ledger:
+    """All that was written down.
+
+    Args:
+        killed: the lives that were ended by `kill -9`, and when.
+    """
+
+    def __init__(self, killed: Mapping[str, float] | None = None) -> None:
+        self.letters: dict[str, Letter] = {}
+        self._killed = killed or {}
+
+    @classmethod
+    def read(cls, folder: Path, killed: Mapping[str, float]) -> Ledger:
+        """Read the files of a laboratory; a file's name is the life's."""
+        ledger = cls(killed)
+        for path in sorted(folder.glob("*.records")):
+            with path.open() as lines:
+                # The last line of a life that was killed is whole: one system call wrote it.
+                ledger.add(path.stem, (json.loads(line) for line in lines))
+        return ledger
+
+    def add(self, life: str, records: Iterable[list[Any]]) -> None:
+        """Take in what one life has seen, in its order."""
+        for record in records:
+            match record:
+                case ["begin", uuid, dst, at, retries]:
+                    letter = self._letter(uuid)
+                    letter.sender, letter.dst, letter.begun, letter.retries = life, dst, at, retries
+                case ["tried", uuid, code, src, began, ended]:
+                    self._letter(uuid).attempts.append(Attempt(began, ended, code, src))
+                case ["end", uuid, code]:
+                    self._letter(uuid).code = code
+                case ["in", uuid, at]:
+                    self._letter(uuid).arrivals.append(Arrival(life, at))
+                case ["took", uuid]:
+                    next(a for a in self._letter(uuid).arrivals if a.life == life and not a.taken).taken = True
+                case _:
+                    raise ValueError(f"no record of the ledger: {record}")
+
+    def _letter(self, uuid: str) -> Letter:
+        return self.letters.setdefault(uuid, Letter(uuid))
+
+    # ---- questions
+
+    def audit(self) -> Audit:
+        """Hold everything against the promises."""
+        audit = Audit()
+        for letter in self.letters.values():
+            self._judge(letter, audit)
+        audit.disordered = list(self._overtaking())
+        return audit
+
+    def attempts(self, since: float, until: float) -> Iterator[tuple[Letter, Attempt]]:
+        """The sends that were under way at any time between the two."""
+        for letter in self.letters.values():
+            for attempt in letter.attempts:
+                if attempt.ended >= since and attempt.began <= until:
+                    yield letter, attempt
+
+    def _judge(self, letter: Letter, audit: Audit) -> None:
+        uuid, arrivals = letter.uuid, letter.arrivals
+        if not letter.sender:
+            audit.stray.append(uuid)
+            return
+        audit.sent += 1
+        audit.delivered += bool(arrivals)
+        if letter.code is None:
+            (audit.orphaned if letter.sender in self._killed else audit.vanished).append(uuid)
+        else:
+            audit.codes[letter.code] = audit.codes.get(letter.code, 0) + 1
+        acked = letter.code == 0
+        audit.acked += acked
+        forgotten = any(not arrival.taken and arrival.life not in self._killed for arrival in arrivals)
+        if forgotten or (acked and not arrivals):
+            audit.lost.append(uuid)
+        elif acked and not any(arrival.taken for arrival in arrivals):
+            audit.died.append(uuid)
+        told = {attempt.code for attempt in letter.attempts}
+        if arrivals and letter.code is not None and not letter.retries and not told & {Code.OK, Code.NETWORK_ACK_LOST}:
+            audit.denied.append(uuid)
+        if len(arrivals) > 1:
+            self._judge_copies(letter, audit)
+
+    def _judge_copies(self, letter: Letter, audit: Audit) -> None:
+        arrivals = sorted(letter.arrivals, key=lambda arrival: arrival.at)
+        answered = min((attempt.ended for attempt in letter.attempts if attempt.code == 0), default=float("inf"))
+        for before, after in pairwise(arrivals):
+            died = self._killed.get(before.life)
+            if before.life == after.life or died is None or died > after.at or answered < died:
+                audit.duplicated.append(letter.uuid)
+                return
+        audit.again.append(letter.uuid)
+
+    def _overtaking(self) -> Iterator[str]:
+        # By life of the sender, destination and life of the receiver: the order of sending against that of arriving.
+        flows: dict[tuple[str, str, str], list[tuple[float, float, str]]] = {}
+        for letter in self.letters.values():
+            first: dict[str, float] = {}
+            for arrival in letter.arrivals:
+                first.setdefault(arrival.life, arrival.at)
+            for life, at in first.items():
+                flows.setdefault((letter.sender, letter.dst, life), []).append((letter.begun, at, letter.uuid))
+        for flow in flows.values():
+            latest = float("-inf")
+            for _, at, uuid in sorted(flow):
+                if at < latest:
+                    yield uuid
+                latest = max(latest, at)

@@ -1,0 +1,199 @@
+"""One node in a process of its own, told what to do over its standard input, a JSON object a line.
+
+Run with the kind of node, its settings, the name of this life and the file that the ledger's records go into:
+`python -m tests.faults.member mgr '{"listen": "127.0.0.1:9601"}' mgr.1 mgr.1.records`. It says `{"event": "started"}`
+with the time, then answers each order by its `id`, and ends with its input. Its log goes to its standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from taskd_net import Message, Node, NodeClosed, NodeConfig
+from taskd_net.core.actions import Action, Deliver
+from tests.faults import traffic
+from tests.faults.ledger import MARK, Recorder
+
+
+class RecordingNode(Node):
+    """A node that writes down what goes into its inbox, before anybody can be told that it did."""
+
+    def __init__(self, config: NodeConfig, recorder: Recorder) -> None:
+        super().__init__(config)
+        self.recorder = recorder
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Carry out what the Router decided."""
+        for action in actions:
+            if isinstance(action, Deliver) and action.frame.uuid.startswith(MARK):
+                self.recorder.note("in", action.frame.uuid, time.monotonic())
+        super().perform(actions)
+
+
+class Member:
+    """The node and what can be asked of it: one method for each order, its arguments those of the order."""
+
+    def __init__(self, node: RecordingNode, name: str, recorder: Recorder) -> None:
+        self.node = node
+        self.recorder = recorder
+        self.steady = traffic.Steady(node, name, recorder)
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.pause = 0.0
+        self.received = 0
+
+    async def receive(self) -> None:
+        """Take messages out of the inbox while reading is not forbidden, until the node is closed and it is empty."""
+        while True:
+            await self.reads.wait()
+            try:
+                message: Message = await self.node.receive()
+            except NodeClosed:
+                return
+            self.received += 1
+            if message.uuid.startswith(MARK):
+                self.recorder.note("took", message.uuid)
+            if self.pause:
+                await asyncio.sleep(self.pause)
+
+    # ---- orders
+
+    async def joined(self, timeout: float) -> float:
+        """Wait until the node has joined; when it had."""
+        await self.node.joined(timeout)
+        return time.monotonic()
+
+    async def send(self, to: str, timeout: float, body: str = "x", sync: bool = True) -> dict[str, Any]:
+        """Send one message; the answer, and how long it took."""
+        began = time.monotonic()
+        ack = await (self.node.send if sync else self.node.post)(body, to=to, timeout=timeout)
+        ended = time.monotonic()
+        return {"code": ack.code, "src": str(ack.src), "detail": ack.detail, "at": ended, "seconds": ended - began}
+
+    async def until(self, to: str, codes: list[int], patience: float, timeout: float) -> dict[str, Any]:
+        """Send until the answer is one of these codes; the last answer."""
+        give_up_at = time.monotonic() + patience
+        while (told := await self.send(to, timeout))["code"] not in codes and time.monotonic() < give_up_at:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        return told
+
+    async def begin(
+        self,
+        to: list[str],
+        interval: float,
+        timeout: float = 1.0,
+        patience: float = 30.0,
+        size: int = 64,
+        retries: bool = False,
+    ) -> None:
+        """Begin steady traffic."""
+        self.steady.start(to, interval=interval, timeout=timeout, patience=patience, size=size, retries=retries)
+
+    async def quiet(self) -> None:
+        """End the steady traffic: every message has its code."""
+        await self.steady.stop()
+
+    async def flood(self, to: str, seconds: float, in_flight: int, size: int = 64, sync: bool = True) -> dict[str, Any]:
+        """Send as much as goes."""
+        return await traffic.flood(self.node, to, seconds=seconds, in_flight=in_flight, size=size, sync=sync)
+
+    async def probe(self, to: list[str], patience: float) -> dict[str, Any]:
+        """When each of these could be reached."""
+        return await traffic.probe(self.node, to, patience=patience)
+
+    async def offer(self, to: str, seconds: float, rate: float, size: int = 64) -> dict[str, Any]:
+        """Send at a fixed rate."""
+        return await traffic.offer(self.node, to, seconds=seconds, rate=rate, size=size)
+
+    async def inbox(self, reads: bool, pause: float = 0.0) -> None:
+        """Read the inbox, with a pause after each message, or let it fill up."""
+        self.pause = pause
+        if reads:
+            self.reads.set()
+        else:
+            self.reads.clear()
+
+    async def step_clock(self, seconds: float) -> None:
+        """Let the wall clock of this process jump; the monotonic one, like the system's, does not."""
+        clock, clock_ns = time.time, time.time_ns
+        time.time = lambda: clock() + seconds
+        time.time_ns = lambda: clock_ns() + int(seconds * 1e9)
+
+    async def usage(self) -> dict[str, int]:
+        """What the process has open and holds: after a collection, so that only what is really held counts."""
+        gc.collect()
+        return {
+            **opened(),
+            "tasks": len(asyncio.all_tasks()),
+            "python_threads": threading.active_count(),
+            "routes": len(self.node.routes()),
+            "children": len(self.node.router.children),
+            "received": self.received,
+        }
+
+    async def turn_over(self, records: str) -> None:
+        """Go on in another file of records."""
+        before, self.recorder = self.recorder, Recorder(Path(records))
+        self.node.recorder = self.steady.recorder = self.recorder
+        before.close()
+
+
+def opened() -> dict[str, int]:
+    """What this process has open, and the bytes of memory that it uses."""
+    return {
+        "fds": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        "threads": sum(1 for _ in Path("/proc/self/task").iterdir()),
+        "bytes": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def say(**fields: object) -> None:
+    """Tell the laboratory."""
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+async def obey(member: Member, order: dict[str, Any]) -> None:
+    """Carry out an order and answer it."""
+    number, what = order.pop("id"), order.pop("do")
+    work: Callable[..., Awaitable[object]] = getattr(member, what)
+    try:
+        say(id=number, value=await work(**order))
+    except Exception as error:  # noqa: BLE001 - the laboratory raises it
+        say(id=number, error=repr(error))
+
+
+async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> None:
+    """Be a node until the input ends."""
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    recorder = Recorder(Path(records))
+    async with RecordingNode(getattr(NodeConfig, kind)(**settings), recorder) as node:
+        member = Member(node, name, recorder)
+        say(event="started", at=time.monotonic())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(member.receive())
+            while line := await lines.readline():
+                group.create_task(obey(member, json.loads(line)))
+            # What is in the inbox was acknowledged, and can still be had.
+            member.reads.set()
+            await node.close()
+            await member.steady.stop()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], sys.argv[4]))

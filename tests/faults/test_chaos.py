@@ -1,0 +1,79 @@
+"""Everything at once: what was acknowledged has arrived exactly once, and everything else has a code."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.chaos import Chaos
+from tests.faults.conftest import Form
+from tests.faults.figures import Figures
+from tests.faults.lab import Lab
+
+pytestmark = pytest.mark.timeout(900)
+
+
+class Count:
+    """How many messages have their code, read from what the processes have written so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self._looked = 0.0
+        self.ended = 0
+
+    def below(self, number: int) -> bool:
+        """Whether there are fewer. Looks once a second."""
+        if time.monotonic() - self._looked > 1.0:
+            for path in self._folder.glob("*.records"):
+                with path.open("rb") as file:
+                    file.seek(self._read.get(path, 0))
+                    data = file.read()
+                self._read[path] = self._read.get(path, 0) + len(data)
+                self.ended += data.count(b'["end",')
+            self._looked = time.monotonic()
+        return self.ended < number
+
+
+@pytest.fixture
+def lab(form: Form, tmp_path: Path) -> Iterator[Lab]:
+    """A mesh in which every way to a parent leads through a relay."""
+    names = [f"proxy{rank}" for rank in range(2)] + [f"worker{rank}" for rank in range(form.workers)]
+    with Lab(tmp_path / "lab", workers=form.workers, relayed=names) as lab:
+        yield lab
+
+
+def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    lab.begin_traffic(interval=0.03, retries=True)
+    chaos, count = Chaos(lab, seed), Count(lab.records)
+    began = time.monotonic()
+    # Also with a machine that is slow at it, but not for ever.
+    latest = began + 2 * form.chaos + 60.0
+    whole = chaos.run(began + form.chaos, lambda: count.below(form.messages) and time.monotonic() < latest)
+    lab.quiet(within=120.0)
+    audit = lab.audit()
+    assert not audit.broken, {promise: uuids[:5] for promise, uuids in audit.broken.items()}
+    assert audit.sent - len(audit.orphaned) >= form.messages, audit.sent
+    assert audit.acked > audit.sent / 2, audit.codes
+    figures.add("chaos", "seconds:", time.monotonic() - began)
+    figures.note("chaos", f"{chaos.total} faults ({', '.join(f'{n} {kind}' for kind, n in chaos.counts.items())})")
+    figures.add("chaos", "messages:", audit.sent)
+    figures.add("chaos", "acknowledged with 0:", audit.acked)
+    figures.add("chaos", "of these not delivered:", len(audit.lost), at_most=0)
+    figures.add("chaos", "delivered twice:", len(audit.duplicated), at_most=0)
+    figures.add("chaos", "without a code:", len(audit.vanished), at_most=0)
+    figures.add("chaos", "out of order:", len(audit.disordered), at_most=0)
+    others = {code: number for code, number in sorted(audit.codes.items()) if code}
+    figures.note(
+        "chaos", f"other codes: {', '.join(f'{number} × {code}' for code, number in others.items()) or 'none'}"
+    )
+    figures.add("chaos", "in the inbox of a receiver when that was killed:", len(audit.died))
+    figures.add("chaos", "in two lives of a killed receiver:", len(audit.again))
+    figures.add("chaos", "whole again after the last fault in", whole, "s")
+    figures.add("chaos", "whose sender was killed:", len(audit.orphaned))

@@ -1,0 +1,64 @@
+"""The wall clock jumps: nothing of the package's looks at it but the time that a message says it was made at."""
+
+from __future__ import annotations
+
+import ast
+import time
+from pathlib import Path
+
+import pytest
+
+import taskd_net
+from tests.faults.conftest import Form
+from tests.faults.figures import Figures
+from tests.faults.lab import Lab
+
+pytestmark = pytest.mark.timeout(200)
+
+HOUR_S = 3600.0
+
+WALL_CLOCK = {"time", "time_ns", "gmtime", "localtime", "ctime", "now", "utcnow", "today", "fromtimestamp"}
+ALLOWED = {
+    "node.py": {"time_ns"},  # createTime (contract, section 2)
+    "logs.py": {"fromtimestamp"},  # the time in a log line
+    "api/manager.py": {"time"},  # when a report came, for whoever reads it
+    "transport/view.py": {"time"},  # since when a node is up, for whoever looks at it
+    "transport/probe_service.py": {"time_ns"},  # what time it is there, for whoever asks that
+    "transport/visit.py": {"time_ns"},  # who asks that
+}
+
+
+def test_steps(lab: Lab, form: Form, figures: Figures) -> None:
+    lab.begin_traffic(interval=0.05)
+    time.sleep(0.5)
+    since = time.monotonic()
+    for step in (HOUR_S, -HOUR_S, -HOUR_S, HOUR_S):
+        lab.together("step_clock", seconds=step)
+        time.sleep(5.0 if form.long else 0.3)
+    # One node alone: what the others say of the time is an hour off for it.
+    lab.together("step_clock", [lab.mgr], seconds=HOUR_S)
+    time.sleep(5.0 if form.long else 0.3)
+    until = time.monotonic()
+    lab.quiet()
+    attempts = list(lab.ledger().attempts(since, until))
+    assert attempts and {attempt.code for _, attempt in attempts} == {0}
+    assert not any("_lost" in line for member in lab.members for line in member.log().splitlines())
+    lab.together("step_clock", [lab.mgr], seconds=-HOUR_S)
+    figures.add("clock", "messages:", len(attempts))
+    figures.add("clock", "failed or sent again:", 0, at_most=0)
+    figures.add("clock", "slowest", max(attempt.ended - attempt.began for _, attempt in attempts), "s")
+
+
+def test_nobody_looks_at_it() -> None:
+    root = Path(taskd_net.__file__).parent
+    found: dict[str, set[str]] = {}
+    for path in root.rglob("*.py"):
+        names = found.setdefault(path.relative_to(root).as_posix(), set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                # `loop.time()` is the monotonic clock.
+                case ast.Attribute(ast.Name("time" | "datetime" | "date"), name) if name in WALL_CLOCK:
+                    names.add(name)
+                case ast.ImportFrom("time", imported):
+                    names.update(alias.name for alias in imported)
+    assert {path: names for path, names in found.items() if names} == ALLOWED

@@ -1,0 +1,96 @@
+"""The network between two nodes is gone for a while: both ways, and one way, by a relay and between namespaces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskd_net import Code
+from tests.faults.conftest import Form
+from tests.faults.figures import Figures
+from tests.faults.lab import Lab, Member
+from tests.faults.network import Machines, why_not
+from tests.faults.undisturbed import failures_among
+
+pytestmark = pytest.mark.timeout(400)
+
+DETECTED_S = 8.0
+REJOINED_S = 2.0
+# From here on a cut is longer than a node takes to see it.
+NOTICED_S = 9.0
+
+GONE = [Code.NET_STREAM_NOT_INITED]
+
+
+@pytest.fixture(scope="module")
+def lab_settings() -> dict[str, Any]:
+    """The way of both nodes to the Mgr leads through a relay."""
+    return {"relayed": ["proxy0", "proxy1"]}
+
+
+def cut_for(
+    lab: Lab, form: Form, figures: Figures, row: str, begin: Callable[[], object], end: Callable[[], object]
+) -> None:
+    """Cut off the last node for a while. Both ends see it; afterwards all is as before, and nobody else saw it."""
+    away, others = lab.proxies[1], [lab.mgr, lab.proxies[0], *lab.below(lab.proxies[0])]
+    below = lab.below(away)
+    lab.begin_traffic()
+    time.sleep(0.3)
+    since = time.monotonic()
+    begin()
+    if form.cut >= NOTICED_S:
+        looks: list[tuple[str, Member, int]] = [
+            (name, by, by.process.begin("until", to=to.position, codes=GONE, patience=40.0, timeout=0.25))
+            for name, by, to in (("the Mgr", lab.mgr, away), ("the Proxy", away, lab.mgr))
+        ]
+        for name, by, number in looks:
+            told = by.process.answer(number)
+            assert told["code"] in GONE, told
+            figures.add(row, f"detected by {name} after", told["at"] - since, "s", at_most=DETECTED_S)
+    time.sleep(max(0.0, form.cut - (time.monotonic() - since)))
+    healing = time.monotonic()
+    end()
+    again = lab.probe(to=[away, *below])
+    lab.quiet()
+    assert not failures_among(lab, others, since, healing)
+    assert not lab.audit().broken
+    figures.add(row, "rejoined in", max(again.values()) - healing, "s", at_most=REJOINED_S)
+
+
+@pytest.mark.parametrize(("row", "ways"), [("cut-both", ["up", "down"]), ("cut-up", ["up"]), ("cut-down", ["down"])])
+def test_relay(lab: Lab, form: Form, figures: Figures, row: str, ways: list[str]) -> None:
+    away = lab.proxies[1]
+    cut_for(lab, form, figures, row, lambda: lab.shape(away, cut=ways), lambda: lab.heal(away))
+
+
+# ---- between namespaces
+
+
+@pytest.fixture(scope="module")
+def machines(form: Form) -> Iterator[Machines]:
+    """Two machines with a link between them."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with Machines() as machines:
+        yield machines
+
+
+@pytest.fixture(scope="module")
+def far_lab(form: Form, machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A mesh on both of them."""
+    folder: Path = tmp_path_factory.mktemp("lab", numbered=True)
+    with Lab(folder, workers=form.workers, machines=machines) as lab:
+        yield lab
+
+
+def test_link_down(far_lab: Lab, machines: Machines, form: Form, figures: Figures) -> None:
+    cut_for(far_lab, form, figures, "link-down", lambda: machines.link(up=False), lambda: machines.link(up=True))
+
+
+@pytest.mark.parametrize("machine", [0, 1], ids=["from the Mgr", "towards the Mgr"])
+def test_packets_lost_one_way(far_lab: Lab, machines: Machines, form: Form, figures: Figures, machine: int) -> None:
+    cut_for(far_lab, form, figures, "link-one-way", lambda: machines.lose(machine), lambda: machines.find(machine))
