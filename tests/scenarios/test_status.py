@@ -12,6 +12,7 @@ import pytest
 
 from taskd_net import Node, limits
 from taskd_net.address import Address
+from taskd_net.codes import Code, Refusal
 from taskd_net.status.document import Document, by_position, document
 from taskd_net.status.ledger import Record, Report
 from taskd_net.status.records import NodeStatus, State
@@ -233,9 +234,8 @@ async def test_a_parent_that_does_not_take_a_report_gets_everything_again(
     def fail(*arguments: Any) -> None:
         failed.append(arguments)
         view.told = told  # type: ignore[method-assign]
-        raise AssertionError("once")
+        raise Refusal(Code.CLIENT_ERR, "once")
 
-    mesh.heard.discard("grpc")
     view.told = fail  # type: ignore[assignment, method-assign]
     await mesh.worker(0, 0, proxy)
     await until(mgr, lambda now: "Worker/0/0" in now)
