@@ -82,9 +82,10 @@ BACKOFF_MAX_S: Final = 0.8
 """Upper end of every later pause: within the second that the contract allows (section 3), with room for the join,
 so that everybody is back one second after a parent listens."""
 
-CONNECT_S: Final = 1.0
+CONNECT_S: Final = 2.0
 """Seconds for connecting to a parent. On a network that is cut the kernel repeats a connection's first packet after 1 s
-and after 3 s: an attempt that waits for the latter finds a network that is back up to 3 s too late, a new one at once."""
+and after 3 s: who waits for the latter finds a network that is back too late, a new attempt finds it sooner. With 1 s,
+4,000 children that connected at once to one parent on a busy machine gave up before it had come to them, for ever."""
 
 RETRY_ATTEMPTS: Final = 16
 """Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, as
@@ -238,6 +239,36 @@ STATUS_NODES: Final = 65_536
 
 STATUS_GONE_S: Final = 3600.0
 """Seconds for which a node is shown that has vanished without leaving in good order."""
+
+PAGE_CONNECTIONS: Final = 32
+"""Connections of browsers to a node's status page: some ten people with the page open. Each further one is closed at
+once."""
+
+PAGE_PATIENCE_S: Final = 15.0
+"""Seconds a browser may be silent, or take to read one answer: the page asks every second. Whoever takes longer is cut
+off, so that silent clients cannot keep the connections of those who look."""
+
+PAGE_ANSWERS_PER_S: Final = 50
+"""Answers a second of a status page, to all its browsers together: 1 to 2 % of one core. Further ones wait."""
+
+PAGE_BYTES_PER_S: Final = 20_000_000
+"""Bytes a second of a status page, to all its browsers together: sixteen whole trees of 2,000 nodes."""
+
+PAGE_LOOK_S: Final = 0.5
+"""Seconds between two looks at the mesh for all browsers of a status page together: half of what they wait between
+two questions."""
+
+PAGE_ASK_S: Final = 1.0
+"""Seconds that a browser waits between two questions: a change is seen within two."""
+
+PAGE_LOAD: Final = 0.05
+"""Share of a node's time that looking may take: where many nodes have changed, the next look is that much later."""
+
+PAGE_SLICE: Final = 40
+"""Nodes that are looked at in one go: about a millisecond, which messages have to wait."""
+
+PAGE_REMOVED: Final = 1000
+"""Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""
 
 CERTIFICATES_LOOK_S: Final = 20.0
 """Seconds between two looks at the files of TLS when nothing is heard of a change, as on network file systems. Changes

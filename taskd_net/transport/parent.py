@@ -27,6 +27,7 @@ from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, s
 from taskd_net.transport.connections import host_of
 from taskd_net.transport.host import Host
 from taskd_net.transport.probe_service import ProbeService
+from taskd_net.transport.quiet import quieten_grpc
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Context, ServerPipe, Session
@@ -104,6 +105,7 @@ class ParentSide:
         Raises:
             ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
+        quieten_grpc()
         channelz = standard.has_channelz()
         server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
         server.add_generic_rpc_handlers(

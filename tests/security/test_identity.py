@@ -87,6 +87,27 @@ async def test_child_that_sends_as_another_on_the_fast_link(attacked: Bystanders
         stream.cancel()
 
 
+async def test_message_with_two_headers(mesh: Mesh) -> None:
+    """The first says who sends it, the second somebody else; who reads all of a message would believe the second.
+
+    The fast link looks at no more than it has to, the four calls above it at everything.
+    """
+    from taskd_net.wire.batches import read_batch, write_batch
+
+    mgr = await mesh.mgr(links="tasknet")
+    proxy = await mesh.proxy(0, mgr, links="batched")
+    async with await Bystanders.beside(mesh, proxy) as bystanders, RawChild("Worker/0/0") as liar:
+        stream, _ = await batched(liar, proxy.address or "")
+        mine, other = liar.message("Mgr/0", uuid="u"), liar.message("Mgr/0", "believed", uuid="u", src="Worker/90/900")
+        both = pb.Message(header=mine.header).SerializeToString() + other.SerializeToString()
+        await soon(stream.write(write_batch([both], [1000], (), ())))
+        answer = pb.Ack.FromString(read_batch(await soon(stream.read())).answers[0])
+        assert answer.code == Code.NIL_POSITION
+        assert mgr.waiting() == 0
+        stream.cancel()
+        await bystanders.undisturbed()
+
+
 async def test_proxy_that_sends_as_a_child_of_another(mesh: Mesh) -> None:
     """Unless it has announced it, within a second; the real one goes on."""
     mgr = await mesh.mgr()
@@ -109,7 +130,7 @@ async def test_message_of_a_node_that_has_moved_overtakes_its_announcement(mesh:
     async with RawChild("Proxy/1") as new:
         await new.join(mgr.address or "")
         early = asyncio.create_task(new.transfer(new.message("Mgr/0", "early", src="Worker/0/0")))
-        await mesh.until(lambda: mgr.router._doubts.next_deadline() < float("inf"))
+        await mesh.until(lambda: mgr.router._gate.next_deadline() < float("inf"))
         assert (await new.announce("Worker/0/0")).code == 0
         assert (await soon(early)).code == 0
         assert (await mgr.take()).body == "early"
