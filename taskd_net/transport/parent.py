@@ -178,7 +178,7 @@ class ParentSide:
 
     def forgot(self, forgot: Forgot) -> None:
         """A child was forgotten by the Router."""
-        self._host.view.child_forgotten(forgot.link, forgot.position, forgot.routes)
+        self._host.view.child_forgotten(forgot.link, forgot.position)
         self._connections.forget(forgot.link)
         self._shares.pop(forgot.link, None)
 
