@@ -44,6 +44,9 @@ class _Pipe:
     async def write(self, data: bytes) -> bool:
         return True
 
+    async def finish(self) -> None:
+        pass
+
 
 def _no_answer(ack: Ack) -> None:
     pass

@@ -40,5 +40,13 @@ class Address:
             raise ConfigError(f"{field} is {text!r}: {host!r} is not a host name or an IP address; {expected}")
         return cls(host, int(port))
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only processes of this machine can connect there; of names, `localhost` alone."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

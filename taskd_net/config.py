@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, Self
+from dataclasses import dataclass, fields
+from typing import Final, Literal, Self
 
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
+from taskd_net.limits import Limits
 from taskd_net.position import Position, Role, require_node
 from taskd_net.status.expect import Expected
+from taskd_net.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,8 @@ class NodeConfig:
     Args:
         position: the node's own.
         listen: `host:port` where children connect (Mgr and Proxy); port 0 takes any free one.
+        plain_listen: a second one, on the loopback interface, that takes plain text whatever `tls` says: for the
+            processes of this machine, such as local Workers and health probes.
         upstream: `host:port` of the parent (all but the Mgr).
         inbox: messages that wait for the application, None for the role's default. More room: bursts get through
             instead of 5001; what is in it is lost if the process dies. 0: no inbox, every sender gets 5000.
@@ -41,6 +45,12 @@ class NodeConfig:
             which ranks are missing. Changes nothing else.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
+        tls: the files of mutual TLS, and so which links use it; None: plain text.
+        identity: what a child's claims are held against. `certificate`: it takes only positions that its certificate
+            names, in this `job`; `position`: any that no other host's node is connected in. Either way it speaks for
+            itself alone and for what it announces (SECURITY.md).
+        job: the name of the job in certificates; needed with `identity` `certificate`.
+        limits: what a child, and all of them together, may cost this node; see `limits.Limits`.
 
     Raises:
         ConfigError: names the field, its value and what was expected.
@@ -48,6 +58,7 @@ class NodeConfig:
 
     position: Position
     listen: str | None = None
+    plain_listen: str | None = None
     upstream: str | None = None
     inbox: int | None = None
     dedup_window: int = limits.DEDUP_WINDOW
@@ -62,6 +73,11 @@ class NodeConfig:
     expect: str | None = None
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
+    tls: Tls | None = None
+    identity: Literal["position", "certificate"] = "position"
+    job: str | None = None
+    # The last one: in a class's body its name hides the module's.
+    limits: Limits = limits.DEFAULT
 
     @classmethod
     def mgr(cls, *, listen: str = "127.0.0.1:9601", **settings: object) -> Self:
@@ -112,6 +128,12 @@ class NodeConfig:
             raise ConfigError(f"upstream is missing; a {role} needs its parent's host:port")
         if self.listen is not None:
             Address.parse(self.listen, "listen")
+        if self.plain_listen is not None:
+            if self.listen is None:
+                raise ConfigError(f"plain_listen is {self.plain_listen!r}; a {role} listens nowhere")
+            if not Address.parse(self.plain_listen, "plain_listen").is_loopback:
+                expected = "expected 127.0.0.1, [::1] or localhost, as whoever can connect there needs no certificate"
+                raise ConfigError(f"plain_listen is {self.plain_listen!r}; {expected}")
         if self.upstream is not None and Address.parse(self.upstream, "upstream").port == 0:
             raise ConfigError(f"upstream is {self.upstream!r}: port 0 is not a port to connect to")
         # A link has to hold the largest message, or that could never be sent.
@@ -126,6 +148,11 @@ class NodeConfig:
                 raise ConfigError(f"{field} is {value!r}; expected a number of seconds above 0")
         if self.ack_timeout > limits.TIMEOUT_MAX_S:
             raise ConfigError(f"ack_timeout is {self.ack_timeout!r}; expected at most {limits.TIMEOUT_MAX_S}")
+        if self.tls is not None:
+            if self.listen is None and not self.tls.connects:
+                raise ConfigError(f"client_key is missing; a {role} with tls needs it, and client_crt")
+            if self.upstream is None and not self.tls.listens:
+                raise ConfigError(f"server_key is missing; a {role} with tls needs it, and server_crt")
         if self.links not in ("batched", "tasknet"):
             raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
         if not isinstance(self.tracing, bool):
@@ -134,6 +161,13 @@ class NodeConfig:
             Expected.parse(self.expect)
         if self.backoff_max < self.backoff_initial:
             raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
+        if self.identity not in ("position", "certificate"):
+            raise ConfigError(f"identity is {self.identity!r}; expected 'position' or 'certificate'")
+        if self.identity == "certificate" and not (self.tls is not None and self.tls.listens):
+            raise ConfigError("identity is 'certificate'; expected TLS for children, which shows their certificates")
+        if self.identity == "certificate" and not self.job:
+            raise ConfigError("job is missing; identity is 'certificate', and certificates name positions of a job")
+        _check_limits(self.limits)
 
     @property
     def router(self) -> RouterConfig:
@@ -147,4 +181,27 @@ class NodeConfig:
             max_children=self.max_children,
             grace=self.grace,
             registration_hold=self.registration_hold,
+            job=self.job or "",
+            limits=self.limits,
         )
+
+
+_LEAST: Final = {
+    "uuid_length": limits.UUID_CHARS,
+    "message_bytes": 1024,
+    "metadata_bytes": 1024,
+    "child_bytes": limits.MESSAGE_BYTES,
+    "total_bytes": limits.MESSAGE_BYTES,
+}
+_MOST: Final = {"list_ranks": limits.RANKS_PER_LIST, "message_bytes": limits.MESSAGE_BYTES}
+
+
+def _check_limits(checked: Limits) -> None:
+    for field in fields(checked):
+        value, least, most = getattr(checked, field.name), _LEAST.get(field.name, 1), _MOST.get(field.name, 2**31 - 1)
+        if field.name == "registration_time":
+            if not isinstance(value, int | float) or not 0 < value <= limits.TIMEOUT_MAX_S:
+                text = f"expected a number of seconds above 0, at most {limits.TIMEOUT_MAX_S}"
+                raise ConfigError(f"{field.name} is {value!r}; {text}")
+        elif not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ConfigError(f"{field.name} is {value!r}; expected a whole number from {least} to {most}")

@@ -5,6 +5,7 @@ What a user may change has a field of the same meaning in `config.NodeConfig`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 MESSAGE_BYTES: Final = 8_388_608
@@ -105,6 +106,19 @@ each time; a single hand-over, a node that was replaced, costs nobody a pause.""
 
 FIGHT_PAUSE_MAX_S: Final = 5.0
 """Seconds that it is held at most: as long as a node of ours waits whose position was taken."""
+
+DOUBT_S: Final = 1.0
+"""Seconds that a message waits for the announcement of a sender that is known below another child: an announcement
+takes milliseconds, and a second when thousands of nodes join at once."""
+
+DOUBT_MESSAGES: Final = 256
+"""Messages of one child that wait so; then 5001."""
+
+ACCUSE_EVERY_S: Final = 60.0
+"""Seconds between two lines in the log about violations of one peer."""
+
+ACCUSED_PEERS: Final = 1024
+"""Peers that are told apart for that. Who changes its name each time shall not cost memory each time."""
 
 KEEPALIVE_TIME_S: Final = 5.0
 """Seconds of silence before a link is pinged."""
@@ -225,3 +239,76 @@ STATUS_NODES: Final = 65_536
 
 STATUS_GONE_S: Final = 3600.0
 """Seconds for which a node is shown that has vanished without leaving in good order."""
+
+CERTIFICATES_LOOK_S: Final = 20.0
+"""Seconds between two looks at the files of TLS when nothing is heard of a change, as on network file systems. Changes
+are to be taken in within a minute."""
+
+RENEWAL_SPREAD_S: Final = 10.0
+"""Seconds over which the nodes that have new certificates at the same moment spread their new connections: 5,000
+handshakes at once would hold up a parent's messages."""
+
+RENEWAL_S: Final = 1.0
+"""Seconds that a link may stand still while it moves to a new connection; a few milliseconds as a rule. What waits
+meanwhile is delayed, not lost: senders wait longer than that."""
+
+RENEWAL_RETRY_S: Final = 5.0
+"""Seconds before a move to a new connection that failed is tried again; the old connection does its work meanwhile."""
+
+RANK_CHARS: Final = 64
+"""Characters of a rank, and of the processRank of a node that is no Worker (a start time, at most). Longer ones name
+nobody, and would be remembered with every table that they come into."""
+
+REMEMBERED_CHARS: Final = 256
+"""Characters of a destination or position up to which what was found out about it is remembered: a list of some fifty
+ranks. Whoever sends ever new ones fills the memory for this with so much and no more."""
+
+UUID_CHARS: Final = 128
+"""Least value for the length of a uuid: shorter ones are never looked at for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a single peer, and what all of them together, may cost a node that has children.
+
+    The defaults are far above what nodes of ours or of the original's need, also 5,000 of them at one parent: they are
+    there to end what is no use of the mesh. Lower ones bound the damage that a peer can do more tightly.
+
+    Args:
+        routes_per_child: nodes that one child may lead to; 5003 beyond. Each costs some 500 bytes here.
+        announcements_per_second: of one child, and as many at once; 5001 beyond. Each costs some 200 µs.
+        path_length: positions in one announcement; 4006 beyond. Nodes of the original's get everything in one.
+        list_ranks: ranks in one comma list; 4006 beyond. The greatest value is the default.
+        uuid_length: characters of a uuid; 4999 beyond. At least 128.
+        message_bytes: of a serialized message; 4999 beyond. The default is the contract's, and the greatest value:
+            lower, and messages that others may send are refused here.
+        metadata_bytes: of all metadata of one call, with 32 for each entry; gRPC refuses the call beyond.
+        streams_per_connection: calls under way over one connection; beyond, gRPC's clients wait, and who does not is
+            refused the call. A node of ours has up to 4,096 over a link of the four calls.
+        connections_per_address: of one address over which children have registered; 5003 beyond. All Workers of a
+            node come from one, as does everybody behind a proxy.
+        registration_time: seconds that a connection may take for its first words, and be without any call afterwards:
+            then it is closed. Children whose stream stands are never without.
+        child_messages, child_bytes: messages of one child that wait for their answers here, and their bytes (of
+            those from 4 KiB on, over a fast link); 5001 beyond.
+        total_messages, total_bytes: the same for all children together.
+    """
+
+    routes_per_child: int = 131_072
+    announcements_per_second: int = 5000
+    path_length: int = 131_072
+    list_ranks: int = RANKS_PER_LIST
+    uuid_length: int = 256
+    message_bytes: int = MESSAGE_BYTES
+    metadata_bytes: int = 16_384
+    streams_per_connection: int = 5000
+    connections_per_address: int = 10_000
+    registration_time: float = 20.0
+    child_messages: int = 8192
+    child_bytes: int = 256 * 1024 * 1024
+    total_messages: int = 262_144
+    total_bytes: int = 1024 * 1024 * 1024
+
+
+DEFAULT: Final = Limits()
+"""Those of a node that is told nothing else."""

@@ -18,8 +18,9 @@ from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Accusations
 from taskd_net.core.router import Router, Statistics
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
@@ -27,6 +28,7 @@ from taskd_net.position import Position
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
+from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.parent import ParentSide
 from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.stream import Session
@@ -64,6 +66,7 @@ class Node:
         self._tracer: Tracer | None = None
         self._address: Address | None = None
         self.view: View  # from `start` on
+        self._watch: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
@@ -75,6 +78,7 @@ class Node:
         self._uuid_count = count(1)
         self._last_lost_log = float("-inf")
         self._lost_unlogged = 0
+        self._accusations = Accusations(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
 
     # ---- life
 
@@ -82,7 +86,8 @@ class Node:
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
 
         Raises:
-            ConfigError: the listening address cannot be bound, or what tracing needs is not installed.
+            ConfigError: an address cannot be listened on, a file of TLS is not usable, or what tracing needs is not
+                installed.
             NodeForked: this process was forked off one that has started a node.
             RuntimeError: the node was started before; a closed node cannot be started again.
         """
@@ -97,13 +102,24 @@ class Node:
         if config.tracing:
             self._tracer = load_tracer(config.position)
         self.view = View(self)
+        keyring = None if config.tls is None else Keyring(config.tls, self.log)
         if config.listen is not None:
-            listen, expected = Address.parse(config.listen, "listen"), config.expect or ""
-            parent = ParentSide(self, listen, batched=batched, expected=expected, tracer=self._tracer)
+            parent = ParentSide(
+                self,
+                Address.parse(config.listen, "listen"),
+                None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
+                None if keyring is None else keyring.server,
+                batched=batched,
+                certified=config.identity == "certificate",
+                expected=config.expect or "",
+                tracer=self._tracer,
+            )
             self._address = await parent.start()
             self._parent = parent
             self.view.listen = str(self._address)
-            self.log.info("listening", address=str(self._address))
+            tls = keyring is not None and keyring.server is not None
+            plain = {} if parent.plain_address is None else {"plain_address": str(parent.plain_address)}
+            self.log.info("listening", address=str(self._address), tls=tls, **plain)
         if config.upstream is not None:
             self._child = ChildSide(
                 self,
@@ -112,10 +128,15 @@ class Node:
                 config.ack_timeout,
                 self._at_depth,
                 batched=batched,
+                keyring=keyring,
                 on_joined=self._has_joined,
                 tracer=self._tracer,
             )
             self._child.start()
+        if keyring is not None:
+            self._watch = asyncio.create_task(
+                keyring.watch(self._client_changed), name=f"certificates of {self.position}"
+            )
         return self
 
     async def close(self) -> None:
@@ -362,6 +383,12 @@ class Node:
         return None if self._address is None else str(self._address)
 
     @property
+    def plain_address(self) -> str | None:
+        """Where it listens without TLS as well, with the port that was bound; None for nowhere."""
+        address = None if self._parent is None else self._parent.plain_address
+        return None if address is None else str(address)
+
+    @property
     def statistics(self) -> Statistics:
         """Counters since the node was made."""
         return self.router.statistics
@@ -386,7 +413,7 @@ class Node:
             raise RuntimeError("the node was not started")
         view = self.view
         view.look()
-        nodes = status_wire.read_entries(view.entries())
+        nodes = status_wire.read_records(view.records())
         return Mesh(self.position.identity, view.wall(), self.config.expect or "", nodes)
 
     # ---- for the transport
@@ -436,6 +463,9 @@ class Node:
             self.perform(self.router.close())
             if self._timer is not None:
                 self._timer.cancel()
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.wait([self._watch])
             self.log.info("closed")
         self._wake_receivers()
 
@@ -455,7 +485,7 @@ class Node:
             if not receiver.done():
                 receiver.set_result(None)
 
-    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost) -> None:
+    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | Accuse) -> None:
         match action:
             case Announce(kind, positions):
                 assert self._child is not None
@@ -469,6 +499,11 @@ class Node:
                 self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
             case Lost():
                 self._log_lost(action)
+            case Accuse(peer, refusal):
+                count = self._accusations.add(self.now(), peer)
+                if count:
+                    code = int(refusal.code)
+                    self.log.warning("violation", peer=peer, count=count, code=code, detail=refusal.detail)
             case _:
                 assert_never(action)
 
@@ -494,7 +529,7 @@ class Node:
             raise TypeError(f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}")
         try:
             message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
-            frame = write_message(message)
+            frame = write_message(message, self.config.limits)
         except Refusal as refusal:
             return _known(Ack(uuid, refusal.code, self.position, refusal.detail))
         answer: asyncio.Future[Ack] = loop.create_future()
@@ -533,6 +568,10 @@ class Node:
     def _tick(self) -> None:
         self._timer, self._armed = None, float("inf")
         self.perform(self.router.tick(self.now()))
+
+    def _client_changed(self) -> None:
+        if self._child is not None:
+            self._child.renew()
 
     def _at_depth(self, depth: int) -> None:
         if self._parent is not None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.limits import RANKS_PER_LIST
+from taskd_net.limits import RANK_CHARS, RANKS_PER_LIST, REMEMBERED_CHARS
 
 ALL: Final = "All"
 NO_PROCESS: Final = "-1"
@@ -103,8 +103,8 @@ class Position(NamedTuple):
 
 
 def is_rank(text: str) -> bool:
-    """True for a natural number in ASCII digits."""
-    return text.isascii() and text.isdigit()
+    """True for a natural number in ASCII digits, of a length that is worth remembering."""
+    return len(text) <= RANK_CHARS and text.isascii() and text.isdigit()
 
 
 def require_node(position: Position) -> None:
@@ -114,11 +114,15 @@ def require_node(position: Position) -> None:
         Refusal: 4003 for an unknown role, 4004 or 4005 for a rank that is not a natural number.
     """
     if position.role not in _ROLES:
-        raise Refusal(Code.DST_ROLE_ILLEGAL, f"role {position.role!r} is not one of Mgr, Proxy, Agent, Worker")
+        raise Refusal(Code.DST_ROLE_ILLEGAL, f"role {position.role[:80]!r} is not one of Mgr, Proxy, Agent, Worker")
     if not is_rank(position.server_rank):
-        raise Refusal(Code.DST_SRV_RANK_ILLEGAL, f"serverRank {position.server_rank!r} is not a natural number")
-    if position.role == Role.WORKER and not is_rank(position.process_rank):
-        raise Refusal(Code.DST_PROCESS_RANK_ILLEGAL, f"processRank {position.process_rank!r} is not a natural number")
+        raise Refusal(Code.DST_SRV_RANK_ILLEGAL, f"serverRank {position.server_rank[:80]!r} is not a natural number")
+    process_rank = position.process_rank
+    if position.role == Role.WORKER and not is_rank(process_rank):
+        raise Refusal(Code.DST_PROCESS_RANK_ILLEGAL, f"processRank {process_rank[:80]!r} is not a natural number")
+    if len(process_rank) > RANK_CHARS:
+        text = f"processRank {process_rank[:80]!r} has {len(process_rank)} characters; at most {RANK_CHARS} are allowed"
+        raise Refusal(Code.DST_PROCESS_RANK_ILLEGAL, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,14 @@ class Destination:
             Refusal: 4003 unknown role, 4004 serverRank malformed, 4005 processRank of a Worker malformed, 4006 a rank
                 list longer than `limits.RANKS_PER_LIST`.
         """
+        if len(position.server_rank) + len(position.process_rank) + len(position.role) > REMEMBERED_CHARS:
+            return _checked.__wrapped__(position)
         return _checked(position)
+
+    @property
+    def ranks(self) -> int:
+        """The length of the longest list in it; 0 without any."""
+        return max(len(self.servers or ()), len(self.processes or ()))
 
     @property
     def is_list(self) -> bool:

@@ -69,8 +69,14 @@ def test_settings_reach_the_router() -> None:
         "grace": 6.0,
         "registration_hold": 7.0,
     }
-    router = NodeConfig.mgr(inbox=4, **settings).router
-    assert dataclasses.asdict(router) == {"inbox": 4, "inbox_wait": limits.INBOX_WAIT_S, **settings}
+    router = NodeConfig.mgr(inbox=4, job="j", **settings).router
+    assert dataclasses.asdict(router) == {
+        "inbox": 4,
+        "inbox_wait": limits.INBOX_WAIT_S,
+        "job": "j",
+        "limits": dataclasses.asdict(limits.DEFAULT),
+        **settings,
+    }
 
 
 def test_configuration_cannot_be_changed() -> None:

@@ -6,6 +6,7 @@ import click
 
 from taskd_net import __version__
 from taskd_net.cli.bench import bench
+from taskd_net.cli.certs import certs
 from taskd_net.cli.demo.command import demo
 from taskd_net.cli.doctor.command import doctor
 from taskd_net.cli.effective import config
@@ -36,5 +37,5 @@ def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 
 
-for _command in (mgr, proxy, send, listen, tree, top, ping, trace, doctor, health, config, demo, bench):
+for _command in (mgr, proxy, send, listen, tree, top, ping, trace, doctor, health, config, certs, demo, bench):
     group.add_command(_command)

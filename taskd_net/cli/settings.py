@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import click
 from click.core import ParameterSource
 
-from taskd_net import ConfigError, NodeConfig, Position, limits, logs
+from taskd_net import ConfigError, NodeConfig, Position, limits, logs, tls
 from taskd_net.address import Address
 from taskd_net.cli import file
 
@@ -78,7 +78,9 @@ _SECONDS = Kind(click.FLOAT, (int, float), "SECONDS", "a number of seconds")
 _DURATION = Kind(_Duration(), (int, float), "SECONDS", f"a number of seconds from 0 to {limits.TIMEOUT_MAX_S:.0f}")
 _ADDRESS = Kind(click.STRING, (str,), "HOST:PORT", "host:port, e.g. 127.0.0.1:9602 or [::1]:9602")
 _LINKS = Kind(click.Choice(["batched", "tasknet"]), (str,), "batched|tasknet", "batched or tasknet")
+_IDENTITY = Kind(click.Choice(["position", "certificate"]), (str,), "position|certificate", "position or certificate")
 _LEVEL = Kind(click.Choice(logs.LEVELS, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(logs.LEVELS)}")
+_FILE = Kind(click.STRING, (str,), "FILE", "a file")
 _FOLDER = Kind(click.STRING, (str,), "FOLDER", "a folder")
 _SWITCH = Kind(click.BOOL, (bool,), "", "true or false")
 _PORT = Kind(_Port(), (int, str), "PORT", "a port, or host:port, e.g. 9090 or 0.0.0.0:9090")
@@ -197,8 +199,24 @@ def node_config(ctx: click.Context, position: Position) -> NodeConfig:
     """
     names = {field.name for field in fields(NodeConfig)}
     settings = {name: value for name, value in ctx.params.items() if name in names}
+    secured = tls_of(ctx)
     try:
-        return NodeConfig(position=position, **settings)
+        guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
+        return NodeConfig(position=position, tls=secured, limits=limits.Limits(**guard), **settings)
+    except ConfigError as error:
+        raise wrong(ctx, error) from None
+
+
+def tls_of(ctx: click.Context) -> tls.Tls | None:
+    """The files of TLS that a command is to use, for those of its links that it has settings for.
+
+    Raises:
+        click.UsageError: files that belong together are not together; names what is missing.
+    """
+    said = {name: ctx.params.get(name) for name in tls.NAMES}
+    listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
+    try:
+        return tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -269,6 +287,60 @@ NODE: Final = (
     LINKS,
     TRACING,
 )
+TLS: Final = (
+    Setting(
+        "--enable-tls/--no-enable-tls",
+        _SWITCH,
+        None,
+        "Whether to use TLS.",
+        shown="where --ca or a key is given",
+    ),
+    Setting("--ca", _FILE, None, "Certificates of who signs those of the mesh, in PEM.", shown="none"),
+)
+TLS_LISTEN: Final = (
+    Setting("--server-key", _FILE, None, "Key for the children, in PEM.", shown="none"),
+    Setting("--server-crt", _FILE, None, "Certificate for the children, in PEM.", shown="none"),
+    Setting(
+        "--plain-listen",
+        _ADDRESS,
+        None,
+        "Where processes of this machine connect without TLS as well, e.g. 127.0.0.1:9602.",
+        shown="nowhere",
+    ),
+)
+TLS_UPSTREAM: Final = (
+    Setting("--client-key", _FILE, None, "Key for the parent, in PEM.", shown="none"),
+    Setting("--client-crt", _FILE, None, "Certificate for the parent, in PEM.", shown="none"),
+    Setting("--server-name", _TEXT, None, "Name in the parent's certificate.", shown="the host of --upstream"),
+)
+GUARD: Final = (
+    Setting("--identity", _IDENTITY, "position", "What a child's claims are held against."),
+    Setting("--job", _TEXT, None, "The job's name in certificates.", shown="none"),
+    *(
+        Setting(f"--{name.replace('_', '-')}", _WHOLE, getattr(limits.DEFAULT, name), text)
+        for name, text in (
+            ("routes_per_child", "Nodes that one child may lead to."),
+            ("announcements_per_second", "Announcements of one child in a second."),
+            ("path_length", "Positions in one announcement."),
+            ("list_ranks", "Ranks in one comma list."),
+            ("uuid_length", "Characters of a uuid."),
+            ("message_bytes", "Bytes of a serialized message."),
+            ("metadata_bytes", "Bytes of the metadata of one call."),
+            ("streams_per_connection", "Calls under way over one connection."),
+            ("connections_per_address", "Connections of children from one address."),
+            ("child_messages", "Messages of one child that wait for answers."),
+            ("child_bytes", "Bytes of the messages of one child that wait."),
+            ("total_messages", "Messages of all children that wait for answers."),
+            ("total_bytes", "Bytes of the messages of all children that wait."),
+        )
+    ),
+    Setting(
+        "--registration-time",
+        _SECONDS,
+        limits.DEFAULT.registration_time,
+        "How long a connection may be without a call.",
+    ),
+)
 DAEMON: Final = (
     Setting("--metrics-port", _PORT, None, "Where Prometheus finds figures, on 127.0.0.1 or HOST:PORT.", shown="off"),
     Setting("--drain", _DURATION, 10.0, "How long what is under way may take to end after SIGTERM."),
@@ -286,7 +358,16 @@ DAEMON: Final = (
 )
 
 COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
-    "mgr": (_listen("127.0.0.1:9601", {"POD_IP": _pod_ip}), _inbox("Mgr"), EXPECT, *NODE, *DAEMON),
+    "mgr": (
+        _listen("127.0.0.1:9601", {"POD_IP": _pod_ip}),
+        _inbox("Mgr"),
+        EXPECT,
+        *NODE,
+        *TLS,
+        *TLS_LISTEN,
+        *GUARD,
+        *DAEMON,
+    ),
     "proxy": (
         _listen("127.0.0.1:9602"),
         _upstream("127.0.0.1:9601", {"LOCAL_PROXY_ENABLE": lambda text: "127.0.0.1:9601" if text == "on" else None}),
@@ -294,6 +375,10 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         _inbox("Proxy"),
         *NODE,
         *BACKOFF,
+        *TLS,
+        *TLS_LISTEN,
+        *TLS_UPSTREAM,
+        *GUARD,
         *DAEMON,
     ),
     "send": (
@@ -303,6 +388,8 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         Setting("--timeout", _DURATION, 5.0, "How long joining and delivery may take, together."),
         LINKS,
         TRACING,
+        *TLS,
+        *TLS_UPSTREAM,
         _std_level("ERROR"),
     ),
     "listen": (
@@ -313,10 +400,22 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         LINKS,
         TRACING,
         *BACKOFF,
+        *TLS,
+        *TLS_UPSTREAM,
         _std_level("WARNING"),
     ),
-    "ping": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take.")),
-    "trace": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long the answer of a hop may take.")),
+    "ping": (
+        AT,
+        Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take."),
+        *TLS,
+        *TLS_UPSTREAM,
+    ),
+    "trace": (
+        AT,
+        Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long the answer of a hop may take."),
+        *TLS,
+        *TLS_UPSTREAM,
+    ),
     "tree": ASKING,
     "top": ASKING,
     "health": (PATIENCE,),

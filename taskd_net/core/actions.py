@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from taskd_net.codes import Refusal
 from taskd_net.core.acks import Reply
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame
@@ -84,4 +85,17 @@ class Lost:
     detail: str
 
 
-Action: TypeAlias = Forward | Deliver | Answer | Announce | EndStream | Forgot | Lost
+@dataclass(slots=True)
+class Accuse:
+    """Somebody has claimed what it may not. To be logged, at most once a minute for each peer.
+
+    Attributes:
+        peer: who.
+        refusal: what it was told.
+    """
+
+    peer: str
+    refusal: Refusal
+
+
+Action: TypeAlias = Forward | Deliver | Answer | Announce | EndStream | Forgot | Lost | Accuse

@@ -11,6 +11,7 @@ from typing import Final
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited, InFlight
+from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.manners import Manners
 from taskd_net.core.probes import Ended
 from taskd_net.core.routes import LinkId
@@ -26,6 +27,7 @@ class Link:
     """What the Router knows of one link.
 
     Attributes:
+        credentials: what the child's connection showed of it when it registered.
         manners: what the neighbour does otherwise than the contract says; None where it does not.
         spellings: how nodes behind it are written there, by identity, where that differs.
         announcing: announcements of this child that are under way further up.
@@ -37,9 +39,12 @@ class Link:
     """
 
     __slots__ = (
+        "_allowance",
+        "_allowed_at",
         "_changed_hands",
         "_pause",
         "announcing",
+        "credentials",
         "epoch",
         "expires",
         "id",
@@ -60,14 +65,14 @@ class Link:
     )
 
     def __init__(self, id: LinkId, position: Position) -> None:
-        leaf = id != UP and position.role in (Role.AGENT, Role.WORKER)
         self.id = id
         self.position = position
+        self.credentials = UNSHOWN
         self.session: object | None = None
         self.epoch = 0
         self.expires = float("inf")
         self.in_flight = InFlight()
-        self.in_flight_limit = LEAF_IN_FLIGHT if leaf else SHARED_IN_FLIGHT
+        self.in_flight_limit = LEAF_IN_FLIGHT if self.is_leaf else SHARED_IN_FLIGHT
         self.queued_messages = 0
         self.queued_bytes = 0
         self.manners: Manners | None = None
@@ -81,11 +86,18 @@ class Link:
         self.probes: Ended | None = None
         self._changed_hands = float("-inf")
         self._pause = 0.0
+        self._allowance = float("inf")
+        self._allowed_at = 0.0
 
     @property
     def is_child(self) -> bool:
         """False for the link to the parent."""
         return self.id != UP
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for a Worker or an Agent: nobody lies behind it."""
+        return self.id != UP and self.position.role in (Role.AGENT, Role.WORKER)
 
     def spell(self, position: Position) -> None:
         """Note how a node behind this link is written there."""
@@ -109,6 +121,15 @@ class Link:
         else:
             self._pause = min(FIGHT_PAUSE_MAX_S, max(FIGHT_PAUSE_S, 2.0 * self._pause))
         return self._pause
+
+    def may_announce(self, now: float, per_second: int) -> bool:
+        """Count an announcement. False beyond so many in a second; as many may come at once."""
+        self._allowance = min(per_second, self._allowance + (now - self._allowed_at) * per_second)
+        self._allowed_at = now
+        if self._allowance < 1.0:
+            return False
+        self._allowance -= 1.0
+        return True
 
     @property
     def up(self) -> bool:
@@ -141,6 +162,11 @@ class Children:
     def find(self, position: Position) -> Link | None:
         """The link of a registered child, by its identity."""
         return self._by_identity.get(position.identity)
+
+    def held_against(self, identity: Position, credentials: Credentials) -> bool:
+        """Whether a child is connected here with this identity, and these credentials are not that peer's."""
+        link = self._by_identity.get(identity)
+        return link is not None and link.up and not link.credentials.same_peer(credentials)
 
     def register(self, now: float, position: Position) -> Link:
         """Give a child its place, or renew the one it has.

@@ -15,10 +15,11 @@ from typing import TypeAlias
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited, Part, Pending, PostedPart, Reply, Spread
-from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
+from taskd_net.core.actions import Accuse, Action, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.held import Held
+from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Doubtful, Doubts, Violation
 from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
@@ -27,6 +28,7 @@ from taskd_net.core.routes import LinkId
 from taskd_net.core.tally import Clock, Tally
 from taskd_net.core.topology import LOCAL, Plan, Topology
 from taskd_net.core.upward import Upward
+from taskd_net.limits import DEFAULT, Limits
 from taskd_net.position import Position
 
 
@@ -43,11 +45,13 @@ class RouterConfig:
     max_children: int = limits.MAX_CHILDREN
     grace: float = limits.GRACE_S
     registration_hold: float = limits.REGISTRATION_HOLD_S
+    job: str = ""
+    limits: Limits = DEFAULT
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Counters since the node was made."""
+    """Counters since the node was made. `violations`: what peers claimed and may not."""
 
     sent: int = 0
     forwarded: int = 0
@@ -55,6 +59,7 @@ class Statistics:
     duplicates: int = 0
     late_acks: int = 0
     lost: int = 0
+    violations: int = 0
 
 
 Arrival: TypeAlias = tuple[Frame, Reply | None, float | None]
@@ -75,6 +80,7 @@ class Router:
         "_actions",
         "_config",
         "_copies",
+        "_doubts",
         "_held",
         "_hop_timeout",
         "_probes",
@@ -85,6 +91,7 @@ class Router:
         "children",
         "door",
         "identity",
+        "limits",
         "position",
         "routes",
         "statistics",
@@ -103,7 +110,8 @@ class Router:
         # Until the parent says who it is, its place in our answers is taken by what it most likely is.
         self._up = Link(UP, Position.mgr()) if upstream else None
         self.children = Children(config.max_children, config.registration_hold, config.grace)
-        self._topology = Topology(position, self._up, self.children)
+        self._topology = Topology(position, self._up, self.children, config.job, config.limits)
+        self.limits = config.limits
         self.position = position
         self.identity = self._topology.identity
         self.routes = self._topology.routes
@@ -114,6 +122,7 @@ class Router:
         self._upward = Upward(self._topology, self._emit)
         self._probes = Probes(self._topology, self._forward, self._settle)
         self._held = Held(config.link_messages, config.link_bytes)
+        self._doubts = Doubts(limits.DOUBT_MESSAGES, config.link_bytes)
         self._copies = Copies(config.dedup_window, limits.COPIES_S)
         self._wake = float("inf")
         self._actions: list[Action] = []
@@ -147,7 +156,7 @@ class Router:
 
         Args:
             now: the time, in seconds of a clock that never steps.
-            came_from: the link, or STRANGER for somebody below whose link is not known.
+            came_from: the link.
             frame: the message.
             reply: where its answer goes; None where the wire has no answer (`sync=false` from above).
             budget: seconds within which whoever sent it here wants the answer, if known.
@@ -156,7 +165,9 @@ class Router:
         if link is not None:
             self.tally.arrived(now, link, 1, len(frame.data))
         if link is None or link.manners is None or self._is_new(now, link, link.manners, frame):
-            self._arrive(now, came_from, frame, reply, budget)
+            routed = came_from == UP or self.routes.next_hop(frame.src) == came_from
+            if routed or self._is_own(now, came_from, frame, reply, budget):
+                self._arrive(now, came_from, frame, reply, budget)
         elif reply is not None:
             self._actions.append(Answer(reply, Ack(frame.uuid, Code.OK, self.position)))
         return self._take()
@@ -164,10 +175,14 @@ class Router:
     def frames_arrived(self, now: float, came_from: LinkId, arrivals: Iterable[Arrival]) -> list[Action]:
         """Several messages came in together, in this order, on a link that keeps the contract."""
         messages = size = 0
+        next_hop = self.routes.next_hop
         for frame, reply, budget in arrivals:
             messages += 1
             size += len(frame.data)
-            self._arrive(now, came_from, frame, reply, budget)
+            # Nearly every sender is written as its identity, and is routed where it comes from: one look.
+            routed = came_from == UP or next_hop(frame.src) == came_from
+            if routed or self._is_own(now, came_from, frame, reply, budget):
+                self._arrive(now, came_from, frame, reply, budget)
         link = self._topology.link(came_from)
         if link is not None:
             self.tally.arrived(now, link, messages, size)
@@ -244,18 +259,22 @@ class Router:
 
     # ---- children
 
-    def register(self, now: float, position: Position, manners: Manners | None = None) -> Link:
+    def register(
+        self, now: float, position: Position, manners: Manners | None = None, credentials: Credentials = UNSHOWN
+    ) -> Link:
         """A child introduces itself; it is routable from here once its stream stands.
 
         Args:
             now: the time.
             position: who it is.
             manners: what it does otherwise than the contract says, if it does.
+            credentials: what its connection shows of it.
 
         Raises:
             Refusal: 4003-4005 for a bad position, 4999 for this node's own, 5003 when there is no place.
+            Violation: 4002, the position is not its own to take.
         """
-        link = self._topology.register(now, position)
+        link = self._topology.register(now, position, credentials)
         link.manners = manners
         link.spell(position)
         self._wake = min(self._wake, link.expires)
@@ -285,6 +304,8 @@ class Router:
         self.children.opened(now, link, session)
         link.probes = probes
         self.tally.joins += 1
+        # The claim of who is connected here is the newest.
+        self.routes.learn(link.position.identity, link.id, link.epoch)
         return self._take()
 
     def link_down(self, now: float, link: Link, session: object, unwritten: Iterable[Frame]) -> list[Action]:
@@ -295,10 +316,20 @@ class Router:
                     self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream was replaced")
             return self._take()
         self.children.lost(now, link)
+        # Whoever else leads to this node was not believed as long as it was connected here.
+        self.routes.yield_to_others(link.position.identity, link.id)
+        for doubtful in self._doubts.take_link(link):
+            self._refuse(doubtful.frame, doubtful.reply, Refusal(Code.NETWORK_ACK_LOST, "the stream broke"))
         self._wake = min(self._wake, link.expires)
         self.tally.losses += 1
         self._drop_traffic(link, unwritten)
         return self._take()
+
+    def renewed(self, link_id: LinkId, session: object) -> None:
+        """The stream of a link goes on as another one, which has taken over all that was queued; nothing is lost."""
+        link = self._topology.link(link_id)
+        assert link is not None and link.up, "only a stream that stands can go on"
+        link.session = session
 
     def announced(
         self,
@@ -315,17 +346,33 @@ class Router:
         `patience`: seconds for which it can wait for this node to have a parent, if it has none.
         """
         try:
-            gone, new = self._topology.learn(now, link, kind, positions)
+            gone, new, disputed = self._topology.learn(now, link, kind, positions)
         except Refusal as refusal:
+            if link is not None and isinstance(refusal, Violation):
+                self._accuse(str(link.position), refusal)
             self._actions.append(Answer(reply, Ack(uuid, refusal.code, self.position, refusal.detail)))
             return self._take()
         assert link is not None
+        if disputed:
+            text = f"{link.position} announces {disputed[0]}, which cannot lie below it"
+            self._accuse(str(link.position), Violation(Code.DST_TYPE_ILLEGAL, text))
         for position in positions:
             link.spell(position)
         self._upward.gone(gone)
         until = now + patience if patience > 0.0 else 0.0
         self._upward.pass_on(link, new, reply, uuid, until)
         self._wake = min(self._wake, self._upward.next_deadline())
+        for doubtful in self._doubts.take_link(link):
+            if self.routes.claims(doubtful.frame.src.identity, link.id):
+                budget = None if doubtful.budget is None else doubtful.budget + doubtful.since - now
+                self._arrive(now, link.id, doubtful.frame, doubtful.reply, budget)
+            else:
+                self._doubts.add(doubtful)
+        return self._take()
+
+    def accuse(self, peer: str, refusal: Violation) -> list[Action]:
+        """Somebody was refused, before it came to the Router, what nobody who is honest asks for."""
+        self._accuse(peer, refusal)
         return self._take()
 
     # ---- the parent
@@ -425,6 +472,8 @@ class Router:
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
             self._actions.append(Answer(held.reply, ack))
         self._upward.give_up(now)
+        for doubtful in self._doubts.take_due(now):
+            self._refuse_sender(doubtful.link, doubtful.frame, doubtful.reply)
         for link, gone in self._topology.expire(now):
             self._actions.append(Forgot(link.id, link.position, len(gone)))
             self.tally.forgotten.add(link.traffic)
@@ -432,6 +481,7 @@ class Router:
         self._wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
             self._held.next_deadline(),
+            self._doubts.next_deadline(),
             self.door.next_deadline(),
             self._upward.next_deadline(),
             self.children.next_expiry(),
@@ -444,6 +494,8 @@ class Router:
             text = "the node was closed before it joined"
             ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, text)
             self._actions.append(Answer(held.reply, ack))
+        for doubtful in self._doubts.take_all():
+            self._refuse(doubtful.frame, doubtful.reply, Refusal(Code.NETWORK_ACK_LOST, "the node was closed"))
         self._shut_door()
         self._upward.went_down()
         for link in self._topology.links():
@@ -482,6 +534,7 @@ class Router:
             assert link.in_flight.deadline() >= self._wake
         assert 0 <= self.door.held <= max(self.door.room, 0)
         assert all(link_id in self.children.by_id for _, link_id in self.routes.items())
+        assert self._doubts.next_deadline() >= self._wake
         assert not self._actions, "an event's actions were left behind"
 
     # ---- decisions
@@ -622,6 +675,41 @@ class Router:
         self.statistics.forwarded += 1
         self._actions.append(Forward(link.id, frame, patience))
         return None
+
+    # ---- whose message it is
+
+    def _is_own(self, now: float, came_from: LinkId, frame: Frame, reply: Reply | None, budget: float | None) -> bool:
+        """Whether a message may come on a child's link. If not, it waits for an announcement, or is refused."""
+        link = self.children.by_id.get(came_from)
+        if link is None:
+            return True  # forgotten a moment ago
+        claim = self._topology.claim(link, frame.src.identity)
+        if claim is Claim.ELSEWHERE and link.manners is not None and not link.manners.announces_again:
+            # Nobody will ever announce it: what comes from there says that it is there.
+            return True
+        if claim is Claim.NEVER:
+            self._refuse_sender(link, frame, reply)
+        elif claim is Claim.ELSEWHERE:
+            wait = limits.DOUBT_S if budget is None else min(limits.DOUBT_S, limits.ACK_BUDGET_PER_HOP * budget)
+            doubtful = Doubtful(link, frame, reply, budget, now, now + wait)
+            if self._doubts.add(doubtful):
+                self._wake = min(self._wake, doubtful.deadline)
+            else:
+                text = f"too many messages of nodes that {link.position} has not announced"
+                self._refuse(frame, reply, Refusal(Code.RECV_BUF_BUSY, text))
+        return claim is Claim.OWN
+
+    def _refuse_sender(self, link: Link, frame: Frame, reply: Reply | None) -> None:
+        violation = Violation(
+            Code.NIL_POSITION, f"src {frame.src} is neither {link.position} nor known to lie below it"
+        )
+        self._accuse(str(link.position), violation)
+        if reply is not None:
+            self._refuse(frame, reply, violation)
+
+    def _accuse(self, peer: str, violation: Violation) -> None:
+        self.statistics.violations += 1
+        self._actions.append(Accuse(peer, violation))
 
     # ---- neighbours with manners of their own
 

@@ -10,6 +10,7 @@ again as soon as the last wrong claim is gone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
@@ -23,7 +24,7 @@ _Key = TypeVar("_Key")
 class Routes:
     """Position → link, with the indexes that broadcasts need. Positions are identities (`Position.identity`)."""
 
-    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_epoch", "_next_hop", "_replaced")
+    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_claims", "_epoch", "_next_hop", "_replaced")
 
     def __init__(self) -> None:
         self._next_hop: dict[Position, LinkId] = {}
@@ -33,6 +34,8 @@ class Routes:
         self._by_link: dict[LinkId, set[Position]] = {}
         self._by_pattern: dict[_Pattern, dict[LinkId, int]] = {}
         self._by_process: dict[str, set[Position]] = {}
+        # How many nodes each link claims to lead to, whether it is the route or not.
+        self._claims: Counter[LinkId] = Counter()
 
     def __len__(self) -> int:
         return len(self._next_hop)
@@ -55,15 +58,39 @@ class Routes:
         """The nodes that a link leads to."""
         return frozenset(self._by_link.get(link, ()))
 
+    def claims(self, identity: Position, link: LinkId) -> bool:
+        """Whether a link claims to lead to a node, be it the route or not."""
+        return self._next_hop.get(identity) == link or link in self._replaced.get(identity, ())
+
+    def learn_behind(self, identity: Position, link: LinkId, epoch: int) -> None:
+        """Note a claim that replaces nothing: it counts when the newer ones are taken back."""
+        if self._next_hop.get(identity) in (None, link):
+            self.learn(identity, link, epoch)
+        else:
+            claims = self._replaced.setdefault(identity, {})
+            if claims.pop(link, None) is None:
+                self._claims[link] += 1
+            self._replaced[identity] = {link: epoch, **claims}
+
+    def yield_to_others(self, identity: Position, link: LinkId) -> None:
+        """Let the next older claim take the place of a link's, which becomes the oldest. Nothing without one."""
+        if self._next_hop.get(identity) == link and identity in self._replaced:
+            epoch = self._epoch[identity]
+            self.drop(identity, link)
+            self.learn_behind(identity, link, epoch)
+
     def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
         """Set the next hop to a node; a route through another link is replaced (contract, section 3)."""
         old = self._next_hop.get(identity)
         if old != link:
+            known = None
             if old is not None:
                 claims = self._replaced.setdefault(identity, {})
-                claims.pop(link, None)
+                known = claims.pop(link, None)
                 claims[old] = self._epoch[identity]
                 self._unindex(identity, old)
+            if known is None:
+                self._claims[link] += 1
             self._index(identity, link)
         self._epoch[identity] = epoch
 
@@ -71,9 +98,11 @@ class Routes:
         """Take back a link's claim to lead to a node. Returns whether the node is unknown by that."""
         claims = self._replaced.get(identity, {})
         if self._next_hop.get(identity) != link:
-            claims.pop(link, None)
+            if claims.pop(link, None) is not None:
+                self._unclaim(link)
             gone = False
         else:
+            self._unclaim(link)
             self._unindex(identity, link)
             gone = not claims
             if gone:
@@ -84,6 +113,10 @@ class Routes:
         if not claims:
             self._replaced.pop(identity, None)
         return gone
+
+    def claimed(self, link: LinkId) -> int:
+        """How many nodes a link claims to lead to."""
+        return self._claims[link]
 
     def drop_link(self, link: LinkId) -> list[Position]:
         """Take back every claim of a link, and say which nodes are unknown by that."""
@@ -140,6 +173,10 @@ class Routes:
         assert sum(map(len, self._by_link.values())) == len(self._next_hop) == len(self._epoch)
         for identity, claims in self._replaced.items():
             assert claims and self._next_hop[identity] not in claims
+        counted = Counter(self._next_hop.values())
+        for claims in self._replaced.values():
+            counted.update(claims.keys())
+        assert counted == self._claims
 
     def _with_process(self, dst: Destination) -> Iterator[Position]:
         # Two lists name a product of ranks of which only a few exist (a rank lives on one node): walk the ranks, not
@@ -153,6 +190,11 @@ class Routes:
         """What a link claims to lead to, with the epoch of the claim, whether it is the route or not."""
         claimed = {identity: self._epoch[identity] for identity in self._by_link.get(link, ())}
         return claimed | {identity: claims[link] for identity, claims in self._replaced.items() if link in claims}
+
+    def _unclaim(self, link: LinkId) -> None:
+        self._claims[link] -= 1
+        if not self._claims[link]:
+            del self._claims[link]
 
     def _index(self, identity: Position, link: LinkId) -> None:
         self._next_hop[identity] = link

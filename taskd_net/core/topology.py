@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.announcer import Kind
+from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.routes import LinkId, Routes
+from taskd_net.limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position, Role, require_node
 
 LOCAL: Final[LinkId] = -1
 """Where a message came from that the application of this node sends."""
 
-STRANGER: Final[LinkId] = -2
-"""Where a message came from whose link is not known: from below, by somebody who has not registered."""
+
+class Learnt(NamedTuple):
+    """What an announcement has changed.
+
+    Attributes:
+        gone: nodes that are unknown by it.
+        new: those that are to be announced further up.
+        disputed: those that the child may not announce; nothing has changed for them.
+    """
+
+    gone: list[Position]
+    new: list[Position]
+    disputed: list[Position]
 
 
 @dataclass(slots=True)
@@ -38,12 +51,18 @@ class Topology:
         position: this node's own.
         up: the link to the parent; None at the root.
         children: the registry.
+        job: which job this is, where certificates say who may take which position.
+        limits: what a child may cost.
     """
 
-    __slots__ = ("children", "identity", "position", "routes", "up")
+    __slots__ = ("_job", "_limits", "children", "identity", "position", "routes", "up")
 
-    def __init__(self, position: Position, up: Link | None, children: Children) -> None:
+    def __init__(
+        self, position: Position, up: Link | None, children: Children, job: str = "", limits: Limits = DEFAULT
+    ) -> None:
         require_node(position)
+        self._job = job
+        self._limits = limits
         self.position = position
         self.identity = position.identity
         self.up = up
@@ -82,8 +101,11 @@ class Topology:
         """Where a broadcast or multicast of the node `sender` goes from here.
 
         Raises:
-            Refusal: 5002, nowhere.
+            Refusal: 5002, nowhere; 4006, a list beyond the limit.
         """
+        if dst.ranks > self._limits.list_ranks:
+            text = f"a list of {dst.ranks} ranks; at most {self._limits.list_ranks} are allowed"
+            raise Refusal(Code.DST_TYPE_ILLEGAL, text)
         routes, by_id = self.routes, self.children.by_id
         links = [by_id[hop] for hop in sorted(routes.links_for(dst)) if hop != came_from]
         here = dst.matches(self.identity) and sender != self.identity
@@ -109,43 +131,78 @@ class Topology:
 
     # ---- who is where
 
-    def register(self, now: float, position: Position) -> Link:
+    def register(self, now: float, position: Position, credentials: Credentials = UNSHOWN) -> Link:
         """Give a child its place; it is routable from here once its stream stands.
 
         Raises:
             Refusal: 4003-4005 for a bad position, 4999 for this node's own, 5003 when there is no place.
+            Violation: 4002, its certificate does not name the position, or another peer is connected in it.
         """
         if position.identity == self.identity:
             raise Refusal(Code.CLIENT_ERR, f"{position} is the parent itself")
+        require_node(position)
+        if not credentials.covers(self._job, position):
+            raise Violation(Code.NIL_POSITION, f"{position} is not named by the peer's certificate")
+        if self.children.held_against(position.identity, credentials):
+            raise Violation(Code.NIL_POSITION, f"{position} is taken: another peer is connected in it")
         link = self.children.register(now, position)
+        link.credentials = credentials
         self.routes.learn(position.identity, link.id, link.epoch)
         return link
 
-    def learn(
-        self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position]
-    ) -> tuple[list[Position], list[Position]]:
-        """Take in what a child announced: which nodes are gone by it, which are to be announced further up.
+    def learn(self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position]) -> Learnt:
+        """Take in what a child announced.
+
+        An announcement speaks for everybody below a Proxy, so one position in it that must not be there does not cost
+        the others their routes: it is passed over.
 
         Raises:
-            Refusal: 4003-4005 for a position that is not one node's, 4999 for one that cannot lie below, or for a
-                child that has not registered. Then nothing of the announcement is taken in.
+            Refusal: 4003-4005 for a position that is not one node's, 4999 when none of them can lie below, or for a
+                child that has not registered, 5001 for one announcement too many in a second, 5003 for one node too
+                many behind the child. Then nothing of the announcement is taken in.
+            Violation: 4006, a Worker or Agent announces others than itself.
         """
         if link is None:
             raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here")
-        identities = []
+        if not link.may_announce(now, self._limits.announcements_per_second):
+            raise Refusal(Code.RECV_BUF_BUSY, f"{link.position} announces too often")
+        identities: list[Position] = []
+        disputed: list[Position] = []
         for position in positions:
             require_node(position)
-            if not self.may_lie_below(position.identity):
-                raise Refusal(Code.CLIENT_ERR, f"{position} cannot lie below {self.position}")
-            identities.append(position.identity)
+            identity = position.identity
+            if link.is_leaf and identity != link.position.identity:
+                raise Violation(Code.DST_TYPE_ILLEGAL, f"{link.position} announces {position}, which is not itself")
+            (identities if self.may_lie_below(identity) else disputed).append(identity)
+        if not identities:
+            raise Violation(Code.CLIENT_ERR, f"{disputed[0]} cannot lie below {self.position}")
         self.children.renew(now, link)
         routes = self.routes
         if kind is Kind.WITHDRAW:
-            return [identity for identity in identities if routes.drop(identity, link.id)], []
+            return Learnt([identity for identity in identities if routes.drop(identity, link.id)], [], disputed)
+        most = self._limits.routes_per_child
+        if routes.claimed(link.id) + len(identities) > most:
+            new = sum(not routes.claims(identity, link.id) for identity in set(identities))
+            if routes.claimed(link.id) + new > most:
+                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{link.position} leads to more than {most} nodes")
         for identity in identities:
-            routes.learn(identity, link.id, link.epoch)
+            if identity != link.position.identity and self.children.held_against(identity, link.credentials):
+                routes.learn_behind(identity, link.id, link.epoch)
+                disputed.append(identity)
+            else:
+                routes.learn(identity, link.id, link.epoch)
         gone = routes.drop_older(link.id, link.epoch) if kind is Kind.COMPLETE else []
-        return gone, identities
+        return Learnt(gone, identities, disputed)
+
+    def claim(self, link: Link, sender: Position) -> Claim:
+        """How the sender of a message, by its identity, stands to the child that brings it."""
+        if sender == link.position.identity:
+            return Claim.OWN
+        if link.is_leaf or not self.may_lie_below(sender) or self.children.held_against(sender, link.credentials):
+            return Claim.NEVER
+        # Nobody has announced it: it has joined a moment ago, or never says so. It takes nobody's place.
+        known = sender in self.routes and not self.routes.claims(sender, link.id)
+        return Claim.ELSEWHERE if known else Claim.OWN
 
     def may_lie_below(self, identity: Position) -> bool:
         """False for this node itself, and for a Mgr, which is the root."""

@@ -8,7 +8,7 @@ as often as one that is not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import log2
+from math import ceil, log2
 from typing import Final
 
 PER_OCTAVE: Final = 4
@@ -37,7 +37,7 @@ class Latency:
         """Take in one time."""
         if self._buckets is None:
             self._buckets = [0] * _BUCKETS
-        index = 0 if seconds <= SHORTEST_S else 1 + int(PER_OCTAVE * log2(seconds / SHORTEST_S))
+        index = 0 if seconds <= SHORTEST_S else ceil(PER_OCTAVE * log2(seconds / SHORTEST_S))
         self._buckets[min(index, _BUCKETS - 1)] += 1
         self.count += 1
         self.total += seconds
@@ -53,7 +53,7 @@ class Latency:
         return None
 
     def octaves(self) -> Iterator[tuple[float, int]]:
-        """For each octave its upper bound in seconds, and how many times are below that."""
+        """For each octave its upper bound in seconds, and how many times are not above that."""
         buckets = self._buckets or [0] * _BUCKETS
         below = buckets[0]
         yield SHORTEST_S, below

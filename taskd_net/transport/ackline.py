@@ -41,11 +41,18 @@ class AckLine:
         self._write = write
         self._too_late = too_late
         self._line: deque[_Turn] = deque()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    async def empty(self) -> None:
+        """Wait until nothing waits for its Ack."""
+        await self._emptied.wait()
 
     def expect(self, waited: float = 0.0) -> Reply:
         """A message came in, `waited` seconds ago: where its Ack goes. Only the first one counts."""
         turn = _Turn(self._now() - waited)
         self._line.append(turn)
+        self._emptied.clear()
         return partial(self._answer, turn)
 
     def _answer(self, turn: _Turn, ack: Ack) -> None:
@@ -58,6 +65,8 @@ class AckLine:
                     self._too_late()
                 else:
                     self._write(head.ack)
+            if not self._line:
+                self._emptied.set()
 
 
 class Pulse:

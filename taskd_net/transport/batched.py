@@ -11,24 +11,32 @@ waits here, where it can join others, and not in front of a busy receiver as man
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Self
 
 from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Arrival
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES, BATCHES_AHEAD, BATCHES_CONFIRMED
 from taskd_net.position import Position
 from taskd_net.transport.host import Host
+from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Pipe, Session
 from taskd_net.wire import codec
-from taskd_net.wire.batches import read_batch, write_batch
+from taskd_net.wire.batches import LARGE, read_batch, write_batch
 
 
 class BatchedLink(Session):
     """Either end of the link: both do the same."""
 
-    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe) -> None:
+    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe, share: Share | None = None) -> None:
         super().__init__(host, link, peer, pipe)
+        # What of the share of the child at the other end belongs to this stream; a parent has none.
+        self._share = share
+        self._waiting = 0
+        self._waiting_bytes = 0
         self._frames: list[Frame] = []
         self._patience: list[int] = []
         self._bytes = 0
@@ -56,7 +64,18 @@ class BatchedLink(Session):
         left += self._frames
         self._under_way = []
         self._frames, self._patience, self._bytes = [], [], 0
+        if self._share is not None:
+            self._share.add(-self._waiting, -self._waiting_bytes)
+            self._share = None
         return left
+
+    def _move_queue(self, successor: Self) -> None:
+        successor._frames, self._frames = self._frames, []
+        successor._patience, self._patience = self._patience, []
+        successor._bytes, self._bytes = self._bytes, 0
+        successor._accepted, self._accepted = self._accepted, []
+        successor._answers, self._answers = self._answers, []
+        successor._waiting, successor._waiting_bytes = self._waiting, self._waiting_bytes
 
     def _reply(self, ack: Ack) -> None:
         if ack.code:
@@ -65,12 +84,16 @@ class BatchedLink(Session):
             self._accepted.append(ack.uuid)
             if self._sleep is not None and self._ahead < BATCHES_AHEAD:
                 self._wake()
+        elif self.successor is not None:
+            self.successor._reply(ack)
 
     def _reply_in_full(self, ack: Ack) -> None:
         """Answer with an Ack: a failure, or 0 to a `sync=false` message, which must not look like a delivery."""
         if not self._closed:
             self._answers.append(codec.write_ack(ack))
             self._wake()
+        elif self.successor is not None:
+            self.successor._reply_in_full(ack)
 
     def _has_queued(self) -> bool:
         return bool(self._frames or self._accepted or self._answers)
@@ -87,6 +110,8 @@ class BatchedLink(Session):
         self._under_way = frames
         accepted, self._accepted = self._accepted, []
         answers, self._answers = self._answers, []
+        if self._waiting:
+            self._wait(-min(self._waiting, len(accepted) + len(answers)), 0)
         data = write_batch([frame.data for frame in frames], patience, accepted, answers, taken)
         if not await self._pipe.write(data):
             return False
@@ -152,13 +177,43 @@ class BatchedLink(Session):
                 self._reply(Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position))
 
     def _arrivals(self, messages: Sequence[bytes], patience: Sequence[int]) -> Iterator[Arrival]:
+        limits, share = self._router.limits, self._share
+        room = len(messages) if share is None else share.room
+        answered = 0
         for data, wait in zip(messages, patience, strict=True):
             try:
-                frame = codec.read_known_frame(data)
+                frame = codec.read_known_frame(data, limits)
             except Refusal as refusal:
                 self._host.log.warning("message_refused", peer=str(self.peer), detail=refusal.detail)
                 if wait and refusal.uuid:
+                    answered += 1
                     self._reply(Ack(refusal.uuid, refusal.code, self._router.position))
                 continue
+            if not wait:
+                yield frame, None, None
+                continue
+            answered += 1
             reply = self._reply if frame.sync else self._reply_in_full
-            yield (frame, reply, wait / 1000.0) if wait else (frame, None, None)
+            if share is not None and (answered > room or len(data) >= LARGE):
+                if answered > room or not share.fits(len(data)):
+                    self._reply(Ack(frame.uuid, Code.RECV_BUF_BUSY, self._router.position))
+                    continue
+                self._wait(0, len(data))
+                reply = partial(self._reply_large, len(data), reply)
+            yield frame, reply, wait / 1000.0
+        if share is not None:
+            self._wait(answered, 0)
+
+    def _reply_large(self, size: int, reply: Reply, ack: Ack) -> None:
+        """Answer a message whose bytes were counted."""
+        self._wait(0, -size)
+        reply(ack)
+
+    def _wait(self, messages: int, size: int) -> None:
+        """Count messages of the other end that wait for their answers, as long as the stream stands."""
+        if self.successor is not None:
+            self.successor._wait(messages, size)
+        elif self._share is not None:
+            self._waiting += messages
+            self._waiting_bytes += size
+            self._share.add(messages, size)

@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 import grpc
 
 from taskd_net import limits
+from taskd_net.address import Address
+from taskd_net.tls import Tls
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
@@ -28,6 +30,39 @@ _FLOW_CONTROL: Final = [
 ]
 
 
+def open_channel(
+    upstream: Address, credentials: grpc.ChannelCredentials | None, server_name: str | None, *, pings: bool
+) -> grpc.aio.Channel:
+    """A channel to a parent; without credentials in plain text.
+
+    Args:
+        upstream: where the parent listens.
+        credentials: for TLS.
+        server_name: what the parent's certificate has to name instead of the host of `upstream`.
+        pings: as in `channel_options`.
+    """
+    options = channel_options(pings=pings)
+    if credentials is None:
+        return grpc.aio.insecure_channel(str(upstream), options=options)
+    if server_name is not None:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    return grpc.aio.secure_channel(str(upstream), credentials, options=options)
+
+
+def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
+    """A channel of somebody who only asks: no pings, and certificates that are read once.
+
+    Raises:
+        ConfigError: a file of TLS is not usable; names it and says what is wrong.
+    """
+    if tls is None:
+        return open_channel(address, None, None, pings=False)
+    from taskd_net.transport.certificates import read
+    from taskd_net.transport.tls import channel_credentials
+
+    return open_channel(address, channel_credentials(read(tls)), tls.server_name, pings=False)
+
+
 def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:
     """One of the service's unary calls; bytes go in and come out."""
     call: UnaryCall = channel.unary_unary(f"/{SERVICE}/{name}")
@@ -41,7 +76,7 @@ def open_stream(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]
     return call(metadata=metadata)
 
 
-def server_options(*, channelz: bool = False) -> Options:
+def server_options(bounds: limits.Limits = limits.DEFAULT, *, channelz: bool = False) -> Options:
     """How a parent listens; with channelz gRPC keeps the figures for it.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
@@ -55,6 +90,13 @@ def server_options(*, channelz: bool = False) -> Options:
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", bounds.streams_per_connection),
+        # Both, or calls between the two would be refused by chance. The size is compared by `>=`.
+        ("grpc.max_metadata_size", bounds.metadata_bytes + 1),
+        ("grpc.absolute_max_metadata_size", bounds.metadata_bytes + 1),
+        # Who connects and says nothing, or says its first words byte by byte; and who makes no call.
+        ("grpc.server_handshake_timeout_ms", int(bounds.registration_time * 1000)),
+        ("grpc.max_connection_idle_ms", int(bounds.registration_time * 1000)),
         # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.
         ("grpc.server.max_pending_requests", 4 * limits.MAX_CHILDREN),
         ("grpc.server.max_pending_requests_hard_limit", 6 * limits.MAX_CHILDREN),

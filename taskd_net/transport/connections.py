@@ -1,23 +1,33 @@
-"""Which children came over which connection, and what kind of peer each of them is."""
+"""Which children came over which connection, what kind of peer each of them is, and whose streams stand there."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set as AbstractSet
 from urllib.parse import unquote
 
 from taskd_net.core.routes import LinkId
 from taskd_net.transport.peer import Peer
 
 
+def host_of(connection: str) -> str:
+    """The address that a connection comes from, of the name that gRPC has for it (`ipv4:127.0.0.1:40312`)."""
+    return unquote(connection.rpartition(":")[0])
+
+
 class Connections:
     """The connections of one parent, by the name that gRPC has for them.
 
-    Only the newest of each child: one that connects again and again must not cost memory each time.
+    Only the newest of each child: one that connects again and again must not cost memory each time. Beside it every
+    connection over which a stream stands, for as long as it does.
     """
 
     def __init__(self) -> None:
         self._links: dict[str, set[LinkId]] = {}
         self._connection_of: dict[LinkId, str] = {}
         self._peers: dict[LinkId, Peer] = {}
+        self._streams: dict[str, set[LinkId]] = {}
+        self._of_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._links)
@@ -26,7 +36,10 @@ class Connections:
         """A child has registered, then with what kind of peer it is, or opened its stream."""
         self._leave(link)
         self._connection_of[link] = connection
-        self._links.setdefault(connection, set()).add(link)
+        if connection not in self._links:
+            self._links[connection] = set()
+            self._of_host[host_of(connection)] += 1
+        self._links[connection].add(link)
         if peer is not None:
             self._peers[link] = peer
 
@@ -35,10 +48,33 @@ class Connections:
         self._leave(link)
         self._peers.pop(link, None)
 
+    def stream_stands(self, connection: str, link: LinkId) -> None:
+        """A child's stream stands over this connection."""
+        self._streams.setdefault(connection, set()).add(link)
+
+    def stream_ended(self, connection: str, link: LinkId) -> None:
+        """It has ended."""
+        streams = self._streams[connection]
+        streams.discard(link)
+        if not streams:
+            del self._streams[connection]
+
     def link(self, connection: str) -> LinkId | None:
-        """The child that uses a connection; None where none is known, or several share it."""
-        links = self._links.get(connection, ())
-        return next(iter(links)) if len(links) == 1 else None
+        """The one child whose stream stands over a connection; None without one, or with several."""
+        streams = self._streams.get(connection, ())
+        return next(iter(streams)) if len(streams) == 1 else None
+
+    def streams(self, connection: str) -> AbstractSet[LinkId]:
+        """The children whose streams stand over a connection."""
+        return self._streams.get(connection, frozenset())
+
+    def links(self, connection: str) -> AbstractSet[LinkId]:
+        """The children that have registered over a connection, or opened their stream."""
+        return self._links.get(connection, frozenset())
+
+    def of_host(self, connection: str) -> int:
+        """How many connections children hold from the host of this one, itself not counted."""
+        return self._of_host[host_of(connection)] - (connection in self._links)
 
     def peer(self, link: LinkId) -> Peer:
         """What kind of peer a child is."""
@@ -66,3 +102,7 @@ class Connections:
             self._links[connection].discard(link)
             if not self._links[connection]:
                 del self._links[connection]
+                host = host_of(connection)
+                self._of_host[host] -= 1
+                if not self._of_host[host]:
+                    del self._of_host[host]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,18 +15,24 @@ from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Forgot, Reason
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import UP, Link
-from taskd_net.core.topology import STRANGER
+from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
 from taskd_net.transport import peer as peers
 from taskd_net.transport import standard, statuses
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
+from taskd_net.transport.connections import host_of
 from taskd_net.transport.host import Host
 from taskd_net.transport.probe_service import ProbeService
+from taskd_net.transport.quiet import quieten_grpc
 from taskd_net.transport.reports import StatusService
+from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
+from taskd_net.transport.tls import ServerCredentials, peer_names
 from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
 
@@ -47,25 +54,47 @@ class ParentSide:
     Args:
         host: the node.
         listen: where; port 0 takes any free port, which `start` returns.
+        plain_listen: a second address, without TLS; None for none.
+        credentials: for `listen`; None for plain text.
         batched: whether children are offered the batched link.
+        certified: whether children take positions by their certificates.
         expected: the size of the job, for whoever asks for the state of the mesh; empty where it is not known.
         tracer: of a node that traces messages.
+
+    Attributes:
+        plain_address: the second address, with the port that was bound.
     """
 
     def __init__(
-        self, host: Host, listen: Address, *, batched: bool, expected: str = "", tracer: Tracer | None = None
+        self,
+        host: Host,
+        listen: Address,
+        plain_listen: Address | None = None,
+        credentials: ServerCredentials | None = None,
+        *,
+        batched: bool,
+        certified: bool = False,
+        expected: str = "",
+        tracer: Tracer | None = None,
     ) -> None:
         self._host = host
+        self._certified = certified
         self._router = host.router
         self._listen = listen
+        self._plain_listen = plain_listen
+        self._credentials = credentials
+        self.plain_address: Address | None = None
         self._batched = batched
         self._tracer = tracer
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
-        self._status = StatusService(host, expected)
+        self._status = StatusService(host, expected, self._reporting)
         self._probes = ProbeService(host)
+        self._limits = host.router.limits
+        self._whole = Share(self._limits)
+        self._shares: dict[LinkId, Share] = {}
         self._closing = False
         self.health = standard.Health(serving=host.router.upstream is None)
         self.depth = 0
@@ -74,10 +103,11 @@ class ParentSide:
         """Listen. Returns the address with the port that was bound.
 
         Raises:
-            ConfigError: the address cannot be bound (in use, not of this machine, no such host).
+            ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
+        quieten_grpc()
         channelz = standard.has_channelz()
-        server = grpc.aio.server(options=server_options(channelz=channelz))
+        server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
         server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(
@@ -101,14 +131,12 @@ class ParentSide:
             self._host.log.info("services_missing", reason="install taskd-net[health] for health and reflection")
         if channelz:
             standard.add_channelz(server)
-        try:
-            port = server.add_insecure_port(str(self._listen))
-        except RuntimeError as error:
-            text = f"cannot listen on {self._listen}: in use, or not an address of this machine"
-            raise ConfigError(text) from error
+        address = _bind(server, self._listen, self._credentials)
+        if self._plain_listen is not None:
+            self.plain_address = _bind(server, self._plain_listen, None)
         await server.start()
         self._server = server
-        return Address(self._listen.host, port)
+        return address
 
     async def drain(self, seconds: float) -> None:
         """Stop listening and turn new children away; calls and streams that are under way go on for `seconds`.
@@ -142,6 +170,7 @@ class ParentSide:
         """A child was forgotten by the Router."""
         self._host.view.child_forgotten(forgot.link, forgot.position, forgot.routes)
         self._connections.forget(forgot.link)
+        self._shares.pop(forgot.link, None)
 
     # ---- the calls
 
@@ -152,6 +181,8 @@ class ParentSide:
             try:
                 ack = await call(data, context)
             except Refusal as refusal:
+                if isinstance(refusal, Violation):
+                    self._host.perform(self._router.accuse(host_of(context.peer()), refusal))
                 ack = Ack(refusal.uuid, refusal.code, self._router.position, str(refusal))
                 self._host.log.debug("request_refused", call=call.__name__, code=int(ack.code), detail=ack.detail)
             except Exception:
@@ -165,7 +196,7 @@ class ParentSide:
         return guarded
 
     async def _register(self, data: bytes, context: Context) -> Ack:
-        uuid, position = codec.read_register(data)
+        uuid, position = codec.read_register(data, self._limits)
         peer = self._said(context)
         if not peer.profile.pauses:
             pause = self._router.register_pause(self._host.now(), position)
@@ -173,10 +204,17 @@ class ParentSide:
                 self._host.log.info("child_held", child=str(position), seconds=pause)
                 await asyncio.sleep(pause)
         try:
-            link = self._router.register(self._host.now(), position, peer.profile.child_manners(position))
+            most = self._limits.connections_per_address
+            if self._connections.of_host(context.peer()) >= most:
+                host = host_of(context.peer())
+                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{host} has {most} connections already", uuid)
+            manners, credentials = peer.profile.child_manners(position), self._shown(context)
+            link = self._router.register(self._host.now(), position, manners, credentials)
         except Refusal as refusal:
-            self._host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))
             refusal.uuid = uuid
+            if isinstance(refusal, Violation):
+                raise
+            self._host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))
             raise
         self._host.perform(())
         self._connections.came_over(context.peer(), link.id, peer)
@@ -185,8 +223,11 @@ class ParentSide:
         return Ack(uuid, Code.OK, self._router.position)
 
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:
-        request = codec.read_announcement(data)
+        request = codec.read_announcement(data, self._limits)
         link = self._router.children.find(request.proxy)
+        if link is not None and not self._speaks_for(context, link):
+            text = f"{request.proxy} announces over its own connection, not over this one"
+            raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
         understands = link is not None and self._connections.peer(link.id).profile.withdraws
         kind = peers.routes_kind(peers.read_metadata(context.invocation_metadata())) if understands else Kind.ADD
         left = context.time_remaining()
@@ -197,18 +238,25 @@ class ParentSide:
         return await answer
 
     async def _transfer_message(self, data: bytes, context: Context) -> Ack:
-        frame = codec.read_frame(data)
+        frame = codec.read_frame(data, self._limits)
         answer, reply = _answer()
-        # Who brings it, then who wrote it: a route may be older than the connection.
         came_from = self._connections.link(context.peer())
         if came_from is None:
-            came_from = self._router.routes.next_hop(frame.src.identity)
-        if came_from is None:
-            came_from = STRANGER
-        self._host.perform(
-            self._router.frame_arrived(self._host.now(), came_from, frame, reply, context.time_remaining())
-        )
-        return await answer
+            came_from = self._bringer(frame, context)
+        share, size = self._share(came_from), len(data)
+        try:
+            share.require(size)
+        except Refusal as refusal:
+            refusal.uuid = frame.uuid
+            raise
+        share.add(1, size)
+        try:
+            self._host.perform(
+                self._router.frame_arrived(self._host.now(), came_from, frame, reply, context.time_remaining())
+            )
+            return await answer
+        finally:
+            share.add(-1, -size)
 
     async def _down_stream(self, _: object, context: Context) -> None:
         """InitServerDownStream, for as long as the stream stands."""
@@ -222,49 +270,167 @@ class ParentSide:
     async def _exchange(self, _: object, context: Context) -> None:
         """The batched link, for as long as the stream stands."""
         pipe, tracer = ServerPipe(context), self._tracer
-        await self._serve(context, lambda link: batched_link(self._host, link.id, link.position, pipe, tracer))
+
+        def session(link: Link) -> Session:
+            return batched_link(self._host, link.id, link.position, pipe, tracer, self._share(link.id))
+
+        await self._serve(context, session)
 
     async def _serve(self, context: Context, make: Callable[[Link], Session]) -> None:
         host, router = self._host, self._router
-        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
-        link = router.children.find(position)
+        metadata = peers.read_metadata(context.invocation_metadata())
+        position = peers.stream_position(metadata)
+        link = self._joining(position, context)
+        before = host.links.get(link.id) if link is not None and peers.stream_continues(metadata) else None
+        if before is not None:
+            quiet = await self._is_quiet(before)
+            link = self._joining(position, context)
+        else:
+            quiet = False
         if link is None or self._closing:
             host.log.info("stream_refused", child=str(position), closing=self._closing)
             refusal = (grpc.StatusCode.UNAVAILABLE, _CLOSING) if self._closing else (grpc.StatusCode.UNKNOWN, _UNKNOWN)
             await context.abort(*refusal)
-        self._connections.came_over(context.peer(), link.id)
+        connection = context.peer()
+        self._connections.came_over(connection, link.id)
+        self._connections.stream_stands(connection, link.id)
         session = make(link)
+        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
+        moved = quiet and before is not None and self._move(before, session)
+        if not moved:
+            self._begin(link, session)
+        try:
+            # A child of ours announces itself when it sees this: it means that messages reach it from now on.
+            await context.send_initial_metadata(())
+            if moved and before is not None:
+                # What comes in over the old stream is older. Its end is in the child's hands, so not for ever.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(before.over.wait(), limits.RENEWAL_S)
+                before.close()
+            await session.run()
+        finally:
+            session.close()
+            self._connections.stream_ended(connection, link.id)
+            status, text = self._ends.pop(session, (None, "by the child"))
+            if session.successor is None:
+                if host.links.get(link.id) is session:
+                    del host.links[link.id]
+                host.perform(router.link_down(host.now(), link, session, session.unwritten()))
+                host.view.child_changed(link)
+                host.log.info("child_lost", child=str(position), reason=text)
+        if status is not None:
+            await context.abort(status, text)
+
+    def _begin(self, link: Link, session: Session) -> None:
+        """Let a stream be the one of its link, in place of any other."""
+        host = self._host
         replaced = host.links.get(link.id)
         unwritten = []
         if replaced is not None:
             replaced.close()
             unwritten = replaced.unwritten()
         host.links[link.id] = session
-        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
         peer = self._connections.peer(link.id)
         probes = peer.ended(batched=isinstance(session, BatchedLink))
-        host.perform(router.link_up(host.now(), link, session, unwritten, probes))
+        host.perform(self._router.link_up(host.now(), link, session, unwritten, probes))
         host.view.child_changed(link)
-        host.log.info("child_joined", child=str(position), peer=peer.profile.name, link=type(session).__name__)
+        host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=type(session).__name__)
+
+    async def _is_quiet(self, session: Session) -> bool:
+        """Let a stream come to rest, for another one of the same child to go on with it."""
         try:
-            # A child of ours announces itself when it sees this: it means that messages reach it from now on.
-            await context.send_initial_metadata(())
-            await session.run()
-        finally:
-            if host.links.get(link.id) is session:
-                del host.links[link.id]
-            host.perform(router.link_down(host.now(), link, session, session.unwritten()))
-            host.view.child_changed(link)
-            status, text = self._ends.pop(session, (None, "by the child"))
-            host.log.info("child_lost", child=str(position), reason=text)
-        if status is not None:
-            await context.abort(status, text)
+            await asyncio.wait_for(session.pause(), limits.RENEWAL_S)
+        except TimeoutError:
+            return False
+        return True
+
+    def _move(self, before: Session, session: Session) -> bool:
+        """Let a stream go on where another one has come to rest; returns whether that is possible."""
+        links, link_id = self._host.links, before.link
+        if links.get(link_id) is not before or type(before) is not type(session) or not before.alive:
+            return False
+        before.hand_over(session)
+        links[link_id] = session
+        self._router.renewed(link_id, session)
+        self._host.log.info("child_moved", child=str(session.peer))
+        return True
 
     def _end(self, session: Session, status: grpc.StatusCode, text: str) -> None:
         self._ends.setdefault(session, (status, text))
         session.close()
 
+    # ---- who is who
+
+    def _shown(self, context: Context) -> Credentials:
+        """What a call's connection shows of the peer that makes it."""
+        host = host_of(context.peer())
+        shown = context.auth_context() if self._certified else {}
+        # Over the plain address, which is of this machine alone, nothing is shown.
+        if b"ssl" not in shown.get("transport_security_type", ()):
+            return Credentials(host)
+        return Credentials(host, frozenset(peer_names(shown)))
+
+    def _speaks_for(self, context: Context, link: Link) -> bool:
+        """Whether a call is made by the peer that registered a child.
+
+        A connection over which streams stand belongs to them, and to whoever registered over it: one process may be
+        several nodes. On any other the peer is known by its credentials: who reconnects in the middle of joining, or
+        comes through a proxy that has one connection for each call (docs/security.md), has a connection without any.
+        """
+        connection = context.peer()
+        if self._connections.streams(connection):
+            return link.id in self._connections.streams(connection) or link.id in self._connections.links(connection)
+        return link.credentials.same_peer(self._shown(context))
+
+    def _reporting(self, context: Context) -> Link:
+        """The child that reports.
+
+        Raises:
+            Violation: 4002, this is another peer than the one that registered, or nobody has.
+        """
+        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
+        link = self._router.children.find(position)
+        if link is None or not self._speaks_for(context, link):
+            raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
+        return link
+
+    def _joining(self, position: Position, context: Context) -> Link | None:
+        """The child that opens a stream; None for one that is not registered here, or as somebody else."""
+        link = self._router.children.find(position)
+        if link is None or self._speaks_for(context, link):
+            return link
+        text = f"a stream for {position} is opened by another peer than the one that registered"
+        self._host.perform(self._router.accuse(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
+        return None
+
+    def _bringer(self, frame: Frame, context: Context) -> LinkId:
+        """The child that brings a message over a connection that is not, or not yet, that of one child alone.
+
+        Raises:
+            Violation: 4002, nobody who may bring messages of this sender uses the connection.
+        """
+        connection, children = context.peer(), self._router.children.by_id
+        route = self._router.routes.next_hop(frame.src.identity)
+        candidates = [children[link] for link in self._connections.streams(connection)]
+        if not candidates:
+            credentials = self._shown(context)
+            links = self._connections.links(connection) | ({route} if route is not None else set())
+            candidates = [children[link] for link in links if children[link].credentials.same_peer(credentials)]
+        # The Router looks at the choice as at every message: first who leads to the sender, then who may do so.
+        candidates.sort(key=lambda link: (link.id != route, link.is_leaf))
+        if not candidates:
+            text = f"src {frame.src} is nobody who has joined over this connection"
+            raise Violation(Code.NIL_POSITION, text, frame.uuid)
+        return candidates[0].id
+
     # ---- small things
+
+    def _share(self, link: LinkId) -> Share:
+        """What a child's messages cost that wait for their answers."""
+        share = self._shares.get(link)
+        if share is None:
+            share = self._shares[link] = Share(self._limits, self._whole)
+        return share
 
     def _said(self, context: Context) -> peers.Peer:
         """What kind of peer is calling, by what it says of itself."""
@@ -273,6 +439,17 @@ class ParentSide:
     def _peer(self, context: Context) -> peers.Peer:
         """What kind of peer is calling: as it was decided when it registered."""
         return self._connections.peer_over(context.peer()) or self._said(context)
+
+
+def _bind(server: grpc.aio.Server, address: Address, credentials: ServerCredentials | None) -> Address:
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(str(address))
+        else:
+            port = server.add_secure_port(str(address), credentials.credentials)
+    except RuntimeError as error:
+        raise ConfigError(f"cannot listen on {address}: in use, or not an address of this machine") from error
+    return Address(address.host, port)
 
 
 def _answer() -> tuple[asyncio.Future[Ack], Reply]:

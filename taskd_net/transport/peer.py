@@ -30,6 +30,8 @@ REPORTS = "reports/1"
 ROUTES_KEY = "taskd-net-routes"
 PROBES_KEY = "taskd-net-probes"
 PROBES = "1"
+STREAM_KEY = "taskd-net-stream"
+CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
 
 
@@ -165,9 +167,15 @@ def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]
     return (*says, *offer)
 
 
-def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:
-    """What opening the stream carries (contract, section 2)."""
+def stream_metadata(position: Position, *, continues: bool = False) -> tuple[tuple[str, str], ...]:
+    """What opening the stream carries (contract, section 2).
+
+    Args:
+        position: who opens it.
+        continues: for a parent of ours: it goes on where the stream that stands leaves off, and nothing is to be lost.
+    """
     return (
+        *(((STREAM_KEY, CONTINUES),) if continues else ()),
         ("role", position.role),
         ("serverrank", position.server_rank),
         ("processrank", position.process_rank),
@@ -177,6 +185,11 @@ def stream_metadata(position: Position) -> tuple[tuple[str, str], ...]:
 def stream_position(metadata: Mapping[str, str]) -> Position:
     """Who opens a stream, by its metadata; fields that are missing are empty."""
     return Position(metadata.get("role", ""), metadata.get("serverrank", ""), metadata.get("processrank", ""))
+
+
+def stream_continues(metadata: Mapping[str, str]) -> bool:
+    """Whether a stream goes on where the one before leaves off."""
+    return metadata.get(STREAM_KEY) == CONTINUES
 
 
 def routes_metadata(kind: Kind) -> tuple[tuple[str, str], ...]:

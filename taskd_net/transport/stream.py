@@ -7,11 +7,13 @@ stream is put into a queue, without waiting, and one coroutine writes it; one lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import grpc
 
+from taskd_net import limits
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
@@ -33,6 +35,10 @@ class Pipe(Protocol):
 
     async def write(self, data: bytes) -> bool:
         """Write a message. Returns False when the stream has ended."""
+        ...
+
+    async def finish(self) -> None:
+        """Write no more: the other end reads what has been written, and then the end."""
         ...
 
 
@@ -58,6 +64,9 @@ class ServerPipe:
             return False
         return True
 
+    async def finish(self) -> None:
+        """A server's stream is finished by returning from the call."""
+
 
 class ClientPipe:
     """A stream to the parent."""
@@ -80,6 +89,11 @@ class ClientPipe:
         except _ENDED:
             return False
         return True
+
+    async def finish(self) -> None:
+        """Write no more; the parent ends the stream when it has read all of it."""
+        with contextlib.suppress(*_ENDED):
+            await self._call.done_writing()
 
 
 class Session(ABC):
@@ -104,6 +118,11 @@ class Session(ABC):
         self._sleep: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
+        self._paused = False
+        self._quiet: asyncio.Future[None] | None = None
+        # Who has taken over, and whether this one's stream has ended.
+        self.successor: Self | None = None
+        self.over = asyncio.Event()
 
     @abstractmethod
     def forward(self, frame: Frame, patience: float) -> None:
@@ -118,23 +137,63 @@ class Session(ABC):
         reader = asyncio.create_task(self._read_until_end(), name=f"reads from {self.peer}")
         try:
             while not self._closed:
-                if self._has_output():
+                if self._has_output() and not self._paused:
                     if not await self._write_next():
                         return
                 else:
                     if not self._has_queued():
                         _rouse(self._idle)
                     self._sleep = self._loop.create_future()
+                    if self._paused:
+                        _rouse(self._quiet)
                     await self._sleep
+            if self.successor is not None:
+                await self._pipe.finish()
+                await asyncio.wait([reader], timeout=limits.RENEWAL_S)
         finally:
             self.close()
             reader.cancel()
+            self.over.set()
 
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
         self._closed = True
         _rouse(self._sleep)
         _rouse(self._idle)
+        _rouse(self._quiet)
+
+    # ---- moving to another stream
+
+    async def pause(self) -> None:
+        """Write no more, but queue; returns when nothing is being written any more."""
+        self._paused = True
+        if not self._closed and self._sleep is None:
+            self._quiet = self._loop.create_future()
+            await self._quiet
+
+    def resume(self) -> None:
+        """Go on writing after all."""
+        self._paused = False
+        self._wake()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the stream stands, as far as is known."""
+        return not self._closed
+
+    def hand_over(self, successor: Self) -> None:
+        """Let another session of the link go on where this one has come to rest.
+
+        It gets what is queued, and the answers to what still comes in here. `run` returns when the other end has
+        written all that it had begun to.
+        """
+        self._move_queue(successor)
+        self.successor = successor
+        self._closed = True
+        _rouse(self._sleep)
+
+    async def finish(self) -> None:  # noqa: B027 - most have nothing there
+        """After `hand_over`: wait for what is under way beside the stream."""
 
     async def idle(self) -> None:
         """Wait until everything queued so far has been written, or the stream has ended. For one caller."""
@@ -165,6 +224,10 @@ class Session(ABC):
     def _unwritten_left(self) -> bool:
         # The writer is asleep when it has written all that it may.
         return not self._closed and (self._sleep is None or self._has_queued())
+
+    @abstractmethod
+    def _move_queue(self, successor: Self) -> None:
+        """Give everything that is queued to a session that is new."""
 
     @abstractmethod
     async def _write_next(self) -> bool:

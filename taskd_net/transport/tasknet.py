@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import deque
+from typing import Self
 
 import grpc
 
@@ -46,6 +49,9 @@ class ToChild(Session):
         self._queue.clear()
         return left
 
+    def _move_queue(self, successor: Self) -> None:
+        successor._queue, self._queue = self._queue, deque()
+
     def _has_queued(self) -> bool:
         return bool(self._queue)
 
@@ -83,7 +89,7 @@ class ToChild(Session):
         except Refusal as refusal:
             host.log.warning("ack_unreadable", child=str(self.peer), detail=refusal.detail)
             return
-        if host.links.get(self.link) is self:
+        if self.successor is not None or host.links.get(self.link) is self:
             host.perform(self._router.ack_arrived(host.now(), self.link, ack.uuid, ack.code, ack.src))
 
 
@@ -121,10 +127,40 @@ class ToParent(Session):
         """Whether something is being written or waits for that, or a call is under way."""
         return super().busy or (not self._closed and self._calls.busy)
 
+    async def pause(self) -> None:
+        """Write no more and begin no more calls, but queue; returns when what has to be in order has got there.
+
+        A parent that counts the Acks of a stream gets, within a bounded time, all that it waits for.
+        """
+        await self._calls.pause()
+        if self._line is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limits.RENEWAL_S):
+                    await self._line.empty()
+                    await self.idle()
+        await super().pause()
+
+    def resume(self) -> None:
+        """Go on writing after all."""
+        self._calls.resume()
+        super().resume()
+
+    async def finish(self) -> None:
+        """After `hand_over`: wait for the answers to the calls that are under way."""
+        await self._calls.finish()
+
+    def _move_queue(self, successor: Self) -> None:
+        self._calls.move_to(successor._calls)
+        successor._acks, self._acks = self._acks, deque()
+        if self._pulse is not None:
+            self._pulse.stop()
+
     def _reply(self, ack: Ack) -> None:
         if not self._closed:
             self._acks.append(codec.write_ack(ack))
             self._wake()
+        elif self.successor is not None and self._line is None:
+            self.successor._reply(ack)
 
     def _has_queued(self) -> bool:
         return bool(self._acks)
@@ -135,7 +171,7 @@ class ToParent(Session):
     def _take_in(self, data: bytes) -> None:
         host, router = self._host, self._router
         try:
-            frame = codec.read_frame(data)
+            frame = codec.read_frame(data, router.limits)
         except Refusal as refusal:
             host.log.warning("message_refused", parent=str(self.peer), detail=refusal.detail)
             if refusal.sync and (refusal.uuid or self._line is not None):

@@ -16,6 +16,7 @@ from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.host import Host
+from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Pipe
 from taskd_net.wire.batches import read_spans, write_spans
 
@@ -39,11 +40,13 @@ def load_tracer(position: Position) -> Tracer:
     return Tracer(position)
 
 
-def batched_link(host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer | None) -> BatchedLink:
+def batched_link(
+    host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer | None, share: Share | None = None
+) -> BatchedLink:
     """The batched link of a node with, or without, tracing."""
     if tracer is None:
-        return BatchedLink(host, link, peer, pipe)
-    return TracedLink(host, link, peer, pipe, tracer)
+        return BatchedLink(host, link, peer, pipe, share)
+    return TracedLink(host, link, peer, pipe, tracer, share)
 
 
 class _Behind:
@@ -60,13 +63,18 @@ class _Behind:
         behind, self.behind = self.behind, b""
         return await self._pipe.write(data + behind)
 
+    async def finish(self) -> None:
+        await self._pipe.finish()
+
 
 class TracedLink(BatchedLink):
     """Either end of the link."""
 
-    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer) -> None:
+    def __init__(
+        self, host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer, share: Share | None = None
+    ) -> None:
         self._behind = _Behind(pipe)
-        super().__init__(host, link, peer, self._behind)
+        super().__init__(host, link, peer, self._behind, share)
         self._tracer = tracer
         self._spans: Mapping[str, Mapping[str, str]] = {}
 

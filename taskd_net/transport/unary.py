@@ -70,6 +70,7 @@ class UnaryWriter:
         self._flows: dict[_Flow, deque[_Waiting]] = {}
         self._under_way: dict[asyncio.Task[None], Frame] = {}
         self._bytes = 0
+        self._paused = False
 
     def put(self, frame: Frame, timeout: float) -> None:
         """Send a message, now or when its turn comes. `timeout`: seconds until nobody waits for the answer."""
@@ -89,13 +90,34 @@ class UnaryWriter:
                 self._answered(frame, Ack(frame.uuid, Code.NETWORK_ACK_LOST, self._parent, "the upstream was lost"))
         return left
 
+    async def pause(self) -> None:
+        """Begin no more calls; returns when no message waits for the call before it."""
+        self._paused = True
+        while self._flows:
+            await asyncio.wait([task for task, frame in self._under_way.items() if not frame.sync])
+
+    def resume(self) -> None:
+        """Begin calls again."""
+        self._paused = False
+        self._start()
+
+    def move_to(self, successor: UnaryWriter) -> None:
+        """Let another one begin the calls that have not begun, while this one is paused."""
+        successor._queue, self._queue = self._queue, deque()
+        successor._start()
+
+    async def finish(self) -> None:
+        """Wait for the answers to the calls that are under way."""
+        while self._under_way:
+            await asyncio.wait(list(self._under_way))
+
     @property
     def busy(self) -> bool:
         """Whether a call is under way or waits for its turn."""
         return bool(self._under_way or self._queue)
 
     def _start(self) -> None:
-        while self._queue and len(self._under_way) < CALLS:
+        while self._queue and not self._paused and len(self._under_way) < CALLS:
             size = len(self._queue[0].frame.data)
             if self._under_way and self._bytes + size > CALL_BYTES:
                 return

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Adapted, Frame, Probe
-from taskd_net.limits import MESSAGE_BYTES, PROBE_HOPS
+from taskd_net.limits import DEFAULT, PROBE_HOPS, REMEMBERED_CHARS, Limits
 from taskd_net.position import Destination, Position, is_rank, require_node
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, read_varint, text_field, varint
@@ -64,25 +64,35 @@ def _position(role: str, server_rank: str, process_rank: str) -> Position:
 
 
 def _read_position(position: pb.Position) -> Position:
-    return _position(position.role, position.serverRank, position.processRank)
+    fields = position.role, position.serverRank, position.processRank
+    # What is longer than any node's is not remembered, or it would fill the memory of whoever reads it.
+    return _position(*fields) if sum(map(len, fields)) <= REMEMBERED_CHARS else Position(*fields)
 
 
 def _write_position(position: Position) -> pb.Position:
     return pb.Position(role=position.role, serverRank=position.server_rank, processRank=position.process_rank)
 
 
-def too_large(size: int) -> Refusal:
+def too_large(size: int, limits: Limits) -> Refusal:
     """The refusal of a message beyond the limit."""
-    return Refusal(Code.CLIENT_ERR, f"the message has {size} bytes serialized; the limit is {MESSAGE_BYTES}")
+    return Refusal(Code.CLIENT_ERR, f"the message has {size} bytes serialized; the limit is {limits.message_bytes}")
 
 
-def write_message(message: Message) -> Frame:
+def _require_uuid(uuid: str, limits: Limits) -> None:
+    if len(uuid) > limits.uuid_length:
+        text = f"the uuid has {len(uuid)} characters; the limit is {limits.uuid_length}"
+        raise Refusal(Code.CLIENT_ERR, text, uuid)
+
+
+def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
     """Make a frame of a message that this node sends.
 
     Raises:
-        Refusal: 4003-4006 for the destination, 4999 for a body that is not text or too large.
+        Refusal: 4003-4006 for the destination, 4999 for a body that is not text, or a body or uuid that is too long.
     """
     uuid, mtype, sync, src, dst_written, create_time, text = message
+    if len(uuid) > limits.uuid_length:
+        _require_uuid(uuid, limits)
     try:
         dst, common = _common_fields(mtype, sync, src, dst_written)
         uuid_field = text_field(b"\x0a", uuid)
@@ -96,27 +106,29 @@ def write_message(message: Message) -> Frame:
         data = b"".join((b"\x0a", header, uuid_field, common, created, b"\x12", cached_varint(len(body)), body))
     else:
         data = b"".join((b"\x0a", header, uuid_field, common, created))
-    if len(data) > MESSAGE_BYTES:
-        raise too_large(len(data))
+    if len(data) > limits.message_bytes:
+        raise too_large(len(data), limits)
     return Frame(uuid, sync, src, dst, data)
 
 
-def read_frame(data: bytes) -> Frame:
+def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
     """Check a serialized Message and look at its header.
 
     Raises:
-        Refusal: 4000-4006 in the contract's order, 4999 for one without uuid or too large; carries the uuid if there
-            is one.
+        Refusal: 4000-4006 in the contract's order, 4999 for one without uuid, with one that is too long, or too large;
+            carries the uuid if there is one.
     """
     try:
         uuid, flow, _, end = _split(data)
         _text(data, end)
     except _NOT_AS_EXPECTED:
-        return _read_any_frame(data)
-    return Frame(uuid, flow.sync, flow.src, flow.dst, data) if len(data) <= MESSAGE_BYTES else _read_any_frame(data)
+        return _read_any_frame(data, limits)
+    if len(data) > limits.message_bytes:
+        return _read_any_frame(data, limits)
+    return Frame(uuid, flow.sync, flow.src, flow.dst, data)
 
 
-def _read_any_frame(data: bytes) -> Frame:
+def _read_any_frame(data: bytes, limits: Limits) -> Frame:
     """`read_frame` for whatever is not written as most messages are."""
     try:
         message = pb.Message.FromString(data)
@@ -135,8 +147,9 @@ def _read_any_frame(data: bytes) -> Frame:
         _require_sender(src)
         if not uuid:
             raise Refusal(Code.CLIENT_ERR, "the message has no uuid")
-        if len(data) > MESSAGE_BYTES:
-            raise too_large(len(data))
+        _require_uuid(uuid, limits)
+        if len(data) > limits.message_bytes:
+            raise too_large(len(data), limits)
     except Refusal as refusal:
         refusal.uuid, refusal.sync = uuid, header.sync
         raise
@@ -151,17 +164,25 @@ def _read_any_frame(data: bytes) -> Frame:
     return Frame(uuid, header.sync, src, dst, data)
 
 
-def read_known_frame(data: bytes) -> Frame:
+def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
     """Look at the header of a message that a node of ours has checked: `read_frame` at a tenth of the price.
+
+    What stands behind the header has to be a body and nothing else: a second header would be read by those who read all
+    of the message, and they would take it for another sender's.
 
     Raises:
         Refusal: what `read_frame` would raise if the header is not in order after all; never for the body.
     """
     try:
-        uuid, flow, _, _ = _split(data)
+        uuid, flow, _, end = _split(data)
+        size = len(data) - end - 2
+        if size != -2 and (data[end] != 0x12 or data[end + 1] != size or size >= 0x80):
+            _require_body(data, end)
     except _NOT_AS_EXPECTED:
-        return _read_any_frame(data)
-    return Frame(uuid, flow.sync, flow.src, flow.dst, data) if len(data) <= MESSAGE_BYTES else _read_any_frame(data)
+        return _read_any_frame(data, limits)
+    if len(data) > limits.message_bytes:
+        return _read_any_frame(data, limits)
+    return Frame(uuid, flow.sync, flow.src, flow.dst, data)
 
 
 def write_checked(frame: Frame) -> bytes:
@@ -277,21 +298,28 @@ def read_message(frame: Frame) -> Message:
     except DecodeError as error:
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a Message (or its text is not UTF-8)") from error
     header, dst = message.header, frame.dst.position
-    return Message(header.uuid, header.mtype, header.sync, frame.src, dst, header.createTime, message.body)
+    return Message(frame.uuid, header.mtype, frame.sync, frame.src, dst, header.createTime, message.body)
+
+
+def _require_body(data: bytes, at: int) -> int:
+    """The index of the body, which is all that stands behind the header; its bytes are not looked at.
+
+    Raises:
+        _NOT_AS_EXPECTED: something else stands there too.
+    """
+    size, start = read_varint(data, at + 1)
+    if data[at] != 0x12 or start + size != len(data):
+        raise ValueError("not a body alone")
+    return start
 
 
 def _text(data: bytes, at: int) -> str:
-    """The body, which is all that stands behind the header.
+    """The body.
 
     Raises:
         _NOT_AS_EXPECTED: something else stands there too, or the body is not UTF-8.
     """
-    if at == len(data):
-        return ""
-    size, start = read_varint(data, at + 1)
-    if data[at] != 0x12 or start + size != len(data):
-        raise ValueError("not a body alone")
-    return data[start:].decode()
+    return "" if at == len(data) else data[_require_body(data, at) :].decode()
 
 
 @lru_cache(maxsize=16)
@@ -370,11 +398,11 @@ def write_register(uuid: str, position: Position) -> bytes:
     return pb.RegisterReq(uuid=uuid, pos=_write_position(position)).SerializeToString()
 
 
-def read_register(data: bytes) -> tuple[str, Position]:
+def read_register(data: bytes, limits: Limits = DEFAULT) -> tuple[str, Position]:
     """The uuid and the position of a RegisterReq.
 
     Raises:
-        Refusal: 4000 the bytes are not one, 4002 it has no position.
+        Refusal: 4000 the bytes are not one, 4002 it has no position, 4999 its uuid is too long.
     """
     try:
         request = pb.RegisterReq.FromString(data)
@@ -382,6 +410,7 @@ def read_register(data: bytes) -> tuple[str, Position]:
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a RegisterReq") from error
     if not request.HasField("pos"):
         raise Refusal(Code.NIL_POSITION, "the request has no pos", request.uuid)
+    _require_uuid(request.uuid, limits)
     return request.uuid, _read_position(request.pos)
 
 
@@ -391,11 +420,12 @@ def write_announcement(uuid: str, proxy: Position, path: Iterable[Position]) -> 
     return pb.PathDiscoveryReq(uuid=uuid, proxyPos=_write_position(proxy), path=written).SerializeToString()
 
 
-def read_announcement(data: bytes) -> Announcement:
+def read_announcement(data: bytes, limits: Limits = DEFAULT) -> Announcement:
     """Read a PathDiscoveryReq.
 
     Raises:
-        Refusal: 4000 the bytes are not one, 4002 it has no proxyPos or an empty path.
+        Refusal: 4000 the bytes are not one, 4002 it has no proxyPos or an empty path, 4006 its path is too long, 4999
+            its uuid is.
     """
     try:
         request = pb.PathDiscoveryReq.FromString(data)
@@ -403,6 +433,10 @@ def read_announcement(data: bytes) -> Announcement:
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a PathDiscoveryReq") from error
     if not request.HasField("proxyPos") or not request.path:
         raise Refusal(Code.NIL_POSITION, "the request has no proxyPos or no path", request.uuid)
+    _require_uuid(request.uuid, limits)
+    if len(request.path) > limits.path_length:
+        text = f"the path has {len(request.path)} positions; the limit is {limits.path_length}"
+        raise Refusal(Code.DST_TYPE_ILLEGAL, text, request.uuid)
     return Announcement(request.uuid, _read_position(request.proxyPos), [_read_position(p) for p in request.path])
 
 
@@ -425,7 +459,13 @@ def _time_field(create_time: int) -> bytes:
     return b"\x30" + varint(create_time) if create_time else b""
 
 
-@lru_cache(maxsize=65_536)
 def _position_field(tag: bytes, position: Position) -> bytes:
+    # The src of an answer comes from another node, however long it is.
+    small = len(position.role) + len(position.server_rank) + len(position.process_rank) <= REMEMBERED_CHARS
+    return _known_position_field(tag, position) if small else _known_position_field.__wrapped__(tag, position)
+
+
+@lru_cache(maxsize=65_536)
+def _known_position_field(tag: bytes, position: Position) -> bytes:
     data = _write_position(position).SerializeToString()
     return tag + varint(len(data)) + data

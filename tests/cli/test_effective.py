@@ -28,13 +28,17 @@ def test_every_value_is_printed_with_the_place_it_comes_from(tmp_path: Path, mon
     monkeypatch.setenv("RANK", "3")
     lines = config("proxy", "--config", str(file), "--ack-timeout", "5").splitlines()
     assert lines[0] == "[proxy]"
-    said = dict(line.split("#", 1) for line in lines[1:])
-    places = {name.strip(): place.strip() for name, place in said.items()}
+    said = [line.rpartition("  # ") for line in lines[1:]]
+    places = {name.strip(): place for name, _, place in said}
     assert places["ack_timeout = 5.0"] == "--ack-timeout"
     assert places["server_rank = 3"] == "environment variable RANK"
     assert places["grace = 60.0"] == f"file {file}"
     assert places['links = "batched"'] == "default"
-    assert [name.partition(" ")[0] for name in places] == [setting.name for setting in COMMANDS["proxy"]]
+    assert places["# server_crt is not set"] == "default"
+    assert places["# metrics_port is not set"] == "default"
+    assert [name.removeprefix("# ").partition(" ")[0] for name in places] == [
+        setting.name for setting in COMMANDS["proxy"]
+    ]
 
 
 def test_without_a_command_all_are_printed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from taskd_net.core.actions import Action, Answer, Forward
 from taskd_net.core.announcer import Kind
@@ -11,6 +12,9 @@ from taskd_net.core.links import Link
 from taskd_net.core.router import Router, RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Destination, Position
+
+STRANGER: Final = 99
+"""A child's link that was forgotten before its last message was looked at."""
 
 
 def at(text: str) -> Position:

@@ -19,7 +19,9 @@ def test_draining_node_takes_on_nothing_new_whose_answer_is_awaited() -> None:
     proxy.drain()
     assert answers(proxy.frame_arrived(0.0, UP, frame("Proxy/0"), ask)) == [(Code.RECV_BUF_NIL, "Proxy/0")]
     assert answers(proxy.frame_arrived(0.0, UP, frame("Worker/0/0"), ask)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
-    assert answers(proxy.frame_arrived(0.0, child.id, frame("Mgr"), ask)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
+    assert answers(proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0"), ask)) == [
+        (Code.RECV_BUF_BUSY, "Proxy/0")
+    ]
     assert answers(proxy.send(0.0, frame("Mgr", "Proxy/0"), ask, 1.0)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
     assert not proxy.busy
 

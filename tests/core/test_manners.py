@@ -13,9 +13,20 @@ from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.core.links import UP, Link
 from taskd_net.core.manners import Copies, Manners
 from taskd_net.core.router import Router
-from taskd_net.core.topology import STRANGER
 from taskd_net.position import Position
-from tests.core.routers import Caller, CheckedRouter, add_child, answers, at, everybody, frame, join, joined, router
+from tests.core.routers import (
+    STRANGER,
+    Caller,
+    CheckedRouter,
+    add_child,
+    answers,
+    at,
+    everybody,
+    frame,
+    join,
+    joined,
+    router,
+)
 
 PROXY = Manners(largest=100, reads_lists=False, acks_broadcasts=False, turn=4.0, announces_again=False)
 LEAF = Manners(largest=100, reads_lists=False)

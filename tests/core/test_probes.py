@@ -8,9 +8,8 @@ from taskd_net.core.frame import Probe
 from taskd_net.core.links import UP, Link
 from taskd_net.core.probes import Ended
 from taskd_net.core.router import Router
-from taskd_net.core.topology import STRANGER
 from taskd_net.position import Destination
-from tests.core.routers import Caller, CheckedRouter, answers, at, frame, hops, router
+from tests.core.routers import STRANGER, Caller, CheckedRouter, answers, at, frame, hops, router
 
 
 def probe(to: str, src: str = "Mgr", *, hops: int | None = None, uuid: str = "u") -> Probe:

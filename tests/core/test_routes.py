@@ -26,7 +26,7 @@ Model: TypeAlias = dict[Position, list[tuple[LinkId, int]]]
 Event: TypeAlias = tuple[str, Position, LinkId, int]
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["learn", "learn", "learn", "drop", "drop_link", "drop_older"]),
+        st.sampled_from(["learn", "learn", "learn", "behind", "yield", "drop", "drop_link", "drop_older"]),
         st.sampled_from(NODES),
         st.sampled_from(LINKS),
         EPOCHS,
@@ -58,6 +58,17 @@ def carry_out(routes: Routes, model: Model, event: Event) -> None:
     match what:
         case "learn":
             learn(routes, model, node, link, epoch)
+        case "behind":
+            routes.learn_behind(node, link, epoch)
+            claims = model.get(node, [])
+            others = [claim for claim in claims if claim[0] != link]
+            newest = claims[-1:] == [claim for claim in claims if claim[0] == link] != []
+            model[node] = [*others, (link, epoch)] if newest else [(link, epoch), *others]
+        case "yield":
+            routes.yield_to_others(node, link)
+            claims = model.get(node, [])
+            if claims and claims[-1][0] == link:
+                model[node] = [claims[-1], *claims[:-1]]
         case "drop":
             assert routes.drop(node, link) == forget(model, link, node)
         case "drop_link":
@@ -80,6 +91,8 @@ def test_newest_claim_that_has_not_been_taken_back_is_the_route(events: list[Eve
         assert (len(routes), set(routes)) == (len(expected), set(expected))
         for node in NODES:
             assert (node in routes, routes.next_hop(node)) == (node in expected, expected.get(node))
+            claimed = {link for link in LINKS if routes.claims(node, link)}
+            assert claimed == {link for link, _ in model.get(node, ())}
         for link in LINKS:
             assert routes.behind(link) == {node for node, by in expected.items() if by == link}
 

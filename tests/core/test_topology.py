@@ -6,11 +6,12 @@ import pytest
 
 from taskd_net.codes import Refusal
 from taskd_net.core.announcer import Kind
+from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.routes import LinkId
-from taskd_net.core.topology import LOCAL, STRANGER, Plan, Topology
+from taskd_net.core.topology import LOCAL, Plan, Topology
 from taskd_net.position import Destination
-from tests.core.routers import at, everybody
+from tests.core.routers import STRANGER, at, everybody
 
 
 def topology(position: str) -> Topology:
@@ -160,15 +161,28 @@ def test_node_does_not_register_at_itself() -> None:
 @pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize(
     ("position", "code"),
-    [("Proxy/0", 4999), ("Mgr", 4999), ("Boss/0", 4003), ("Agent/All", 4004), ("Worker/0/All", 4005)],
+    [("Boss/0", 4003), ("Agent/All", 4004), ("Worker/0/All", 4005)],
 )
-def test_announcement_is_taken_in_whole_or_not_at_all(kind: Kind, position: str, code: int) -> None:
+def test_announcement_that_names_no_node_is_taken_in_whole_or_not_at_all(kind: Kind, position: str, code: int) -> None:
     node = topology("Proxy/0")
     before = dict(node.routes.items())
     with pytest.raises(Refusal) as refused:
         node.learn(0.0, node.link(2), kind, everybody("Worker/1/1", "Worker/5/5", position))
     assert refused.value.code == code
     assert dict(node.routes.items()) == before
+
+
+@pytest.mark.parametrize("position", ["Proxy/0", "Mgr"])
+def test_what_cannot_lie_below_is_passed_over_and_costs_the_others_nothing(position: str) -> None:
+    node = topology("Proxy/0")
+    two = node.link(2)
+    assert two is not None
+    learnt = node.learn(0.0, two, Kind.ADD, everybody(position, "Worker/5/5"))
+    assert learnt == ([], everybody("Worker/5/5"), everybody(position))
+    assert at(position) not in node.routes
+    with pytest.raises(Violation) as refused:
+        node.learn(0.0, two, Kind.ADD, everybody(position))
+    assert refused.value.code == 4999
 
 
 def test_announcing_needs_a_registration() -> None:
@@ -182,11 +196,11 @@ def test_what_each_kind_of_announcement_changes() -> None:
     two = node.link(2)
     assert two is not None
     added = everybody("Worker/1/3", "Agent/1/start-time")
-    assert node.learn(0.0, two, Kind.ADD, added) == ([], everybody("Worker/1/3", "Agent/1"))
-    gone, new = node.learn(0.0, two, Kind.WITHDRAW, everybody("Worker/1/3", "Worker/0/0", "Worker/5/5"))
+    assert node.learn(0.0, two, Kind.ADD, added) == ([], everybody("Worker/1/3", "Agent/1"), [])
+    gone, new, _ = node.learn(0.0, two, Kind.WITHDRAW, everybody("Worker/1/3", "Worker/0/0", "Worker/5/5"))
     assert (gone, new) == (everybody("Worker/1/3"), [])
     assert node.register(1.0, at("Proxy/1")) is two
-    gone, new = node.learn(1.0, two, Kind.COMPLETE, everybody("Worker/1/2", "Worker/1/4"))
+    gone, new, _ = node.learn(1.0, two, Kind.COMPLETE, everybody("Worker/1/2", "Worker/1/4"))
     assert (sorted(gone), new) == (sorted(everybody("Worker/1/1", "Agent/1")), everybody("Worker/1/2", "Worker/1/4"))
     assert node.routes.behind(2) == set(everybody("Proxy/1", "Worker/1/2", "Worker/1/4"))
     assert node.routes.behind(1) == {at("Worker/0/0")}

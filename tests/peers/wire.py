@@ -11,10 +11,12 @@ class Wire:
 
     Args:
         target: `127.0.0.1:port` of the parent.
+        source: the address of this machine that the parent sees the child come from.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, source: str | None = None) -> None:
         self.target = target
+        self._source = (source, 0) if source else None
         self.address = ""
         self.plugged = True
         self.connections = 0
@@ -75,7 +77,7 @@ class Wire:
                 return
             self.connections += 1
             host, _, port = self.target.rpartition(":")
-            up_reader, up_writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            up_reader, up_writer = await asyncio.open_connection(host.strip("[]"), int(port), local_addr=self._source)
             self._writers.add(up_writer)
             try:
                 async with asyncio.TaskGroup() as group:

@@ -17,7 +17,7 @@ from hypothesis.strategies import DataObject
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.router import RouterConfig
-from taskd_net.position import Position, Role
+from taskd_net.position import Destination, Position, Role
 from tests.simulation.mesh import Mesh, Node, Sent
 from tests.simulation.trees import DEPTH, destinations, receivers, trees
 
@@ -57,6 +57,7 @@ class Faults(RuleBasedStateMachine):
 
     def note_delivery(self, node: Node, frame: Frame) -> None:
         uuid = frame.uuid
+        assert uuid != "lie", f"{node} got a message that {frame.src} never sent"
         window = [seen.uuid for seen in node.received[:-1]][-self.config.dedup_window :]
         assert uuid not in window, f"{node} got {uuid} twice"
         self.got.add((uuid, node.position))
@@ -112,6 +113,14 @@ class Faults(RuleBasedStateMachine):
                     self.forgive()
                 case "wait":
                     self.mesh.advance(chance.choice([0.004, 0.011]))
+
+    @rule(data=st.data())
+    def lie(self, data: DataObject) -> None:
+        """A leaf sends as somebody else, and announces somebody else: nobody gets it, and no route changes."""
+        liar = self.pick(data, lambda node: is_leaf(node) and node.session is not None and node.session.parent_up)
+        victim = data.draw(st.sampled_from([p for p in self.mesh.tree if p != liar.position]), label="victim")
+        dst = Destination.of(data.draw(destinations(self.mesh.tree), label="destination of the lie"))
+        self.mesh.forge(liar, Frame("lie", data.draw(st.booleans()), victim, dst, b"lie"), victim)
 
     @rule(data=st.data())
     def send_again(self, data: DataObject) -> None:
@@ -282,6 +291,10 @@ def is_running(node: Node) -> bool:
 
 def is_child(node: Node) -> bool:
     return node.parent is not None
+
+
+def is_leaf(node: Node) -> bool:
+    return Role(node.position.role).is_leaf
 
 
 def may_be_below(node: Node, other: Node) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import MutableMapping, Sequence
 
 from structlog.stdlib import BoundLogger
 
-from taskd_net.core.actions import Action, Answer, Deliver, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Answer, Deliver, Forward, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -30,11 +30,13 @@ class FakePipe:
     Attributes:
         written: what has left.
         begun: counts the writes that have begun.
+        finished: whether this end has said that it writes no more.
     """
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.begun: asyncio.Queue[bytes] = asyncio.Queue()
+        self.finished = False
         self.gate = asyncio.Event()
         self.gate.set()
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -63,6 +65,10 @@ class FakePipe:
         self.written.append(data)
         return True
 
+    async def finish(self) -> None:
+        """Write no more."""
+        self.finished = True
+
     def comes_in(self, data: bytes) -> None:
         """The other end has written something."""
         self._incoming.put_nowait(data)
@@ -80,6 +86,7 @@ class FakeNode:
     Attributes:
         delivered: the uuids that went into the inbox.
         lost: the uuids that were given up.
+        accused: who has claimed what it may not, with the code that it was told.
         answered: set when somebody has been answered.
     """
 
@@ -93,6 +100,7 @@ class FakeNode:
         self.view = View(self)
         self.delivered: list[str] = []
         self.lost: list[str] = []
+        self.accused: list[tuple[str, int]] = []
         self.answered = asyncio.Event()
 
     def now(self) -> float:
@@ -112,6 +120,8 @@ class FakeNode:
                     self.delivered.append(message.uuid)
                 case Lost(message):
                     self.lost.append(message.uuid)
+                case Accuse(peer, refusal):
+                    self.accused.append((peer, int(refusal.code)))
                 case _:
                     raise AssertionError(f"{action} does not happen here")
         self.router.check()

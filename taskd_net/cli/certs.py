@@ -1,0 +1,133 @@
+"""`taskd-net certs`: a certificate authority for development, and certificates for nodes."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import click
+
+from taskd_net import ConfigError
+from taskd_net.core.names import ANY, SCHEME, CertificateName
+
+FOLDER: Final = click.Option(
+    ["--folder"],
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("certs"),
+    show_default=True,
+    help="Where the files are.",
+)
+
+
+def _days(default: int) -> click.Option:
+    kind = click.IntRange(1, 3650)
+    return click.Option(["--days"], type=kind, default=default, show_default=True, help="How long it is valid.")
+
+
+def _require_cryptography() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ModuleNotFoundError:
+        text = "taskd-net certs needs cryptography, which is not installed: pip install 'taskd-net[tls]'"
+        raise click.ClickException(text) from None
+
+
+@click.group(
+    name="certs",
+    short_help="Make a CA for development, and certificates for nodes.",
+    epilog="""\b
+Examples:
+  taskd-net certs init
+  taskd-net certs issue > taskd-net.toml
+  taskd-net mgr --config taskd-net.toml
+
+\b
+Exit codes:
+  0    the files are written
+  1    they cannot be written, or cryptography is not installed
+  2    an argument is wrong, there is no CA (issue), or there is one (init)
+""",
+)
+def certs() -> None:
+    """Make a certificate authority (CA) for development, and certificates for nodes: all that mutual TLS takes.
+
+    For production take a CA whose key is better kept than in a folder.
+    """
+
+
+@certs.command(
+    params=[FOLDER, _days(365)],
+    short_help="Make a CA.",
+    epilog="""\b
+Examples:
+  taskd-net certs init
+  taskd-net certs init --folder /etc/taskd-net/certs --days 30
+""",
+)
+def init(folder: Path, days: int) -> None:
+    """Make a CA: ca.crt for every node, and ca.key, which `issue` needs and no node does."""
+    _require_cryptography()
+    from taskd_net.cli.authority import Authority
+
+    try:
+        Authority.new("taskd-net development CA", timedelta(days=days)).save(folder)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"folder is '{folder}'; expected one that can be written: {error}") from None
+    click.echo(f"{folder / 'ca.crt'} is for every node; keep {folder / 'ca.key'} to yourself")
+
+
+@certs.command(
+    params=[
+        click.Argument(["name"], metavar="NAME", default="*/*/*"),
+        FOLDER,
+        click.Option(["--job"], default=ANY, show_default=True, help="The job that it is for; * for any."),
+        click.Option(
+            ["--host", "hosts"],
+            multiple=True,
+            metavar="HOST",
+            default=("localhost", "127.0.0.1", "::1"),
+            show_default=True,
+            help="A name or IP address where the node listens; may be given several times.",
+        ),
+        _days(90),
+    ],
+    short_help="Issue a certificate for a node.",
+    epilog="""\b
+Examples:
+  taskd-net certs issue > taskd-net.toml
+  taskd-net certs issue Proxy/3 --host node-3 --host 10.0.0.3
+  taskd-net certs issue "Worker/3/*" --job my-job
+""",
+)
+def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) -> None:
+    """Issue a certificate that entitles to NAME: Role/serverRank, for a Worker Role/serverRank/processRank, where *
+    stands for any; without it for every position.
+
+    Prints the settings that use it, as they may stand in the file that --config names. Issuing it again replaces the
+    files, and nodes that run with them take the new ones.
+    """
+    _require_cryptography()
+    from taskd_net.cli.authority import Authority, write
+
+    try:
+        uri = str(CertificateName.parse(f"{SCHEME}{job}/{name}"))
+        key, crt = Authority.load(folder).issue([uri], hosts, timedelta(days=days))
+    except (ConfigError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    stem = "node" if name == "*/*/*" else name.lower().replace("/", "-").replace(ANY, "any")
+    files = {"key": folder / f"{stem}.key", "crt": folder / f"{stem}.crt"}
+    try:
+        write(files["key"], key, 0o600)
+        write(files["crt"], crt, 0o644)
+    except OSError as error:
+        raise click.ClickException(f"folder is '{folder}'; expected one that can be written: {error}") from None
+    settings = {"ca": folder / "ca.crt"} | {
+        f"{end}_{kind}": path for end in ("server", "client") for kind, path in files.items()
+    }
+    click.echo(f"# {uri}, also as {', '.join(hosts)}, for {days} days")
+    for setting, path in settings.items():
+        click.echo(f"{setting} = {json.dumps(str(path.resolve()), ensure_ascii=False)}")

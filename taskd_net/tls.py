@@ -1,0 +1,102 @@
+"""What can be set for TLS: which files, and so for which of a node's links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from taskd_net.codes import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """The files of mutual TLS, in PEM. Both ends of a link show a certificate, and each checks the other's.
+
+    With `server_key` and `server_crt` a node takes nothing but TLS where it listens, with `client_key` and `client_crt`
+    it speaks TLS to its parent; a Proxy may have either pair or both. The files are read when the node starts, and
+    again when they change: what is connected stays, and moves to a new connection without losing a message.
+
+    Args:
+        ca: the certificates of whoever signs those of the mesh; a certificate that none of them has signed is refused.
+        server_key, server_crt: key and certificate for children, which may be followed by those of intermediate CAs.
+            The certificate has to name the address that children connect to.
+        client_key, client_crt: the same for the parent.
+        server_name: the name that the parent's certificate must have, if it is not the host of `upstream`.
+
+    Raises:
+        ConfigError: names the field, its value and what was expected.
+    """
+
+    ca: str
+    server_key: str | None = None
+    server_crt: str | None = None
+    client_key: str | None = None
+    client_crt: str | None = None
+    server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    def validate(self) -> None:
+        """Check that what belongs together is there together. The files themselves are read when a node starts.
+
+        Raises:
+            ConfigError: names the field, its value and what was expected.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.name != "ca":
+                continue
+            if not isinstance(value, str) or not value.strip():
+                expected = "a name" if field.name == "server_name" else "the path of a file"
+                raise ConfigError(f"{field.name} is {value!r}; expected {expected}")
+        for key, crt in (("server_key", "server_crt"), ("client_key", "client_crt")):
+            for missing, given in ((key, crt), (crt, key)):
+                if getattr(self, missing) is None and getattr(self, given) is not None:
+                    raise ConfigError(f"{missing} is missing; it belongs to {given}, {getattr(self, given)!r}")
+        if not self.listens and not self.connects:
+            raise ConfigError("server_key and client_key are missing; expected at least one, with its certificate")
+
+    @property
+    def listens(self) -> bool:
+        """Whether it is for children."""
+        return self.server_key is not None
+
+    @property
+    def connects(self) -> bool:
+        """Whether it is for the parent."""
+        return self.client_key is not None
+
+
+FILES: Final = ("ca", "server_key", "server_crt", "client_key", "client_crt")
+"""What is read."""
+
+NAMES: Final = (*FILES, "server_name")
+"""What can be set."""
+
+
+def chosen(enabled: bool | None, said: Mapping[str, str | None], *, listens: bool, connects: bool) -> Tls | None:
+    """The TLS of a node, as its configuration says it: by a switch, and by files that may be for other nodes as well.
+
+    Args:
+        enabled: the switch; None where it says nothing: then it is on where there are files. So files that are named
+            and a switch that was forgotten never make a node that speaks plain text.
+        said: the fields of `Tls` that have a value.
+        listens, connects: which links the node has; files for others are left alone.
+
+    Raises:
+        ConfigError: it is on, and files for the links of this node are missing.
+    """
+    own = (("server_key", "server_crt") if listens else ()) + (("client_key", "client_crt") if connects else ())
+    given = {name: said.get(name) for name in own if said.get(name)}
+    ca = said.get("ca")
+    if enabled is False or not (enabled or given or ca):
+        return None
+    if not given:
+        why = "enable_tls is on" if enabled else f"ca is {ca!r}"
+        raise ConfigError(f"{own[0]} is missing; {why}, so expected {' and '.join(own)}, or enable_tls off")
+    if not ca:
+        raise ConfigError(f"ca is missing; it belongs to {next(iter(given))}, {next(iter(given.values()))!r}")
+    name = said.get("server_name") if "client_key" in given else None
+    return Tls(ca=ca, **given, server_name=name)

@@ -1,0 +1,55 @@
+"""What the messages cost that children have sent and that wait for their answers: each child's share, and all of it.
+
+A message that is passed on soon leaves this node's memory; the entry that waits for its answer does not, and over the
+four calls the message itself does not either. Beyond a bound a message is answered 5001 at once (contract, section 5:
+back-pressure), and its sender still has it.
+"""
+
+from __future__ import annotations
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.limits import Limits
+
+
+class Share:
+    """Messages and their bytes, of one child, or with `whole` None of all of them.
+
+    Attributes:
+        messages: that wait for an answer.
+        size: their bytes, as far as they are counted.
+    """
+
+    __slots__ = ("_most_bytes", "_most_messages", "_whole", "messages", "size")
+
+    def __init__(self, limits: Limits, whole: Share | None = None) -> None:
+        self._whole = whole
+        self._most_messages = limits.total_messages if whole is None else limits.child_messages
+        self._most_bytes = limits.total_bytes if whole is None else limits.child_bytes
+        self.messages = 0
+        self.size = 0
+
+    @property
+    def room(self) -> int:
+        """How many more messages may wait."""
+        room = self._most_messages - self.messages
+        return room if self._whole is None else min(room, self._whole.room)
+
+    def fits(self, size: int) -> bool:
+        """Whether so many more bytes may wait."""
+        return self.size + size <= self._most_bytes and (self._whole is None or self._whole.fits(size))
+
+    def add(self, messages: int, size: int) -> None:
+        """Count messages that begin to wait, or with negative numbers such as have been answered."""
+        self.messages += messages
+        self.size += size
+        if self._whole is not None:
+            self._whole.add(messages, size)
+
+    def require(self, size: int) -> None:
+        """Check that there is room for one message more.
+
+        Raises:
+            Refusal: 5001, there is none.
+        """
+        if self.room < 1 or not self.fits(size):
+            raise Refusal(Code.RECV_BUF_BUSY, "too many messages wait for their answers here")

@@ -1,0 +1,187 @@
+"""What a Router counts: outcomes by way and code, traffic of each link, and times of answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net.core.links import UP
+from taskd_net.core.router import Router
+from taskd_net.core.tally import BATCH_SIZES
+from tests.core.routers import Caller, CheckedRouter, add_child, at, frame, join, joined, router
+
+Counted = dict[str, dict[int, int]]
+
+
+def counted(node: Router) -> Counted:
+    """The outcomes, without the ways that have none."""
+    return {way: dict(outcomes.by_code) for way, outcomes in node.tally.outcomes.items() if outcomes.by_code}
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def timed() -> tuple[CheckedRouter, Clock]:
+    """A Proxy that has joined, and its clock."""
+    clock = Clock()
+    proxy = CheckedRouter(at("Proxy/0"), upstream=True, clock=clock)
+    join(proxy)
+    return proxy, clock
+
+
+def test_batches_are_counted_once_for_all_their_messages() -> None:
+    proxy = joined("Proxy/0")
+    child = add_child(proxy, "Worker/0/0")
+    batch = [frame("Mgr", "Worker/0/0", uuid=str(number)) for number in range(3)]
+    proxy.frames_arrived(5.0, child.id, [(message, Caller(), 1.0) for message in batch])
+    proxy.written(UP, "up", 3, 30)
+    proxy.accepted(6.0, UP, ["0", "1", "unknown"], sync=True)
+    up = proxy.upstream
+    assert up is not None
+    assert (child.traffic.received, child.traffic.received_bytes, child.traffic.heard) == (3, 30, 5.0)
+    assert (up.traffic.sent, up.traffic.sent_bytes, up.traffic.heard) == (3, 30, 6.0)
+    assert proxy.tally.batches[2] == sum(proxy.tally.batches) == 1
+    assert counted(proxy) == {"up": {0: 2}}
+
+
+def test_messages_of_a_link_that_is_not_known_are_carried_all_the_same() -> None:
+    proxy = joined("Proxy/0")
+    assert proxy.frames_arrived(1.0, 99, [(frame("Mgr", "Worker/0/0"), Caller(), 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("messages", "size"), [(1, 1), (2, 2), (3, 2), (255, 8), (256, 9), (1_000_000, BATCH_SIZES - 1)]
+)
+def test_batches_are_classed_by_size(messages: int, size: int) -> None:
+    proxy = joined("Proxy/0")
+    proxy.written(UP, "up", messages, 10)
+    assert [index for index, number in enumerate(proxy.tally.batches) if number] == [size]
+
+
+def test_one_message_on_a_link_is_timed_at_a_time() -> None:
+    proxy, clock = timed()
+    child = add_child(proxy, "Worker/0/0")
+    proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="first"), Caller())
+    clock.now = 1.0
+    proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="second"), Caller())
+    clock.now = 2.0
+    proxy.accepted(0.0, UP, ["second"])
+    latency = proxy.tally.outcomes["up"].latency
+    assert latency.count == 0
+    clock.now = 3.0
+    proxy.accepted(0.0, UP, ["first"])
+    assert (latency.count, latency.total) == (1, 3.0)
+    up = proxy.upstream
+    assert up is not None and (up.timed, up.traffic.recent.count) == (None, 1)
+    proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="third"), Caller())
+    clock.now = 3.5
+    proxy.ack_arrived(0.0, UP, "third", 5001, at("Mgr"))
+    assert (latency.count, latency.total) == (2, 3.5)
+
+
+def test_a_message_that_is_given_up_was_waited_for_so_long() -> None:
+    proxy, clock = timed()
+    child = add_child(proxy, "Worker/0/0")
+    proxy.frame_arrived(0.0, UP, frame("Worker/0/0", uuid="u"), Caller(), 1.0)
+    clock.now = 0.95
+    proxy.tick(0.95)
+    assert counted(proxy) == {"down": {6001: 1}}
+    assert (proxy.tally.outcomes["down"].latency.total, child.traffic.failed) == (0.95, 1)
+
+
+def test_a_message_whose_stream_breaks_has_no_time() -> None:
+    proxy, clock = timed()
+    child = add_child(proxy, "Worker/0/0")
+    written, unwritten = frame("Worker/0/0", uuid="written"), frame("Worker/0/0", uuid="unwritten")
+    for message in (written, unwritten):
+        proxy.frame_arrived(0.0, UP, message, Caller())
+    clock.now = 1.0
+    proxy.link_down(1.0, child, "Worker/0/0", [unwritten])
+    assert counted(proxy) == {"down": {6000: 1, 6001: 1}}
+    assert (proxy.tally.outcomes["down"].latency.count, child.timed, child.traffic.failed) == (0, None, 2)
+    assert (proxy.tally.joins, proxy.tally.losses) == (1, 1)
+
+
+def test_posts_are_counted_by_their_answer_too() -> None:
+    proxy = joined("Proxy/0")
+    post = frame("Mgr", "Proxy/0", sync=False)
+    proxy.send(0.0, post, Caller(), 1.0)
+    proxy.post_answered(0.0, UP, post, 0, at("Mgr"))
+    assert counted(proxy) == {"up": {0: 1}}
+
+
+def test_refusals_of_a_link_count_for_that_link() -> None:
+    mgr = router("Mgr", link_messages=1)
+    child = add_child(mgr, "Worker/0/0")
+    for uuid in ("1", "2"):
+        mgr.send(0.0, frame("Worker/0/0", uuid=uuid), Caller(), 1.0)
+    mgr.send(0.0, frame("Worker/All/All", uuid="3"), Caller(), 1.0)
+    mgr.frame_arrived(0.0, child.id, frame("Worker/0/0", "Worker/9/9", uuid="4", sync=False), None)
+    assert counted(mgr) == {"down": {5001: 2}, "refused": {5002: 1}}
+    assert mgr.tally.broadcasts == 1
+
+
+def test_refusals_of_a_post_on_its_way_count_for_the_link() -> None:
+    proxy = joined("Proxy/0", link_messages=1)
+    child = add_child(proxy, "Worker/0/0")
+    for uuid in ("1", "2"):
+        proxy.frame_arrived(0.0, UP, frame("Worker/0/0", uuid=uuid, sync=False), None)
+    assert (counted(proxy), child.traffic.failed) == ({"down": {5001: 1}}, 1)
+
+
+def test_posted_broadcasts_are_counted() -> None:
+    proxy = joined("Proxy/0")
+    add_child(proxy, "Worker/0/0")
+    proxy.frame_arrived(0.0, UP, frame("Worker/All/All", sync=False), None)
+    assert proxy.tally.broadcasts == 1
+
+
+def test_an_inbox_that_takes_nothing_counts_for_itself() -> None:
+    proxy = joined("Proxy/0", inbox=1, link_messages=1)
+    for uuid in ("in", "waits"):
+        proxy.frame_arrived(0.0, UP, frame("Proxy/0", uuid=uuid), Caller())
+    proxy.frame_arrived(0.0, UP, frame("Proxy/0", uuid="no room in line"), Caller())
+    proxy.frame_arrived(0.0, UP, frame("Proxy/0", uuid="nor for this", sync=False), Caller())
+    proxy.tick(1.0)
+    assert counted(proxy) == {"inbox": {5001: 3}}
+    proxy.inbox_taken(1.0)
+    proxy.close_inbox()
+    proxy.frame_arrived(2.0, UP, frame("Proxy/0", uuid="closed"), Caller())
+    proxy.frame_arrived(2.0, UP, frame("Proxy/0", uuid="closed too", sync=False), Caller())
+    assert counted(proxy) == {"inbox": {5001: 3, 5000: 2}}
+
+
+def test_what_is_forgotten_stays_counted() -> None:
+    mgr = router("Mgr", grace=1.0)
+    child = add_child(mgr, "Worker/0/0")
+    for uuid in ("1", "2"):
+        mgr.send(0.0, frame("Worker/0/0", uuid=uuid), Caller(), 1.0)
+    mgr.written(child.id, "Worker/0/0", 2, 20)
+    mgr.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0"), Caller())
+    mgr.link_down(0.0, child, "Worker/0/0", [])
+    mgr.tick(2.0)
+    assert len(mgr.children) == 0
+    gone = mgr.tally.forgotten
+    assert (gone.sent, gone.sent_bytes, gone.received, gone.received_bytes) == (2, 20, 1, 10)
+
+
+def test_streams_of_a_link_are_counted_and_when_the_last_one_came_or_went() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0", now=1.0)
+    assert (child.since, child.streams) == (1.0, 1)
+    mgr.link_down(5.0, child, "Worker/0/0", [])
+    assert (child.since, child.streams) == (5.0, 1)
+    mgr.link_up(7.0, child, "again")
+    assert (child.since, child.streams, mgr.tally.joins, mgr.tally.losses) == (7.0, 2, 2, 1)
+    assert mgr.upstream is None
+    proxy = joined("Proxy/0")
+    up = proxy.upstream
+    assert up is not None and (up.since, up.streams) == (0.0, 1)
+    proxy.upstream_down(3.0, "up", [])
+    assert (up.since, up.streams) == (3.0, 1)

@@ -1,0 +1,49 @@
+"""Those who have nothing to do with an attack, and must not notice it."""
+
+from __future__ import annotations
+
+from tests.peers.child import RawChild
+from tests.peers.mesh import Mesh, WatchedNode
+
+
+class Bystanders:
+    """A parent with a Worker of ours and a Worker that knows the four calls alone.
+
+    Attributes:
+        parent: who is attacked.
+        ours, raw: its children; they keep the streams that they have.
+    """
+
+    def __init__(self, parent: WatchedNode, ours: WatchedNode) -> None:
+        self.parent = parent
+        self.ours = ours
+        self.raw = RawChild("Worker/90/901")
+
+    @classmethod
+    async def beside(cls, mesh: Mesh, parent: WatchedNode) -> Bystanders:
+        """Let them join."""
+        made = cls(parent, await mesh.worker(90, 900, parent))
+        await made.raw.join(parent.address or "")
+        return made
+
+    async def undisturbed(self) -> None:
+        """Everybody reaches everybody, over the streams of the beginning."""
+        parent, ours = self.parent, self.ours
+        assert (await ours.send("to the parent", to=parent.position)).ok
+        assert (await self.raw.send(str(parent.position), "to the parent")).code == 0
+        for child in (ours.position, self.raw.position):
+            assert (await parent.send("to a child", to=child)).ok
+        assert (await ours.send("to the other", to=self.raw.position)).ok
+        assert await ours.take_all(1) == ["to a child"]
+        assert [(await self.raw.take()).body for _ in range(2)] == ["to a child", "to the other"]
+        taken = [message for message in await parent.take_until(2, "to the parent") if message.src.server_rank == "90"]
+        assert [message.body for message in taken] == ["to the parent"] * 2
+        assert not self.raw._stream.done()
+        async with RawChild("Worker/90/902") as late:
+            await late.join(parent.address or "")
+
+    async def __aenter__(self) -> Bystanders:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.raw.cut()

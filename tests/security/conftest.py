@@ -1,0 +1,22 @@
+"""The mesh and the certificates of each test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers.certificates import Folder
+from tests.peers.mesh import Mesh
+
+
+@pytest.fixture
+async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
+    """Close every node at the end, and fail if anything went wrong on the side."""
+    async with Mesh(getattr(request, "param", "batched")) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Folder:
+    """Files that all nodes of a test share."""
+    return Folder(tmp_path / "certs")

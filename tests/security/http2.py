@@ -1,0 +1,142 @@
+"""HTTP/2 by hand, as far as an attacker needs it: frames of any kind, in any order, with anything in them."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple, Self
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PATIENCE_S: Final = 10.0
+
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+ACK: Final = 0x1
+END_STREAM: Final = 0x1
+END_HEADERS: Final = 0x4
+
+
+class Frame(NamedTuple):
+    """A frame that came in."""
+
+    kind: int
+    flags: int
+    stream: int
+    payload: bytes
+
+
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"", *, length: int | None = None) -> bytes:
+    """A frame; `length`: what it says of its payload, if not the truth."""
+    size = len(payload) if length is None else length
+    return size.to_bytes(3) + bytes((kind & 0xFF, flags & 0xFF)) + struct.pack(">I", stream & 0xFFFF_FFFF) + payload
+
+
+def _text(text: bytes) -> bytes:
+    size = len(text)
+    if size < 127:
+        return bytes((size,)) + text
+    out, size = bytearray((127,)), size - 127
+    while size >= 128:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    out.append(size)
+    return bytes(out) + text
+
+
+def header_block(fields: list[tuple[str, str]]) -> bytes:
+    """Header fields as literals that are kept in no table and compressed in no way."""
+    return b"".join(b"\x00" + _text(key.encode()) + _text(value.encode("latin-1")) for key, value in fields)
+
+
+def request(path: str, *metadata: tuple[str, str]) -> list[tuple[str, str]]:
+    """The header fields of a gRPC call."""
+    return [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "localhost"),
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+        *metadata,
+    ]
+
+
+def grpc_message(data: bytes) -> bytes:
+    """A gRPC message as it stands in DATA frames."""
+    return b"\x00" + len(data).to_bytes(4) + data
+
+
+class Http2:
+    """A connection.
+
+    Args:
+        address: `127.0.0.1:port`.
+        answers_pings: as gRPC's clients do by themselves.
+        source: the address of this machine that it comes from.
+    """
+
+    def __init__(self, address: str, *, answers_pings: bool = True, source: str | None = None) -> None:
+        self._address = address
+        self._source = (source, 0) if source else None
+        self._answers_pings = answers_pings
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._last_stream = -1
+
+    async def __aenter__(self) -> Self:
+        host, _, port = self._address.rpartition(":")
+        self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), local_addr=self._source)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._writer is not None
+        self._writer.transport.abort()
+
+    def write(self, data: bytes) -> None:
+        """Write anything; what does not fit in the kernel waits here. Nothing when the connection is gone."""
+        assert self._writer is not None
+        if not self._writer.transport.is_closing():
+            self._writer.write(data)
+
+    async def greet(self) -> None:
+        """The preface, and settings both ways: without a table of header fields, so that answers can be read."""
+        self.write(PREFACE + frame(SETTINGS, payload=b"\x00\x01\x00\x00\x00\x00"))
+        await self.until(lambda got: got.kind == SETTINGS)
+        self.write(frame(SETTINGS, ACK))
+
+    def open(self, path: str, *metadata: tuple[str, str], data: bytes | None = None, end: bool = True) -> int:
+        """Begin a call; returns its stream."""
+        self._last_stream += 2
+        stream = self._last_stream
+        self.write(frame(HEADERS, END_HEADERS, stream, header_block(request(path, *metadata))))
+        if data is not None:
+            self.write(frame(DATA, END_STREAM if end else 0, stream, grpc_message(data)))
+        return stream
+
+    async def read(self) -> Frame | None:
+        """The next frame; None at the end of the connection."""
+        assert self._reader is not None
+        try:
+            head = await self._reader.readexactly(9)
+            payload = await self._reader.readexactly(int.from_bytes(head[:3]))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        got = Frame(head[3], head[4], int.from_bytes(head[5:]) & 0x7FFF_FFFF, payload)
+        if got.kind == PING and not got.flags & ACK and self._answers_pings:
+            self.write(frame(PING, ACK, 0, payload))
+        return got
+
+    async def until(self, wanted: Callable[[Frame], object], timeout: float = PATIENCE_S) -> Frame | None:
+        """Read until a frame that is wanted has come; None at the end of the connection."""
+        async with asyncio.timeout(timeout):
+            while (got := await self.read()) is not None and not wanted(got):
+                pass
+        return got
+
+    async def answer(self, stream: int) -> Frame | None:
+        """The last frame of a call, with its status."""
+        return await self.until(lambda got: got.stream == stream and got.kind == HEADERS and got.flags & END_STREAM)
+
+    async def closed(self, timeout: float = PATIENCE_S) -> bool:
+        """Wait for the end of the connection."""
+        return await self.until(lambda got: False, timeout) is None

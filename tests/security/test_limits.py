@@ -1,0 +1,326 @@
+"""Every limit at its value and one above, through real sockets, and the others undisturbed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from taskd_net import Code
+from taskd_net.limits import MESSAGE_BYTES, RANK_CHARS, Limits
+from tests.peers.child import RawChild
+from tests.peers.mesh import Mesh, both_links, soon
+from tests.peers.stubs import name, pb, position
+from tests.peers.wire import Wire
+from tests.security.bystanders import Bystanders
+from tests.security.http2 import DATA, RST_STREAM, Http2, frame
+
+pytestmark = pytest.mark.timeout(40)
+
+
+async def beside(mesh: Mesh, **limits: Any) -> Bystanders:
+    """A Mgr with these limits and its children."""
+    settings = {"max_children": limits.pop("max_children")} if "max_children" in limits else {}
+    mgr = await mesh.mgr(limits=Limits(**limits), **settings)
+    return await Bystanders.beside(mesh, mgr)
+
+
+@pytest.fixture
+async def child() -> AsyncIterator[RawChild]:
+    """A foreign child that has not joined."""
+    async with RawChild("Proxy/0") as child:
+        yield child
+
+
+async def test_children_of_a_parent(mesh: Mesh) -> None:
+    async with await beside(mesh, max_children=3) as others, RawChild("Agent/0") as last, RawChild("Agent/1") as more:
+        await last.join(others.parent.address or "")
+        more.connect(others.parent.address or "")
+        assert (await more.register()).code == Code.EXCEED_MAX_REGISTRY_NUM
+        await last.cut()
+        assert (await others.ours.send("x", to="Mgr")).ok
+        assert (await others.parent.take()).body == "x"
+
+
+async def test_routes_of_a_child(mesh: Mesh, child: RawChild) -> None:
+    async with await beside(mesh, routes_per_child=5) as others:
+        mgr = others.parent
+        await child.join(mgr.address or "")
+        workers = [f"Worker/0/{rank}" for rank in range(5)]
+        assert (await child.announce(*workers[:4])).code == 0
+        assert (await child.announce(*workers[:4], "Proxy/0")).code == 0, "those that are known cost nothing"
+        before = mgr.routes()
+        assert (await child.announce(*workers)).code == Code.EXCEED_MAX_REGISTRY_NUM
+        assert mgr.routes() == before
+        await others.undisturbed()
+
+
+async def test_announcements_in_a_second(mesh: Mesh, child: RawChild) -> None:
+    async with await beside(mesh, announcements_per_second=20) as others:
+        await child.join(others.parent.address or "")
+        codes = [ack.code for ack in await asyncio.gather(*(child.announce() for _ in range(100)))]
+        assert codes.count(0) >= 19, "the join was one of them"
+        assert codes.count(Code.RECV_BUF_BUSY) >= 40
+        assert set(codes) == {0, Code.RECV_BUF_BUSY}
+        await others.undisturbed()
+        # And again, a while later.
+        async with asyncio.timeout(10):
+            while (await child.announce()).code:  # noqa: ASYNC110 - time has to pass
+                await asyncio.sleep(0.02)
+
+
+async def test_path_of_an_announcement(mesh: Mesh, child: RawChild) -> None:
+    async with await beside(mesh, path_length=6) as others:
+        await child.join(others.parent.address or "")
+        workers = [f"Worker/0/{rank}" for rank in range(7)]
+        assert (await child.announce(*workers[:6])).code == 0
+        assert (await child.announce(*workers)).code == Code.DST_TYPE_ILLEGAL
+        await others.undisturbed()
+
+
+async def test_ranks_of_a_list(mesh: Mesh, child: RawChild) -> None:
+    async with await beside(mesh, list_ranks=3) as others:
+        await child.join(others.parent.address or "")
+        assert (await child.send("Worker/90/900,901,900")).code == 0, "twice the same is once"
+        assert (await child.send("Worker/90/900,901,7")).code == Code.NO_ROUTE, "three are looked for"
+        ack = await child.send("Worker/90/900,901,7,8")
+        assert (ack.code, name(ack.src)) == (Code.DST_TYPE_ILLEGAL, "Mgr/0")
+        assert (await others.parent.send("x", to="Worker/90/900,901,7,8")).code == Code.DST_TYPE_ILLEGAL
+        await others.ours.take_all(2)
+        for _ in range(2):
+            await others.raw.take()
+        await others.undisturbed()
+
+
+@pytest.mark.parametrize("rank", ["9" * RANK_CHARS, "9" * (RANK_CHARS + 1)], ids=["at", "above"])
+async def test_length_of_a_rank(mesh: Mesh, child: RawChild, rank: str) -> None:
+    above = len(rank) > RANK_CHARS
+    async with await beside(mesh) as others:
+        child.connect(others.parent.address or "")
+        for pos, code in (
+            (pb.Position(role="Proxy", serverRank=rank), Code.DST_SRV_RANK_ILLEGAL),
+            (pb.Position(role="Worker", serverRank="0", processRank=rank), Code.DST_PROCESS_RANK_ILLEGAL),
+            (pb.Position(role="Agent", serverRank="0", processRank=rank), Code.DST_PROCESS_RANK_ILLEGAL),
+        ):
+            ack = await child.call("Register", pb.RegisterReq(uuid="u", pos=pos).SerializeToString())
+            assert ack.code == (code if above else 0)
+        await others.undisturbed()
+
+
+@pytest.mark.parametrize("call", ["TransferMessage", "Register", "PathDiscovery"])
+async def test_length_of_a_uuid(mesh: Mesh, child: RawChild, call: str) -> None:
+    async with await beside(mesh, uuid_length=200) as others:
+        await child.join(others.parent.address or "")
+        for size, code in ((127, 0), (200, 0), (201, Code.CLIENT_ERR), (1_000_000, Code.CLIENT_ERR)):
+            uuid, me = "u" * size, position("Proxy/0")
+            request: Any = {
+                "TransferMessage": child.message("Mgr/0", uuid=uuid),
+                "Register": pb.RegisterReq(uuid=uuid, pos=me),
+                "PathDiscovery": pb.PathDiscoveryReq(uuid=uuid, proxyPos=me, path=[me]),
+            }[call]
+            ack = await child.call(call, request.SerializeToString())
+            assert (ack.code, ack.uuid) == (code, uuid)
+        if call == "TransferMessage":
+            await others.parent.take_all(2)
+            assert (await others.parent.send("x", to="Proxy/0", uuid="u" * 201)).code == Code.CLIENT_ERR
+        await others.undisturbed()
+
+
+@both_links
+async def test_size_of_a_message(mesh: Mesh, child: RawChild) -> None:
+    async with await beside(mesh, message_bytes=2000) as others:
+        mgr = others.parent
+        await child.join(mgr.address or "")
+        for size, code in ((2000, 0), (2001, Code.CLIENT_ERR)):
+            message = child.message("Mgr/0")
+            message.body = "x" * (size - message.ByteSize() - 3)
+            assert message.ByteSize() == size
+            assert (await child.transfer(message)).code == code
+            # Over the link of a node of ours, whose own limit is the contract's.
+            body = "x" * (size - 100 if code == 0 else size)
+            assert (await others.ours.send(body, to="Mgr")).code == code
+            assert (await mgr.send(body, to=others.ours.position)).code == code
+        await mgr.take_all(2)
+        await others.ours.take_all(1)
+        await others.undisturbed()
+
+
+async def test_metadata_of_a_call(mesh: Mesh, child: RawChild) -> None:
+    async with await beside(mesh, metadata_bytes=4096) as others:
+        address = others.parent.address or ""
+        ours = [(":method", "POST"), (":scheme", "http"), (":path", "/TaskNet/Register"), (":authority", "localhost")]
+        ours += [("te", "trailers"), ("content-type", "application/grpc")]
+        used = sum(len(key) + len(value) + 32 for key, value in ours)
+        register = pb.RegisterReq(uuid="u", pos=position("Worker/0/0")).SerializeToString()
+        async with Http2(address) as connection:
+            await connection.greet()
+            for size, status in ((4096, b"\x010"), (4097, b"\x018"), (100_000, b"\x018"), (4096, b"\x010")):
+                filler = "v" * (size - used - 32 - len("k"))
+                stream = connection.open("/TaskNet/Register", ("k", filler), data=register)
+                last = await connection.answer(stream)
+                assert last is not None and b"grpc-status" + status in last.payload, size
+        await child.join(address)
+        await others.undisturbed()
+
+
+async def test_streams_of_a_connection(mesh: Mesh) -> None:
+    """Clients wait for their turn; one that does not is refused the stream, and no other."""
+    async with await beside(mesh, streams_per_connection=3) as others, Http2(others.parent.address or "") as connection:
+        await connection.greet()
+        begun = [connection.open("/TaskNet/TransferMessage") for _ in range(4)]
+        refused = await connection.until(lambda got: got.kind == RST_STREAM)
+        assert refused is not None and (refused.stream, refused.payload[3]) == (begun[3], 7), "REFUSED_STREAM"
+        await others.undisturbed()
+
+
+async def test_connections_of_an_address(mesh: Mesh, child: RawChild) -> None:
+    async with (
+        await beside(mesh, connections_per_address=3) as others,
+        RawChild("Agent/1") as more,
+        Wire(others.parent.address or "", source="127.0.0.2") as elsewhere,
+    ):
+        await child.join(others.parent.address or "")
+        more.connect(others.parent.address or "")
+        assert (await more.register()).code == Code.EXCEED_MAX_REGISTRY_NUM
+        await more.cut()
+        await more.join(elsewhere.address)
+        # Who is there keeps it, and may come again.
+        assert (await child.register()).code == 0
+        await child.cut()
+        assert (await others.ours.send("x", to="Mgr")).ok
+        assert (await others.parent.send("x", to="Agent/1")).ok
+
+
+async def test_time_to_the_first_words_and_without_a_call(mesh: Mesh, child: RawChild) -> None:
+    """Who says nothing, who says it byte by byte and who greets and does nothing: out. Who has joined stays."""
+    async with await beside(mesh, registration_time=1.5) as others:
+        address = others.parent.address or ""
+        async with Http2(address) as silent, Http2(address) as slow, Http2(address) as idle, Http2(address) as late:
+            await idle.greet()
+            await late.greet()
+
+            async def byte_by_byte() -> None:
+                for byte in b"PRI * HTTP/2.0\r\n\r\n" + b"\x00" * 1000:
+                    slow.write(bytes((byte,)))
+                    await asyncio.sleep(0.1)
+
+            drip = asyncio.create_task(byte_by_byte())
+            await child.join(address)
+            # One that registers in time, and opens no stream, has its call's time and then as much again.
+            register = pb.RegisterReq(uuid="u", pos=position("Worker/0/9")).SerializeToString()
+            stream = late.open("/TaskNet/Register", data=register)
+            answer = await late.answer(stream)
+            assert answer is not None and b"grpc-status\x010" in answer.payload
+            assert all(await asyncio.gather(*(one.closed(20) for one in (silent, slow, idle, late))))
+            drip.cancel()
+        assert (await child.send("Mgr/0")).code == 0
+        await others.parent.take()
+        await others.undisturbed()
+
+
+async def waiting_at(mesh: Mesh, count: int) -> None:
+    """Until so many messages wait at the Mgr for the answer of a child that gives none."""
+    mgr = mesh.nodes[0]
+    await mesh.until(lambda: sum(link.in_flight.count for link in mgr.router.children.by_id.values()) == count)
+
+
+@pytest.mark.parametrize("limit", ["child_messages", "total_messages"])
+async def test_messages_that_wait_for_their_answers(mesh: Mesh, child: RawChild, limit: str) -> None:
+    async with await beside(mesh, **{limit: 5}) as others, RawChild("Worker/0/0") as mute:
+        mute.drop_acks = True
+        await mute.join(others.parent.address or "")
+        await child.join(others.parent.address or "")
+        sends = [asyncio.create_task(child.send("Worker/0/0")) for _ in range(5)]
+        await waiting_at(mesh, 5)
+        assert (await child.send("Worker/0/0")).code == Code.RECV_BUF_BUSY
+        if limit == "child_messages":
+            assert (await others.ours.send("x", to="Mgr")).ok
+        else:
+            assert (await others.ours.send("x", to="Mgr")).code == Code.RECV_BUF_BUSY
+        codes = {ack.code for ack in await asyncio.gather(*sends)}
+        assert codes == {Code.NETWORK_ACK_LOST}
+        if limit == "child_messages":
+            await others.parent.take()
+        await others.undisturbed()
+
+
+@pytest.mark.parametrize("limit", ["child_messages", "total_messages"])
+async def test_messages_of_a_fast_link_that_wait_for_their_answers(mesh: Mesh, limit: str) -> None:
+    async with await beside(mesh, **{limit: 5}) as others, RawChild("Worker/0/0") as mute:
+        mute.drop_acks = True
+        await mute.join(others.parent.address or "")
+        many = [asyncio.create_task(others.ours.send(str(i), to="Worker/0/0")) for i in range(8)]
+        acks = await asyncio.gather(*many)
+        assert sorted(ack.code for ack in acks) == [Code.RECV_BUF_BUSY] * 3 + [Code.NETWORK_ACK_LOST] * 5
+        await others.undisturbed()
+
+
+@pytest.mark.parametrize("limit", ["child_bytes", "total_bytes"])
+async def test_bytes_that_wait_for_their_answers(mesh: Mesh, child: RawChild, limit: str) -> None:
+    """Over the four calls and over a fast link: one of the largest messages fits, and hardly another byte."""
+    async with await beside(mesh, **{limit: MESSAGE_BYTES + 5000}) as others, RawChild("Worker/0/0") as mute:
+        mute.drop_acks = True
+        await mute.join(others.parent.address or "")
+        await child.join(others.parent.address or "")
+        largest = "x" * (MESSAGE_BYTES - 200)
+        first = asyncio.create_task(child.send("Worker/0/0", largest))
+        await waiting_at(mesh, 1)
+        assert (await child.send("Worker/0/0", "x" * 6000)).code == Code.RECV_BUF_BUSY
+        assert (await soon(first)).code == Code.NETWORK_ACK_LOST
+        first = asyncio.create_task(others.ours.send(largest, to="Worker/0/0", timeout=10))
+        await waiting_at(mesh, 1)
+        assert (await others.ours.send("x" * 6000, to="Worker/0/0")).code == Code.RECV_BUF_BUSY
+        assert (await soon(first)).code == Code.NETWORK_ACK_LOST
+        await others.undisturbed()
+
+
+async def test_nothing_is_still_counted_when_all_is_answered(mesh: Mesh, child: RawChild) -> None:
+    async with await beside(mesh) as others:
+        mgr = others.parent
+        await child.join(mgr.address or "")
+        for sender in (others.ours, mgr):
+            for size in (10, 10_000):
+                sends = [sender.send("x" * size, to="Proxy/0") for _ in range(20)]
+                assert all(ack.ok for ack in await asyncio.gather(*sends))
+        for size in (10, 10_000):
+            assert (await child.send("Worker/90/901", "x" * size)).code == 0
+            await others.raw.take()
+        assert mgr._parent is not None
+        whole = mgr._parent._whole
+        await mesh.until(lambda: (whole.messages, whole.size) == (0, 0))
+        await others.undisturbed()
+
+
+# ---- the slow and the silent
+
+
+async def test_child_that_never_reads(mesh: Mesh, child: RawChild) -> None:
+    """It has its link's share of the memory, and no more; nobody else waits for it."""
+    async with await beside(mesh) as others:
+        mgr = others.parent
+        child.reading.clear()
+        await child.join(mgr.address or "")
+        sends = [asyncio.create_task(mgr.send("x" * 1_000_000, to="Proxy/0")) for _ in range(60)]
+        done, _ = await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
+        assert {task.result().code for task in done} == {Code.RECV_BUF_BUSY}
+        link = mgr.router.children.find(mgr.router.children.by_id[3].position)
+        assert link is not None and link.queued_bytes <= mgr.config.link_bytes
+        await others.undisturbed()
+        await child.cut()
+        await soon(asyncio.gather(*sends))
+
+
+async def test_calls_that_are_begun_and_not_ended(mesh: Mesh) -> None:
+    """So many streams, each with a request of which a byte comes now and then."""
+    async with await beside(mesh, streams_per_connection=50) as others:
+        async with Http2(others.parent.address or "") as connection:
+            await connection.greet()
+            begun = [connection.open("/TaskNet/TransferMessage") for _ in range(50)]
+            for _ in range(5):
+                for stream in begun:
+                    connection.write(frame(DATA, 0, stream, b"\x00"))
+                await asyncio.sleep(0.01)
+            await others.undisturbed()
+        await others.undisturbed()
