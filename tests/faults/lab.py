@@ -267,6 +267,18 @@ class Lab:
         """The parent of a Proxy or a Worker."""
         return self.mgr if member.kind == "proxy" else self.proxies[int(member.settings["server_rank"])]
 
+    def way(self, sender: Member, receiver: Member) -> set[str]:
+        """The names of the members that a message passes, both ends included."""
+        lines = []
+        for end in (sender, receiver):
+            line = [end]
+            while line[-1] is not self.mgr:
+                line.append(self.parent(line[-1]))
+            lines.append(line)
+        up, down = lines
+        turn = next(member for member in up if member in down)
+        return {member.name for member in [*up[: up.index(turn) + 1], *down[: down.index(turn)]]}
+
     def below(self, proxy: Member) -> list[Member]:
         """The Workers of a Proxy."""
         return [worker for worker in self.workers if self.parent(worker) is proxy]
