@@ -140,6 +140,12 @@ class Member:
             self.process.signal(signal.SIGCONT)
         return time.monotonic()
 
+    def begin_end(self) -> None:
+        """Let it begin to end in good order; `end` waits for it."""
+        if self._process is not None:
+            self.cont()
+            self._process.begin_end()
+
     def end(self) -> None:
         """End it in good order."""
         if self._process is not None:
@@ -250,8 +256,9 @@ class Lab:
     def close(self) -> None:
         """End every process."""
         for member in self.members:
-            with contextlib.suppress(ProcessLookupError):
-                member.end()
+            member.begin_end()
+        for member in self.members:
+            member.end()
         if self._relays is not None:
             self._relays.end()
             self._relays = None

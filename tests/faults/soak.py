@@ -51,7 +51,7 @@ def soak(folder: Path, minutes: float, workers: int, seed: int) -> bool:
         while (now := time.monotonic()) < end:
             minute += 1
             faults = chaos.total
-            lab.begin_traffic(interval=0.05, retries=True)
+            lab.begin_traffic(interval=0.05, timeout=1.0, retries=True)
             chaos.run(min(end, max(began + minute * MINUTE_S, now + 1.0)))
             lab.quiet()
             audit = lab.audit()

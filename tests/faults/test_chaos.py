@@ -14,7 +14,7 @@ from tests.faults.conftest import Form
 from tests.faults.figures import Figures
 from tests.faults.lab import Lab
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 RECOVERED_S = 15.0
 """Twice what it takes to notice a silent fault, and to come back."""
@@ -53,12 +53,10 @@ def lab(form: Form, tmp_path: Path) -> Iterator[Lab]:
 def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    lab.begin_traffic(interval=0.03, retries=True)
+    lab.begin_traffic(interval=0.03, timeout=1.0, retries=True)
     chaos, count = Chaos(lab, seed), Count(lab.records)
     began = time.monotonic()
-    # Also with a machine that is slow at it, but not for ever.
-    latest = began + 2 * form.chaos + 60.0
-    whole = chaos.run(began + form.chaos, lambda: count.below(form.messages) and time.monotonic() < latest)
+    whole = chaos.run(began + form.chaos, lambda: count.below(form.messages))
     lab.quiet(within=120.0)
     audit = lab.audit()
     assert not audit.broken, {promise: uuids[:5] for promise, uuids in audit.broken.items()}
