@@ -186,7 +186,7 @@ def test_flood_of_everything_that_links_hold(lab: Lab, form: Form, figures: Figu
         codes = total(together(lab, floods, max(1.0, form.flood / 4)))
         recovered = recover(lab)
     assert set(codes) <= {Code.OK, Code.RECV_BUF_BUSY, Code.NETWORK_ACK_LOST}, codes
-    assert codes[Code.OK] and codes[Code.RECV_BUF_BUSY]
+    assert codes[Code.RECV_BUF_BUSY]
     figures.add("flood-at-once", "at a time:", each * len(lab.workers))
     figures.note("flood-at-once", in_words(codes))
     figures.add("flood-at-once", "recovered in", recovered, "s", at_most=1.0)
