@@ -39,7 +39,9 @@ async def test_a_killed_worker_turns_red(chromium: Browser, tmp_path: Path) -> N
         worker = '#tree [data-position="Worker/0/1"]'
         for one in (page, of_proxy):
             await one.wait_for_selector(worker + ".joined")
-        await page.wait_for_function("() => document.getElementById('missing').textContent.startsWith('No rank is missing')")
+        await page.wait_for_function(
+            "() => document.getElementById('missing').textContent.startsWith('No rank is missing')"
+        )
         assert await of_proxy.inner_text("h1") == "Proxy 0"
         killed = time.monotonic()
         victim.signal(signal.SIGKILL)
@@ -51,7 +53,9 @@ async def test_a_killed_worker_turns_red(chromium: Browser, tmp_path: Path) -> N
             assert fill == "rgb(200, 50, 28)"
 
         await asyncio.gather(red("Mgr", page), red("Proxy", of_proxy))
-        await page.wait_for_function("() => document.getElementById('missing').innerText.includes('Worker 1 on node 0')")
+        await page.wait_for_function(
+            "() => document.getElementById('missing').innerText.includes('Worker 1 on node 0')"
+        )
         await page.wait_for_selector('#tree [data-position="Worker/0/0"].joined')
 
 

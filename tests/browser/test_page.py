@@ -188,7 +188,16 @@ async def test_everything_goes_by_keyboard(chromium: Browser) -> None:
         assert await focused(page) == "Mgr/0"
         assert await page.eval_on_selector("#ring", "(ring) => getComputedStyle(ring).display") != "none"
         walked = []
-        for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "ArrowUp"):
+        for key in (
+            "ArrowDown",
+            "ArrowDown",
+            "ArrowRight",
+            "ArrowRight",
+            "ArrowDown",
+            "ArrowLeft",
+            "ArrowUp",
+            "ArrowUp",
+        ):
             await page.keyboard.press(key)
             walked.append(await focused(page))
         assert walked == [
@@ -240,7 +249,9 @@ async def test_what_a_screen_reader_is_told(chromium: Browser) -> None:
         await lost.click()
         assert await lost.get_attribute("aria-selected") == "true"
         assert len(await page.query_selector_all('#tree [tabindex="0"]')) == 1
-        await page.wait_for_function("() => document.getElementById('said').textContent.startsWith('Details of Worker 9')")
+        await page.wait_for_function(
+            "() => document.getElementById('said').textContent.startsWith('Details of Worker 9')"
+        )
 
 
 # ---- the connection
@@ -319,7 +330,9 @@ async def test_pictures(
         ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 21, 27)"}[scheme]
         if request.config.getoption("--rewrite-pictures"):
-            await page.wait_for_function("() => document.querySelectorAll('.plot .one')[0].getAttribute('d').length > 400")
+            await page.wait_for_function(
+                "() => document.querySelectorAll('.plot .one')[0].getAttribute('d').length > 400"
+            )
             PICTURES.mkdir(exist_ok=True)
             (PICTURES / f"{name}.png").write_bytes(await shot(page))
         else:
