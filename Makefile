@@ -2,15 +2,18 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ARGS ?=
+MINUTES ?= 10
 
 # What generates taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 tenacity==8.3.0 uvloop==0.18.0 \
   click==8.1.0 rich==13.0.0 prometheus-client==0.19.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
-  starlette==0.40.0 uvicorn==0.30.0 grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2
+  grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
+  cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
 # What the data loader's workers are forked with.
 TORCH = torch==2.13.0
+AUDIT = pip-audit==2.10.1
 
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
@@ -22,7 +25,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: browser help demo faults soak test coverage lint bench profile proto proto-check compat torch install-test clean
+.PHONY: help audit bench browser clean compat coverage demo faults fuzz install-test lint profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -36,10 +39,15 @@ test: .venv/stamp-test  ## run the tests with the newest dependencies (ARGS="-k 
 coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
 	@.venv/bin/python -m pytest -q $(CORE_TESTS) $(CORE:%=--cov=%) --cov-branch --cov-fail-under=100 $(ARGS)
 
-lint: .venv/stamp-lint  ## ruff, mypy --strict and the import contracts
+lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, the import contracts, and what is installed
 	@.venv/bin/ruff check $(CHECKED)
 	@.venv/bin/mypy $(CHECKED)
 	@.venv/bin/lint-imports --no-logo
+	@.venv/bin/python -m pip --disable-pip-version-check check
+
+# Apart from `lint`, as it asks a database of advisories on the network; without that it fails and says so.
+audit: .venv-audit/stamp  ## look for known weaknesses in what users install (needs the network)
+	@.venv-audit/bin/pip-audit --strict --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
 
 bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 10 minutes (ARGS="--quick --json")
 	@.venv/bin/python -m pytest -q -m bench tests/benchmarks
@@ -75,6 +83,9 @@ browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page
 torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
 	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
 
+fuzz: .venv/stamp-fuzz  ## throw anything at what comes in, for MINUTES=10; fail if something gives way
+	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
+
 # From nothing each time, as a user's machine has nothing; what pip has fetched before it fetches from its cache.
 install-test:  ## a new user: the wheel in a clean environment, what README shows, the examples
 	@rm -rf .venv-install
@@ -84,11 +95,11 @@ install-test:  ## a new user: the wheel in a clean environment, what README show
 	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/*.whl
 
 clean:  ## remove the environments and everything that the tools left
-	rm -rf .venv .venv-install .venv-oldest .venv-proto .venv-torch .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-audit .venv-install .venv-oldest .venv-proto .venv-torch .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python:
+.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python:
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
 	@echo "setting up $(@D:/bin=)"
@@ -106,6 +117,10 @@ clean:  ## remove the environments and everything that the tools left
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
+.venv/stamp-fuzz: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,fuzz]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
 .venv/stamp-browser: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,browser]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
@@ -117,6 +132,13 @@ clean:  ## remove the environments and everything that the tools left
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
 	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)
+	@touch $@
+
+# What `pip install taskd-net[all]` brings today, without our own package and without what audits it.
+.venv-audit/stamp: pyproject.toml | .venv-audit/bin/python
+	@.venv-audit/bin/python $(PIP_INSTALL) '.[all]'
+	@.venv-audit/bin/python -m pip --disable-pip-version-check freeze --exclude taskd-net --exclude setuptools > $(@D)/installed.txt
+	@.venv-audit/bin/python $(PIP_INSTALL) $(AUDIT)
 	@touch $@
 
 .venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python

@@ -17,6 +17,7 @@ from benchmarks.measures import Bench, Effort
 from benchmarks.processes import ROOT, BenchFailed
 from benchmarks.systems import OURS
 from benchmarks.targets import Target, targets
+from benchmarks.tls import tls
 from benchmarks.worker import worker
 
 MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
@@ -30,6 +31,7 @@ MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
     "idle": Bench.idle,
     "blocking": Bench.blocking,
     "busy": Bench.busy,
+    "tls": tls,
     "worker": worker,
     "router": Bench.router,
 }

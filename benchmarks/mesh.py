@@ -16,15 +16,18 @@ ROLES: Final = ("Worker", "Proxy", "Mgr")
 class Chain:
     """Worker, Proxy and Mgr of a system, a process each. All who are started stand in `processes`, to be ended.
 
+    `certificates` is the folder with the files of TLS; empty for plain text.
     For NATS and ZeroMQ the server or relay is in the Proxy's place, and the other two are its clients.
     """
 
-    def __init__(self, system: str, processes: list[Process], *, worker: str | None = None) -> None:
+    def __init__(
+        self, system: str, processes: list[Process], *, worker: str | None = None, certificates: str = ""
+    ) -> None:
         self.system = system
         brokered = system in ("nats", "zmq")
 
         def start(position: str, upstream: str = "", *, of: str = system) -> Process:
-            process = Process(of, [position], upstream)
+            process = Process(of, [position], upstream, certificates)
             processes.append(process)
             return process
 

@@ -37,14 +37,15 @@ class TurnFailed(Exception):
 class Process:
     """One process with one member of a system in it (`member`)."""
 
-    def __init__(self, system: str, positions: Sequence[str], upstream: str = "") -> None:
+    def __init__(self, system: str, positions: Sequence[str], upstream: str = "", certificates: str = "") -> None:
         self.name = f"{system} {positions[0]}"
+        spec = Spec(system=system, positions=positions, upstream=upstream, certificates=certificates)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by `end`
         self._process = subprocess.Popen(
             [
                 sys.executable,
                 *("-m", "benchmarks.member"),
-                json.dumps(Spec(system=system, positions=positions, upstream=upstream)),
+                json.dumps(spec),
             ],
             cwd=ROOT,
             env={**wanted(), **os.environ},

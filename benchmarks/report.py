@@ -26,6 +26,7 @@ TITLES: Final = {
     "idle": "CPU time while nothing is sent",
     "blocking": "The blocking face, two hops up, one message in flight",
     "busy": "A Worker beside a thread that computes in pure Python, one message in flight",
+    "tls": "TLS on both hops, beside plain text in the same turns",
     "worker": "What a Worker costs the training process that it is in",
     "router": "The Router alone, in memory, a message and its answers",
 }

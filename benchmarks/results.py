@@ -58,6 +58,11 @@ class Results:
                 return median(systems[system])
         return None
 
+    def last(self, measure: str, metric: str, system: str, **case: str | int) -> float:
+        """What was recorded last."""
+        wanted = _case(case)
+        return next(values[system][-1] for key, values in self.figures.items() if key[:3] == (measure, metric, wanted))
+
     def ratio(self, measure: str, metric: str, system: str, other: str, **case: str | int) -> float | None:
         """One system's figure in terms of another's."""
         mine, theirs = (self.value(measure, metric, name, **case) for name in (system, other))

@@ -75,7 +75,7 @@ class NodeConfig:
     backoff_max: float = limits.BACKOFF_MAX_S
     tls: Tls | None = None
     identity: Literal["position", "certificate"] = "position"
-    job: str = ""
+    job: str | None = None
     # The last one: in a class's body its name hides the module's.
     limits: Limits = limits.DEFAULT
 
@@ -181,7 +181,7 @@ class NodeConfig:
             max_children=self.max_children,
             grace=self.grace,
             registration_hold=self.registration_hold,
-            job=self.job,
+            job=self.job or "",
             limits=self.limits,
         )
 

@@ -7,7 +7,7 @@ node's own loop; everything else is done in the thread that answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,6 +20,7 @@ from taskd_net.core.traffic import Latency, Traffic
 from taskd_net.node import Node
 from taskd_net.position import Role
 from taskd_net.status.document import document
+from taskd_net.status.ledger import Record
 from taskd_net.status.records import Mesh, State
 from taskd_net.version import __version__
 from taskd_net.wire import status as wire
@@ -56,7 +57,7 @@ class _Snapshot:
     inbox: tuple[int, int, int]
     children: tuple[int, int]
     counters: Mapping[str, int]
-    mesh: tuple[float, str, list[tuple[str, bytes]]] | None
+    mesh: tuple[float, str, Sequence[Record]] | None
 
 
 _COUNTERS: Final = {
@@ -152,11 +153,11 @@ class Collector:
         if now.mesh is not None:
             yield from self._of_the_mesh(*now.mesh)
 
-    def _of_the_mesh(self, time: float, expected: str, entries: list[tuple[str, bytes]]) -> Iterator[Metric]:
+    def _of_the_mesh(self, time: float, expected: str, records: Sequence[Record]) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         root = self._node.position.identity
-        summary = document(Mesh(root, time, expected, wire.read_entries(entries)))["summary"]
+        summary = document(Mesh(root, time, expected, wire.read_records(records)))["summary"]
         nodes = GaugeMetricFamily("taskd_net_mesh_nodes", "Nodes of the whole mesh, by state.", labels=("state",))
         for state in State:
             nodes.add_metric((state.value,), summary[state.value])
@@ -181,7 +182,7 @@ class Collector:
         mesh = None
         if node.position.role == Role.MGR:
             node.view.look()
-            mesh = (node.view.wall(), node.config.expect or "", node.view.entries())
+            mesh = (node.view.wall(), node.config.expect or "", node.view.records())
         return _Snapshot(
             joined=node.is_joined,
             links=links,

@@ -413,7 +413,7 @@ class Node:
             raise RuntimeError("the node was not started")
         view = self.view
         view.look()
-        nodes = status_wire.read_entries(view.entries())
+        nodes = status_wire.read_records(view.records())
         return Mesh(self.position.identity, view.wall(), self.config.expect or "", nodes)
 
     # ---- for the transport

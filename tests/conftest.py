@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that write anew what tests have written down."""
     parser.addoption("--rewrite-golden", action="store_true", help="write tests/core/golden/ anew")
     parser.addoption("--rewrite-matrix", action="store_true", help="write the table in docs/interop.md anew")
+    parser.addoption("--rewrite-diagnosis", action="store_true", help="write the outputs in docs/diagnosis.md anew")
     text = "write what was measured into docs/reliability.md"
     parser.addoption("--write-figures", action="store_true", help=text)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.position import ALL, Destination, Position, Role, is_rank, require_node
+from taskd_net.position import ALL, Destination, Position, Role, _checked, is_rank, require_node
 
 
 def code_of(position: Position) -> int:
@@ -209,3 +209,25 @@ def test_receivers_are_those_whose_role_and_ranks_are_meant(
     assert dst.matches(node) == meant
     if dst.unicast:
         assert (dst.position == node) == meant
+
+
+@pytest.mark.parametrize("role", ["Worker", "Agent", "Proxy"])
+def test_ranks_have_a_length(role: str) -> None:
+    longest = "9" * limits.RANK_CHARS
+    require_node(Position(role, longest, longest))
+    with pytest.raises(Refusal) as refused:
+        require_node(Position(role, longest + "9", "0"))
+    assert refused.value.code == Code.DST_SRV_RANK_ILLEGAL
+    with pytest.raises(Refusal) as refused:
+        require_node(Position(role, "0", longest + "9"))
+    assert refused.value.code == Code.DST_PROCESS_RANK_ILLEGAL
+    assert len(str(refused.value)) < 250
+    assert code_of(Position("Proxy", longest + "9", "0")) == Code.DST_SRV_RANK_ILLEGAL
+
+
+def test_long_destinations_are_not_remembered() -> None:
+    """Whoever sends ever new ones must not fill the memory of every node on the way."""
+    ranks = ",".join(map(str, range(200)))
+    known = _checked.cache_info().currsize
+    assert Destination.of(Position("Worker", "All", ranks)).ranks == 200
+    assert _checked.cache_info().currsize == known

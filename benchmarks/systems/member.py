@@ -20,6 +20,8 @@ class Spec(TypedDict):
     positions: Sequence[str]
     upstream: str
     """Where to connect; empty for the one that the others connect to."""
+    certificates: str
+    """The folder with the files of TLS; empty for plain text."""
 
 
 class NotAcknowledged(Exception):

@@ -14,12 +14,19 @@ from typing import Literal
 from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Ack, Node, NodeConfig, Position, Role
 from taskd_net.blocking import BlockingNode
+from taskd_net.tls import Tls
 
 JOIN_S = 60.0
 
 
-def config(position: Position, upstream: str, links: Literal["batched", "tasknet"] = "batched") -> NodeConfig:
-    """The configuration of a node here: defaults but for a roomy inbox."""
+def config(
+    position: Position, upstream: str, links: Literal["batched", "tasknet"] = "batched", certificates: str = ""
+) -> NodeConfig:
+    """The configuration of a node here: defaults but for a roomy inbox, and TLS where there are certificates."""
+    tls = None
+    if certificates:
+        key, crt = f"{certificates}/node.key", f"{certificates}/node.crt"
+        tls = Tls(ca=f"{certificates}/ca.crt", server_key=key, server_crt=crt, client_key=key, client_crt=crt)
     return NodeConfig(
         position=position,
         listen=None if Role(position.role).is_leaf else "127.0.0.1:0",
@@ -27,6 +34,7 @@ def config(position: Position, upstream: str, links: Literal["batched", "tasknet
         links=links,
         inbox=INBOX,
         ack_timeout=SEND_S,
+        tls=tls,
     )
 
 
@@ -39,6 +47,7 @@ class Nodes(Member):
         self._positions = [Position.parse(position) for position in spec["positions"]]
         self._upstream = spec["upstream"]
         self._links = links
+        self._certificates = spec["certificates"]
         self._nodes: list[Node] = []
         self._readers: list[asyncio.Task[None]] = []
         self._computing: threading.Thread | None = None
@@ -93,7 +102,9 @@ class Nodes(Member):
         await asyncio.gather(*(node.close() for node in self._nodes))
 
     async def _start(self) -> None:
-        self._nodes = [Node(config(position, self._upstream, self._links)) for position in self._positions]
+        self._nodes = [
+            Node(config(position, self._upstream, self._links, self._certificates)) for position in self._positions
+        ]
         await asyncio.gather(*(node.start() for node in self._nodes))
         self._readers = [asyncio.create_task(self._read(node)) for node in self._nodes]
 

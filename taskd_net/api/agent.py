@@ -139,7 +139,8 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
 
     Args:
         config: `Framework` (`PyTorch`, the default, or `MindSpore`), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9602),
-            `ServerRank` (the variable `RANK` for PyTorch, `MS_NODE_RANK` for MindSpore, else 0).
+            `ServerRank` (the variable `RANK` for PyTorch, `MS_NODE_RANK` for MindSpore, else 0). `enable_tls` and
+            `tls_conf`: as in `init_taskd_proxy`.
         cls: the SimpleElasticAgent, under PyTorch.
 
     Returns:
@@ -154,7 +155,8 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
         raise ConfigError(f"Framework is {framework!r}; expected 'PyTorch' or 'MindSpore'")
     server_rank = settings.server_rank(wanted, RANK_VARIABLE[framework])
     upstream = settings.address(wanted, "Upstream", settings.PROXY_PORT)
-    node = NodeConfig.agent(server_rank=server_rank, upstream=upstream)
+    secured = settings.secured(wanted, listens=False, connects=True)
+    node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
     slot.fill(lambda: Agent(node, cls), f"agent-{server_rank}.log")
     return True
 

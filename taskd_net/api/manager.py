@@ -139,7 +139,8 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     Args:
         config: all of it optional. `job_id`, `plugin_dir`, `fault_recover`, `taskd_enable`: texts. `node_nums`,
             `proc_per_node`: whole numbers; with both it can be asked which ranks are missing. `cluster_infos`: a dict,
-            or a list of dicts, with the texts `ip`, `port`, `name`, `role`.
+            or a list of dicts, with the texts `ip`, `port`, `name`, `role`. `enable_tls`, `tls_conf`,
+            `PlainListenAddr`, `PlainListenPort`: as in `init_taskd_proxy`.
 
     Returns:
         True, or False with one line in the log: a value is of another type, the address cannot be listened on, there is
@@ -149,8 +150,13 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     """
     wanted = _checked(settings.checked(config))
     listen = settings.joined(os.environ.get("POD_IP") or settings.LOOPBACK, "POD_IP", settings.MGR_PORT, "port")
-    expect = _expected(wanted)
-    slot.fill(lambda: Manager(NodeConfig.mgr(listen=listen, expect=expect), wanted), "manager.log")
+    node = NodeConfig.mgr(
+        listen=listen,
+        expect=_expected(wanted),
+        plain_listen=settings.plain_address(wanted, settings.MGR_PORT),
+        tls=settings.secured(wanted, listens=True, connects=False),
+    )
+    slot.fill(lambda: Manager(node, wanted), "manager.log")
     return True
 
 

@@ -36,6 +36,9 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
         config: `ListenAddr` (127.0.0.1), `ListenPort` (9602), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9601),
             `ServerRank` (the variable `RANK`, then `MS_NODE_RANK`, then 0). Addresses are host names, IPv4 or IPv6;
             ports and ranks are texts or ints. With the variable `LOCAL_PROXY_ENABLE=on` the upstream is at 127.0.0.1.
+            `enable_tls` and `tls_conf`, a dict with the files of `taskd_net.tls.Tls`, by default the variables
+            `TASKD_NET_ENABLE_TLS`, `TASKD_NET_CA` and so on; `PlainListenAddr` and `PlainListenPort`, where Workers of
+            this machine connect without TLS as well.
 
     Returns:
         True, or False with one line in the log: a value is not usable, the address cannot be listened on, there is a
@@ -50,7 +53,14 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
         wanted = {**wanted, "UpstreamAddr": settings.LOOPBACK}
     upstream = settings.address(wanted, "Upstream", settings.MGR_PORT)
     # Without an inbox: nobody reads what is sent to a Proxy itself, so its sender has to hear that at once (5000).
-    node = NodeConfig.proxy(server_rank=server_rank, listen=listen, upstream=upstream, inbox=0)
+    node = NodeConfig.proxy(
+        server_rank=server_rank,
+        listen=listen,
+        plain_listen=settings.plain_address(wanted, settings.PROXY_PORT),
+        upstream=upstream,
+        inbox=0,
+        tls=settings.secured(wanted, listens=True, connects=True),
+    )
     slot.fill(lambda: Proxy(node), f"taskd-proxy-{server_rank}.log")
     return True
 

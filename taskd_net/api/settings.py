@@ -10,12 +10,26 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from taskd_net import tls
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
+from taskd_net.tls import Tls
 
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601
 PROXY_PORT: Final = 9602
+ENVIRONMENT: Final = "TASKD_NET_"
+
+_SWITCHES: Final = {
+    "true": True,
+    "on": True,
+    "1": True,
+    "yes": True,
+    "false": False,
+    "off": False,
+    "0": False,
+    "no": False,
+}
 
 Settings = Mapping[str, object]
 """The `config` of a call."""
@@ -71,6 +85,12 @@ def address(config: Settings, end: str, port: int) -> str:
     return joined(config.get(f"{end}Addr", LOOPBACK), f"{end}Addr", config.get(f"{end}Port", port), f"{end}Port")
 
 
+def plain_address(config: Settings, port: int) -> str | None:
+    """`PlainListenAddr` and `PlainListenPort` of a config, as `host:port`; None where it has neither."""
+    given = "PlainListenAddr" in config or "PlainListenPort" in config
+    return address(config, "PlainListen", port) if given else None
+
+
 def joined(host: object, host_name: str, port: object, port_name: str) -> str:
     """`host:port` of a host name or an IP address (IPv6 with or without brackets) and a port (a text or an int)."""
     number = int(port) if isinstance(port, str) and port.strip().isascii() and port.strip().isdigit() else port
@@ -89,3 +109,35 @@ def joined(host: object, host_name: str, port: object, port_name: str) -> str:
         return str(Address.parse(str(Address(bare, number))))
     except ConfigError:
         raise ConfigError(f"{host_name} is {host!r}; {expected}") from None
+
+
+def secured(config: Settings, *, listens: bool, connects: bool) -> Tls | None:
+    """`enable_tls` and `tls_conf` of a config; where it has neither, the environment: `TASKD_NET_ENABLE_TLS`,
+    `TASKD_NET_CA`, `TASKD_NET_SERVER_KEY` and so on.
+
+    Args:
+        config: where to look.
+        listens, connects: which links the node has; files for others are left alone.
+    """
+    if "enable_tls" in config or "tls_conf" in config:
+        files = config.get("tls_conf", {})
+        if not isinstance(files, Mapping):
+            raise ConfigError(f"tls_conf is {files!r}; expected a dict with {', '.join(tls.NAMES)}")
+        for name, value in files.items():
+            if name not in tls.NAMES:
+                raise ConfigError(f"tls_conf has {name!r}; expected {', '.join(tls.NAMES)}")
+            if value is not None and not isinstance(value, str):
+                raise ConfigError(f"{name} is {value!r}; expected the path of a file")
+        return tls.chosen(_switch(config.get("enable_tls"), "enable_tls"), files, listens=listens, connects=connects)
+    said = {name: os.environ.get(f"{ENVIRONMENT}{name.upper()}") for name in tls.NAMES}
+    enabled = _switch(os.environ.get(f"{ENVIRONMENT}ENABLE_TLS") or None, f"{ENVIRONMENT}ENABLE_TLS")
+    return tls.chosen(enabled, said, listens=listens, connects=connects)
+
+
+def _switch(value: object, name: str) -> bool | None:
+    """True or False, also as a text, or None."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and (text := value.strip().lower()) in _SWITCHES:
+        return _SWITCHES[text]
+    raise ConfigError(f"{name} is {value!r}; expected True or False")

@@ -2,6 +2,7 @@
 
 Environment: `RANK` and `LOCAL_WORLD_SIZE` (framework `pt`, as torchrun sets them) or `MS_NODE_RANK` (`ms`) tell the
 node that the process is on; `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy where it is not 127.0.0.1:9602.
+`TASKD_NET_CA`, `TASKD_NET_CLIENT_KEY` and `TASKD_NET_CLIENT_CRT` name the files of TLS, where that Proxy wants it.
 """
 
 from __future__ import annotations
@@ -131,8 +132,9 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
     else:
         raise ConfigError(f"framework is {framework!r}; expected 'pt' or 'ms'")
     upstream = os.environ.get(UPSTREAM) or f"{settings.LOOPBACK}:{settings.PROXY_PORT}"
+    secured = settings.secured({}, listens=False, connects=True)
     try:
-        config = NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream)
+        config = NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream, tls=secured)
     except ConfigError as error:
         raise ConfigError(f"{UPSTREAM}: {error}") from None
     slot.fill(lambda: Worker(config, limit_mb), f"taskd-worker-{rank}.log")

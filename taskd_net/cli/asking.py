@@ -12,7 +12,7 @@ import uvloop
 
 from taskd_net import Code, ConfigError, Position
 from taskd_net.address import Address
-from taskd_net.cli.settings import wrong
+from taskd_net.cli.settings import tls_of, wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.codes import describe
 from taskd_net.transport.probe_client import NotAskedError, ProbeClient
@@ -49,9 +49,11 @@ def ask(ctx: click.Context, work: Callable[[ProbeClient], Coroutine[Any, Any, No
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
+    tls = tls_of(ctx)
+
     async def asked() -> int | None:
         stop = stop_signal()
-        async with ProbeClient(address, REACH_S) as client:
+        async with ProbeClient(address, REACH_S, tls) as client:
             working = asyncio.create_task(work(client))
             ends: set[asyncio.Future[Any]] = {working, stop}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -65,6 +67,8 @@ def ask(ctx: click.Context, work: Callable[[ProbeClient], Coroutine[Any, Any, No
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(asked())
+    except ConfigError as error:
+        raise wrong(ctx, error) from None
     except NotAskedError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(NOT_ASKED)

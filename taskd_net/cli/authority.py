@@ -37,16 +37,18 @@ class Authority:
         """Make one.
 
         Args:
-            name: for people; its common name.
+            name: for people; its common name begins with it.
             lifetime: from now on.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        # Whoever trusts two of them, as while one takes the other's place, has to be able to tell them apart.
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} {os.urandom(4).hex()}")])
         begin = datetime.now(UTC)
         certificate = (
             _builder(subject, key, subject, begin - SKEW, begin + lifetime)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
         return cls(key, certificate)
@@ -98,8 +100,10 @@ class Authority:
         names = [x509.UniformResourceIdentifier(uri) for uri in uris]
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "taskd-net node")])
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         certificate = (
             _builder(subject, key, self.certificate.subject, begin, begin + lifetime)
+            .add_extension(issuer, critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)

@@ -54,7 +54,7 @@ def names(positions: Iterable[str]) -> list[str]:
         position = Position.parse(text)
         rank = position.process_rank if position.role == Role.WORKER else position.server_rank
         ranks.setdefault(position.role, []).append(int(rank))
-    return [f"{role} {_ranges(sorted(numbers))}" for role, numbers in ranks.items()]
+    return [f"{role} {_ranges(sorted(ranks[role]))}" for role in Role if role in ranks]
 
 
 def duration(seconds: float) -> str:

@@ -26,6 +26,14 @@ def _days(default: int) -> click.Option:
     return click.Option(["--days"], type=kind, default=default, show_default=True, help="How long it is valid.")
 
 
+def _require_cryptography() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ModuleNotFoundError:
+        text = "taskd-net certs needs cryptography, which is not installed: pip install 'taskd-net[tls]'"
+        raise click.ClickException(text) from None
+
+
 @click.group(
     name="certs",
     short_help="Make a CA for development, and certificates for nodes.",
@@ -60,6 +68,7 @@ Examples:
 )
 def init(folder: Path, days: int) -> None:
     """Make a CA: ca.crt for every node, and ca.key, which `issue` needs and no node does."""
+    _require_cryptography()
     from taskd_net.cli.authority import Authority
 
     try:
@@ -101,6 +110,7 @@ def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) 
     Prints the settings that use it, as they may stand in the file that --config names. Issuing it again replaces the
     files, and nodes that run with them take the new ones.
     """
+    _require_cryptography()
     from taskd_net.cli.authority import Authority, write
 
     try:

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import uvloop
 
-from taskd_net import Node, NodeConfig
+from taskd_net import ConfigError, Node, NodeConfig
 from taskd_net.cli.output import Output, as_json, as_text
-from taskd_net.cli.settings import COMMANDS, CONFIG, POSITION, node_config
+from taskd_net.cli.settings import COMMANDS, CONFIG, POSITION, node_config, wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr, start_telemetry
 
@@ -53,7 +53,11 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     log_to_stderr(str(settings["log_std_level"]))
     start_telemetry(ctx)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(_listen(config, count, timeout if isinstance(timeout, float) else None, json_lines)))
+        try:
+            code = runner.run(_listen(config, count, timeout if isinstance(timeout, float) else None, json_lines))
+        except ConfigError as error:
+            raise wrong(ctx, error) from None
+    sys.exit(code)
 
 
 async def _listen(config: NodeConfig, count: int | None, timeout: float | None, json_lines: bool) -> int:

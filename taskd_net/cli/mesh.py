@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Final
 
 import click
-import uvloop
 
 from taskd_net import ConfigError
 from taskd_net.address import Address
-from taskd_net.cli.keys import keys
+from taskd_net.cli.keys import end_at_once, keys
 from taskd_net.cli.settings import wrong
-from taskd_net.cli.stopping import stop_signal
 from taskd_net.status.document import Document, document
 from taskd_net.status.expect import Expected
 from taskd_net.transport.asking import Asker, AskFailed
@@ -44,15 +43,13 @@ def look(
     interval: float,
     count: int,
     pressed: Callable[[str], None] | None = None,
-) -> int | None:
+) -> None:
     """Show the state of the mesh, as the node at `--at` knows it, so many times; 0: until a signal comes.
 
     With `pressed` each key is handed to it where the standard input is a terminal, and `q` ends it.
 
     Where the node does not answer the first time, this ends the process with NOT_ASKED; later it is said on stderr, and
-    asked again.
-
-    Returns the number of the signal that came; None where it was done before.
+    asked again. A signal ends the process.
     """
     address = address_of(ctx, ctx.params["at"], "at")
     try:
@@ -61,10 +58,8 @@ def look(
         raise wrong(ctx, error) from None
     timeout = float(ctx.params["timeout"])
 
-    async def looked() -> int | None:
-        stop = stop_signal()
+    async def looked() -> None:
         work = asyncio.create_task(_show_all(address, expected, timeout, show, interval, count))
-        ends: set[asyncio.Future[Any]] = {work, stop}
 
         def on_key(key: str) -> None:
             if pressed is not None and key != "q":
@@ -72,17 +67,12 @@ def look(
             else:
                 work.cancel()
 
-        with keys(pressed and on_key):
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            work.cancel()
-            await asyncio.wait([work])
-        if not work.cancelled():
+        with keys(pressed and on_key), contextlib.suppress(asyncio.CancelledError):
             await work
-        return stop.result() if stop.done() else None
 
+    end_at_once()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(looked())
+        asyncio.run(looked())
     except AskFailed as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(NOT_ASKED)

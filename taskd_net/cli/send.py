@@ -11,8 +11,8 @@ from typing import Any
 import click
 import uvloop
 
-from taskd_net import Ack, Code, Node, NodeConfig, Position
-from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
+from taskd_net import Ack, Code, ConfigError, Node, NodeConfig, Position
+from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, leaf, log_to_stderr, start_telemetry
 from taskd_net.codes import describe
@@ -84,6 +84,8 @@ def send(ctx: click.Context, /, dest: str, body: str, sync: bool, as_json: bool,
                 click.echo(_json(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error))))
             click.echo(f"Error: {error}", err=True)
             sys.exit(NOT_JOINED)
+        except ConfigError as error:
+            raise wrong(ctx, error) from None
     if isinstance(ack, int):
         sys.exit(128 + ack)
     click.echo(_json(ack) if as_json else _text(ack))

@@ -20,7 +20,8 @@ Signals:
 \b
 Exit codes:
   0    ended by a signal, in good order
-  1    cannot start: the address is in use, the log file cannot be written
+  1    cannot start: the address is in use, the log file cannot be written, a file
+       of TLS is not usable
   2    a flag, a variable or the file is wrong
 """
 

@@ -199,12 +199,24 @@ def node_config(ctx: click.Context, position: Position) -> NodeConfig:
     """
     names = {field.name for field in fields(NodeConfig)}
     settings = {name: value for name, value in ctx.params.items() if name in names}
+    secured = tls_of(ctx)
+    try:
+        guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
+        return NodeConfig(position=position, tls=secured, limits=limits.Limits(**guard), **settings)
+    except ConfigError as error:
+        raise wrong(ctx, error) from None
+
+
+def tls_of(ctx: click.Context) -> tls.Tls | None:
+    """The files of TLS that a command is to use, for those of its links that it has settings for.
+
+    Raises:
+        click.UsageError: files that belong together are not together; names what is missing.
+    """
     said = {name: ctx.params.get(name) for name in tls.NAMES}
     listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
     try:
-        secured = tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
-        guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
-        return NodeConfig(position=position, tls=secured, limits=limits.Limits(**guard), **settings)
+        return tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -303,7 +315,7 @@ TLS_UPSTREAM: Final = (
 )
 GUARD: Final = (
     Setting("--identity", _IDENTITY, "position", "What a child's claims are held against."),
-    Setting("--job", _TEXT, "", "The job's name in certificates.", shown="none"),
+    Setting("--job", _TEXT, None, "The job's name in certificates.", shown="none"),
     *(
         Setting(f"--{name.replace('_', '-')}", _WHOLE, getattr(limits.DEFAULT, name), text)
         for name, text in (
@@ -393,8 +405,18 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         *TLS_UPSTREAM,
         _std_level("WARNING"),
     ),
-    "ping": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take.")),
-    "trace": (AT, Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long the answer of a hop may take.")),
+    "ping": (
+        AT,
+        Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long an answer may take."),
+        *TLS,
+        *TLS_UPSTREAM,
+    ),
+    "trace": (
+        AT,
+        Setting("--timeout", _DURATION, limits.ACK_TIMEOUT_S, "How long the answer of a hop may take."),
+        *TLS,
+        *TLS_UPSTREAM,
+    ),
     "tree": ASKING,
     "top": ASKING,
     "health": (PATIENCE,),

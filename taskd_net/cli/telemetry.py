@@ -39,7 +39,8 @@ def start() -> None:
         return  # `opentelemetry-instrument` was here
     names = [name for name in map(str.strip, os.environ.get(EXPORTER, "").split(",")) if name not in ("", "none")]
     if not names:
-        get_logger().warning("spans_discarded", reason=f"{EXPORTER} names no exporter")
+        log = get_logger()
+        log.warning("spans_discarded", reason=f"{EXPORTER} names no exporter")
         return
     exporters = [_exporter(name) for name in names]
     provider = TracerProvider()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Final, NamedTuple
@@ -114,8 +113,7 @@ def top(
                 draw()
 
     on_key = pressed if console.is_terminal and not as_json else None
-    stopped = look(ctx, show, interval=interval, count=count, pressed=on_key)
-    sys.exit(0 if stopped is None else 128 + stopped)
+    look(ctx, show, interval=interval, count=count, pressed=on_key)
 
 
 def table(mesh: Document, rates: Mapping[str, Rate], by: str, role: str | None) -> list[tuple[str, str]]:

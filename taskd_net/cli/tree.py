@@ -32,7 +32,7 @@ Exit codes:
   2      a flag, a variable or the file is wrong
   3      nobody at --at who can be asked
 
-128+N: ended by signal N. With --watch: what held when it was shown last.
+128+N: ended by signal N, as with --watch.
 """,
 )
 @click.option("--watch", is_flag=True, help="Show it again each second, until a signal.")
@@ -60,8 +60,8 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
         if watch and not console.is_terminal:
             console.print()
 
-    stopped = look(ctx, show, interval=1.0, count=0 if watch else 1)
-    sys.exit(128 + stopped if stopped is not None else 0 if last else 1)
+    look(ctx, show, interval=1.0, count=0 if watch else 1)
+    sys.exit(0 if last else 1)
 
 
 def _print(console: Console, lines: list[Line]) -> None:

@@ -704,6 +704,7 @@ class Router:
             Code.NIL_POSITION, f"src {frame.src} is neither {link.position} nor known to lie below it"
         )
         self._accuse(str(link.position), violation)
+        self.tally.outcomes["refused"].count(violation.code)
         if reply is not None:
             self._refuse(frame, reply, violation)
 

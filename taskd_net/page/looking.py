@@ -51,7 +51,7 @@ class Looking:
         try:
             view = self._node.view
             view.look()
-            for _ in self._feed.look(view.wall(), view.entries()):
+            for _ in self._feed.look(view.wall(), [(record.position, record.node) for record in view.records()]):
                 busy += perf_counter() - begun
                 await asyncio.sleep(0)
                 begun = perf_counter()

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 Source: TypeAlias = str
 """Who told a record: the position of a child, or OWN."""
@@ -20,9 +21,23 @@ Source: TypeAlias = str
 OWN: Final[Source] = ""
 
 
+class Record(NamedTuple):
+    """What is known of one node.
+
+    Args:
+        position: the node, as text.
+        node: its serialized status.
+        away: its stream is gone.
+    """
+
+    position: str
+    node: bytes
+    away: bool = False
+
+
 @dataclass(slots=True)
 class _Entry:
-    record: bytes
+    record: Record
     source: Source
     stay: int
 
@@ -32,14 +47,14 @@ class Report:
     """One report to the parent.
 
     Attributes:
-        entries: nodes with their records.
+        records: of nodes that are new or have changed.
         gone: nodes that are known no more.
         first: the parent is to take everything from earlier stays as old.
         complete: the parent has everything now.
         urgent: a node has come or gone; the parent is not to wait until it is time for figures to pass it on.
     """
 
-    entries: Sequence[tuple[str, bytes]] = ()
+    records: Sequence[Record] = ()
     gone: Sequence[str] = ()
     first: bool = False
     complete: bool = False
@@ -50,19 +65,22 @@ class Ledger:
     """The records of one node.
 
     Args:
-        records: at most so many; a new node beyond that is not kept, and counted in `refused`.
+        nodes: at most so many; a new one beyond that is not kept, and counted in `refused`.
         report: nodes in one report at most.
     """
 
-    __slots__ = ("_entries", "_first", "_initial", "_limit", "_report", "_stays", "_untold", "refused")
+    __slots__ = ("_entries", "_first", "_initial", "_limit", "_report", "_stays", "_telling", "_untold", "refused")
 
-    def __init__(self, records: int, report: int) -> None:
-        self._limit = records
+    def __init__(self, nodes: int, report: int) -> None:
+        self._limit = nodes
         self._report = report
         self._entries: dict[str, _Entry] = {}
         self._stays: dict[Source, int] = {}
+        # A dict, for its order: what has waited longest is told first.
         self._untold: dict[str, None] = {}
-        self._first = True
+        # Whether there is a parent to tell; without one nothing is noted for it.
+        self._telling = False
+        self._first = False
         # What still belongs to the first telling of everything.
         self._initial: set[str] = set()
         self.refused = 0
@@ -70,13 +88,8 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        return ((position, entry.record) for position, entry in self._entries.items())
-
-    def record(self, position: str) -> bytes | None:
-        """The record of a node; None for one that is not known."""
-        entry = self._entries.get(position)
-        return None if entry is None else entry.record
+    def __iter__(self) -> Iterator[Record]:
+        return (entry.record for entry in self._entries.values())
 
     # ---- what comes in
 
@@ -84,8 +97,8 @@ class Ledger:
         """A child has reported."""
         if report.first:
             self._stays[source] = self._stays.get(source, 0) + 1
-        for position, record in report.entries:
-            self.put(position, record, source)
+        for record in report.records:
+            self.put(record, source)
         for position in report.gone:
             self.drop(position, source)
         if report.complete:
@@ -94,30 +107,34 @@ class Ledger:
             for position in old:
                 self.drop(position, source)
 
-    def put(self, position: str, record: bytes, source: Source = OWN) -> None:
-        """Keep a record. Of a node that another child has told before, the newest telling counts."""
-        entry = self._entries.get(position)
+    def put(self, record: Record, source: Source = OWN) -> None:
+        """Keep a record.
+
+        Of a node of which another one has told before, the newest telling counts; but one that it is away says nothing
+        against another that has it: it has moved there.
+        """
+        entry = self._entries.get(record.position)
         stay = self._stays.get(source, 0)
         if entry is None:
             if len(self._entries) >= self._limit:
                 self.refused += 1
                 return
-            self._entries[position] = _Entry(record, source, stay)
+            self._entries[record.position] = _Entry(record, source, stay)
         else:
+            if record.away and entry.source != source and not entry.record.away:
+                return
             entry.source, entry.stay = source, stay
             if entry.record == record:
                 return
             entry.record = record
-        self._untold[position] = None
+        self._note(record.position)
 
-    def drop(self, position: str, source: Source = OWN) -> bool:
-        """Forget a node, if this is who told it last. Returns whether it was so."""
+    def drop(self, position: str, source: Source = OWN) -> None:
+        """Forget a node, if this is who told it last."""
         entry = self._entries.get(position)
-        if entry is None or entry.source != source:
-            return False
-        del self._entries[position]
-        self._untold[position] = None
-        return True
+        if entry is not None and entry.source == source:
+            del self._entries[position]
+            self._note(position)
 
     def drop_source(self, source: Source) -> None:
         """Forget all that a child has told."""
@@ -128,31 +145,39 @@ class Ledger:
     # ---- what goes to the parent
 
     @property
-    def untold(self) -> bool:
-        """Whether there is something that the parent is to be told."""
-        return bool(self._untold) or self._first
+    def reports(self) -> int:
+        """How many reports it takes to tell the parent what it has still to be told."""
+        return max(int(self._first), -(-len(self._untold) // self._report))
 
     def begin(self) -> None:
         """A stay with a parent begins, who may know nothing, or what was true long ago: tell everything."""
         self._untold = dict.fromkeys(self._entries)
         self._initial = set(self._untold)
-        self._first = True
+        self._first = self._telling = True
+
+    def end(self) -> None:
+        """The stay is over."""
+        self._untold.clear()
+        self._initial.clear()
+        self._first = self._telling = False
 
     def next_report(self, *, urgent: bool = False) -> Report:
         """The next report. What is in it counts as told: if it does not arrive, `begin` again."""
-        taken = list(self._untold)[: self._report]
+        taken = list(islice(self._untold, self._report))
+        records, gone = [], []
         for position in taken:
             del self._untold[position]
-        entries, gone = [], []
-        for position in taken:
             entry = self._entries.get(position)
             if entry is None:
                 gone.append(position)
             else:
-                entries.append((position, entry.record))
-        unfinished = bool(self._initial)
+                records.append(entry.record)
+        unfinished = self._first or bool(self._initial)
         self._initial.difference_update(taken)
-        complete = (unfinished or self._first) and not self._initial
-        report = Report(entries, gone, self._first, complete, urgent or self._first)
+        report = Report(records, gone, self._first, unfinished and not self._initial, urgent or self._first)
         self._first = False
         return report
+
+    def _note(self, position: str) -> None:
+        if self._telling:
+            self._untold[position] = None

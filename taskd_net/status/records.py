@@ -108,7 +108,7 @@ class Mesh:
         root: who says so.
         now: when, in seconds since the epoch.
         expected: the size of the job, as text; empty where it is not known.
-        nodes: the root first, the others in no order.
+        nodes: the root and all others, in no order.
     """
 
     root: Position

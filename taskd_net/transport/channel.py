@@ -8,6 +8,7 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.address import Address
+from taskd_net.tls import Tls
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
@@ -46,6 +47,20 @@ def open_channel(
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))
     return grpc.aio.secure_channel(str(upstream), credentials, options=options)
+
+
+def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
+    """A channel of somebody who only asks: no pings, and certificates that are read once.
+
+    Raises:
+        ConfigError: a file of TLS is not usable; names it and says what is wrong.
+    """
+    if tls is None:
+        return open_channel(address, None, None, pings=False)
+    from taskd_net.transport.certificates import read
+    from taskd_net.transport.tls import channel_credentials
+
+    return open_channel(address, channel_credentials(read(tls)), tls.server_name, pings=False)
 
 
 def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:

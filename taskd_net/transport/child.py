@@ -27,6 +27,7 @@ from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import Stream, open_channel, open_stream, unary_call
 from taskd_net.transport.host import Host
 from taskd_net.transport.keyring import Keyring
+from taskd_net.transport.refused import in_words
 from taskd_net.transport.reports import Reporter
 from taskd_net.transport.stream import ClientPipe, Session
 from taskd_net.transport.tasknet import ToParent
@@ -139,6 +140,8 @@ class ChildSide:
         self._pings = True
         self.joined = asyncio.Event()
         self.trouble = "no attempt has been made yet"
+        # What gRPC has said last of a parent that is not there, and what it means.
+        self._details = ("", "")
 
     def start(self) -> None:
         """Begin to join."""
@@ -230,12 +233,23 @@ class ChildSide:
             ack = codec.read_ack(await call, Position.mgr())
             metadata = peers.read_metadata(await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
-            raise _Failed(f"Register: {error.code().name}: {error.details()}") from error
+            raise _Failed(f"Register: {error.code().name}: {await self._in_words(error)}") from error
         except Refusal as refusal:
             raise _Failed(f"Register: {refusal}") from refusal
         if not ack.ok:
             raise _Failed(f"Register was refused: {describe(ack.code)}")
         return ack.src, peers.of_parent(metadata)
+
+    async def _in_words(self, error: grpc.aio.AioRpcError) -> str:
+        details = error.details() or ""
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            return details
+        if details != self._details[0]:  # it may take a connection to find out
+            tls = self._keyring is not None and self._keyring.client is not None
+            name = self._keyring.tls.server_name if self._keyring is not None else None
+            words = await in_words(details, self._upstream, tls=tls, name=name or self._upstream.host)
+            self._details = (details, words)
+        return self._details[1]
 
     async def _open_stream(
         self, channel: grpc.aio.Channel, peer: peers.Peer, *, batched: bool, continues: bool = False

@@ -27,6 +27,7 @@ from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, s
 from taskd_net.transport.connections import host_of
 from taskd_net.transport.host import Host
 from taskd_net.transport.probe_service import ProbeService
+from taskd_net.transport.quiet import quieten_grpc
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Context, ServerPipe, Session
@@ -89,7 +90,7 @@ class ParentSide:
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
-        self._status = StatusService(host, expected)
+        self._status = StatusService(host, expected, self._reporting)
         self._probes = ProbeService(host)
         self._limits = host.router.limits
         self._whole = Share(self._limits)
@@ -104,6 +105,7 @@ class ParentSide:
         Raises:
             ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
+        quieten_grpc()
         channelz = standard.has_channelz()
         server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
         server.add_generic_rpc_handlers(
@@ -379,6 +381,18 @@ class ParentSide:
         if self._connections.streams(connection):
             return link.id in self._connections.streams(connection) or link.id in self._connections.links(connection)
         return link.credentials.same_peer(self._shown(context))
+
+    def _reporting(self, context: Context) -> Link:
+        """The child that reports.
+
+        Raises:
+            Violation: 4002, this is another peer than the one that registered, or nobody has.
+        """
+        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
+        link = self._router.children.find(position)
+        if link is None or not self._speaks_for(context, link):
+            raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
+        return link
 
     def _joining(self, position: Position, context: Context) -> Link | None:
         """The child that opens a stream; None for one that is not registered here, or as somebody else."""

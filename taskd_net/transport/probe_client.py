@@ -10,7 +10,8 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.position import Position
-from taskd_net.transport.channel import channel_options
+from taskd_net.tls import Tls
+from taskd_net.transport.channel import channel_to
 from taskd_net.transport.probe_service import SERVICE
 from taskd_net.wire import probes
 from taskd_net.wire.probes import About, Echo, Series
@@ -22,12 +23,16 @@ class ProbeClient:
     Args:
         address: where the node listens.
         timeout: seconds to reach it.
+        tls: the files to speak TLS with, as a child would; None: plain text.
+
+    Raises:
+        ConfigError: a file is not usable; names it and says what is wrong.
     """
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: Address, timeout: float, tls: Tls | None = None) -> None:
         self._address = address
         self._timeout = timeout
-        self._channel = grpc.aio.insecure_channel(str(address), options=channel_options(pings=False))
+        self._channel = channel_to(address, tls)
 
     async def __aenter__(self) -> Self:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 from uuid import uuid4
@@ -64,14 +65,15 @@ class Prober:
             probe = codec.write_probe(uuid, host.router.position, to, hops)
         except Refusal as refusal:
             return Ack(uuid, refusal.code, host.router.position, refusal.detail), 0.0
-        began = host.now()
-        host.perform(host.router.probe(began, probe, reply, timeout))
+        # Not by the loop's clock, which uvloop keeps in whole milliseconds.
+        began = time.perf_counter()
+        host.perform(host.router.probe(host.now(), probe, reply, timeout))
         ack = await answer
-        return ack, host.now() - began
+        return ack, time.perf_counter() - began
 
     def _ended(self, ack: Ack, seconds: float) -> Echo:
         if ack.code == Ended.FOREIGN:
-            text = f"{ack.src} knows no probes (not a node of ours, or an older one); it was not asked"
+            text = "it knows no probes (not a node of taskd_net, or an older one), so it was not asked"
             return Echo(Code.CLIENT_ERR, ack.src, seconds, "tasknet", text)
         detail = "" if ack.ok else ack.detail or describe(ack.code).partition(": ")[2]
         return Echo(ack.code, ack.src, seconds, "", detail)

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import grpc
 
 from taskd_net import limits
 from taskd_net.codes import Refusal
+from taskd_net.core.identity import Violation
+from taskd_net.core.links import Link
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import STATUS_SERVICE
+from taskd_net.transport.connections import host_of
 from taskd_net.transport.host import Host
 from taskd_net.transport.stream import Context
 from taskd_net.wire import status as wire
+
+_URGENT_SHARE: Final = 20
+"""Where a parent asks for longer pauses between figures, changes of state are gathered for this part of them."""
 
 
 class Reporter:
@@ -51,18 +58,20 @@ class Reporter:
                 if loop.time() >= figures_at:
                     view.look()
                     figures_at = loop.time() + pace
-                while ledger.untold:
+                # Not until nothing is left: what children tell meanwhile waits for the next time.
+                for _ in range(ledger.reports):
                     pace = await self._tell(urgent=urgent)
-                await self._wait(figures_at)
+                await self._wait(figures_at, max(limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
         finally:
             view.changed = _nothing
+            ledger.end()
 
-    async def _wait(self, until: float) -> None:
+    async def _wait(self, until: float, gather: float) -> None:
         """Wait until it is time for figures, or something has happened."""
         try:
             async with asyncio.timeout_at(until):
                 await self._news.wait()
-            await asyncio.sleep(limits.STATUS_URGENT_S)
+            await asyncio.sleep(gather)
         except TimeoutError:
             pass
 
@@ -93,12 +102,14 @@ class StatusService:
     Args:
         host: the node.
         expected: the size of the job, as text; empty where it is not known.
+        reporting: the child that makes a call, or raises a Violation.
     """
 
-    def __init__(self, host: Host, expected: str) -> None:
+    def __init__(self, host: Host, expected: str, reporting: Callable[[Context], Link]) -> None:
         self._host = host
         self._view = host.view
         self._expected = expected
+        self._reporting = reporting
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
         """The calls of the service."""
@@ -108,13 +119,16 @@ class StatusService:
         }
 
     async def _tell(self, data: bytes, context: Context) -> bytes:
-        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
-        if self._host.router.children.find(position) is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the reporting child is not registered here")
+        host, child = self._host, ""
         try:
-            self._view.told(position, wire.read_report(data))
+            link = self._reporting(context)
+            child = str(link.position)
+            self._view.told(link, wire.read_report(data))
+        except Violation as violation:
+            host.perform(host.router.accuse(host_of(context.peer()), violation))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
         except Refusal as refusal:
-            self._host.log.warning("status_refused", child=str(position), detail=str(refusal))
+            host.log.warning("status_refused", child=child, detail=str(refusal))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
         pause = self._view.reporters / limits.STATUS_REPORTS_PER_S
         return wire.write_pace(max(limits.STATUS_FIGURES_S, pause))
@@ -122,7 +136,7 @@ class StatusService:
     async def _tree(self, _: bytes, context: Context) -> bytes:
         view = self._view
         view.look()
-        return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.entries())
+        return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.records())
 
 
 def _nothing() -> None:

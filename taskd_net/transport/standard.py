@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 
 from taskd_net import limits
-from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE
+from taskd_net.transport.channel import SERVICE
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pool import DescriptorPool
 
 LIVENESS: Final = "liveness"
 """The name of the service that is SERVING for as long as the node lives."""
-
-OURS: Final = (SERVICE, LINK_SERVICE, STATUS_SERVICE)
 
 
 class Health:
@@ -94,9 +92,11 @@ def add_reflection(server: grpc.aio.Server) -> bool:
     # A pool of its own: what is generated for our own use has no services, and is in our package.
     pool = DescriptorPool()
     ours = resources.files("taskd_net.wire").joinpath("public.binpb").read_bytes()
+    names = [reflection.SERVICE_NAME]
     for file in FileDescriptorSet.FromString(ours).file:
         pool.Add(file)
-    names = [*OURS, reflection.SERVICE_NAME]
+        prefix = f"{file.package}." if file.package else ""
+        names += [prefix + service.name for service in file.service]
     _add_file(pool, reflection_pb2.DESCRIPTOR)
     with contextlib.suppress(ImportError):
         from grpc_health.v1 import health, health_pb2

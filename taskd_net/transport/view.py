@@ -15,7 +15,7 @@ from taskd_net import limits
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
-from taskd_net.status.ledger import Ledger, Report
+from taskd_net.status.ledger import Ledger, Record, Report
 from taskd_net.status.records import Flow, NodeStatus, Own, State
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.connections import Connections
@@ -76,7 +76,7 @@ class View:
         status = self._of_itself(now)
         if status != self._upward.status:
             self._upward.status = status
-            self.ledger.put(self._name, wire.write_node(replace(status, at=self._epoch + now)))
+            self.ledger.put(Record(self._name, wire.write_node(replace(status, at=self._epoch + now))))
         for link in list(self._router.children.by_id.values()):
             self._look_at(now, link)
         self._look_behind_foreigners()
@@ -85,10 +85,9 @@ class View:
                 del self._gone[position]
                 self._forget(position)
 
-    def entries(self) -> list[tuple[str, bytes]]:
-        """Every node that is known, this one first, as it was at the last look."""
-        own = self.ledger.record(self._name)
-        return [(self._name, own or b""), *((p, record) for p, record in self.ledger if p != self._name)]
+    def records(self) -> list[Record]:
+        """Every node that is known, this one among them, as it was at the last look."""
+        return list(self.ledger)
 
     def wall(self) -> float:
         """Seconds since the epoch, on the clock that the times in the records have."""
@@ -113,24 +112,24 @@ class View:
         self._own.pop(name, None)
         if routes and seen is not None and seen.status is not None:
             self._gone[name] = self._host.now()
-            self.ledger.put(name, wire.write_node(replace(seen.status, state=State.GONE, link="")))
+            self.ledger.put(Record(name, wire.write_node(replace(seen.status, state=State.GONE, link="")), away=True))
         else:
             # It has left in good order, or lives elsewhere.
             self._forget(name)
         self.changed()
 
-    def told(self, child: Position, report: Report) -> None:
-        """A child has reported: of those below it, and of itself."""
-        name = str(child.identity)
+    def told(self, child: Link, report: Report) -> None:
+        """A child has reported: of itself, and, unless it is a leaf, of those below it."""
+        name = str(child.position.identity)
         others = []
-        for position, record in report.entries:
-            if position == name:
-                own = wire.read_node(record).own
+        for record in report.records:
+            if record.position == name:
+                own = wire.read_node(record.node).own
                 if own is not None:
                     self._own[name] = own
-            elif position != self._name:
-                others.append((position, record))
-        self.ledger.told(name, replace(report, entries=others))
+            elif record.position != self._name and not child.is_leaf:
+                others.append(record)
+        self.ledger.told(name, replace(report, records=others))
         if report.urgent:
             self.changed()
 
@@ -198,7 +197,7 @@ class View:
             own=own,
             at=self._epoch + now,
         )
-        self.ledger.put(name, wire.write_node(seen.status))
+        self.ledger.put(Record(name, wire.write_node(seen.status), away=not link.up))
 
     def _of_itself(self, now: float) -> NodeStatus:
         router, up = self._router, self._router.upstream
@@ -245,7 +244,7 @@ class View:
             for position in behind - known:
                 now = self.wall()
                 status = NodeStatus(link.position.identity, State.JOINED, now, peer="", at=now)
-                self.ledger.put(position, wire.write_node(status))
+                self.ledger.put(Record(position, wire.write_node(status)))
             self._foreign[name] = behind
 
 

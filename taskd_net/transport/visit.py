@@ -16,8 +16,9 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.position import Position
+from taskd_net.tls import Tls
 from taskd_net.transport import peer as peers
-from taskd_net.transport.channel import channel_options, open_stream
+from taskd_net.transport.channel import channel_to, open_stream
 from taskd_net.transport.probe_client import NotAskedError, ProbeClient
 from taskd_net.wire.probes import About
 
@@ -50,9 +51,13 @@ class Visit:
     clock_error: float = 0.0
 
 
-async def visit(address: Address, timeout: float) -> Visit:
-    """Look who is there, within about twice `timeout` seconds."""
-    async with ProbeClient(address, timeout) as client:
+async def visit(address: Address, timeout: float, tls: Tls | None = None) -> Visit:
+    """Look who is there, within about twice `timeout` seconds.
+
+    Raises:
+        ConfigError: a file of TLS is not usable.
+    """
+    async with ProbeClient(address, timeout, tls) as client:
         try:
             await client.about()  # connects
             asked, began = time.time_ns(), time.monotonic()
@@ -62,12 +67,12 @@ async def visit(address: Address, timeout: float) -> Visit:
         except NotAskedError as error:
             if error.implemented:
                 return Visit(Kind.NONE)
-    return Visit(Kind.MESH if await _knows_the_calls(address, timeout) else Kind.OTHER)
+    return Visit(Kind.MESH if await _knows_the_calls(address, timeout, tls) else Kind.OTHER)
 
 
-async def _knows_the_calls(address: Address, timeout: float) -> bool:
+async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) -> bool:
     stranger = peers.stream_metadata(Position.agent(random.choice(_NOBODY)))
-    async with grpc.aio.insecure_channel(str(address), options=channel_options(pings=False)) as channel:
+    async with channel_to(address, tls) as channel:
         stream = open_stream(channel, stranger, batched=False)
         try:
             # One that would serve a stranger says nothing at all, or that it has accepted the stream.

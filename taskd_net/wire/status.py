@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.position import Position, require_node
-from taskd_net.status.ledger import Report
+from taskd_net.status.ledger import Record, Report
 from taskd_net.status.records import Flow, Mesh, NodeStatus, Own, State
 from taskd_net.wire import status_pb2
 
@@ -80,7 +80,7 @@ def read_node(data: bytes) -> NodeStatus:
 def write_report(report: Report) -> bytes:
     """Serialize a report."""
     return status_pb2.Report(
-        entries=[status_pb2.Entry(position=position, node=record) for position, record in report.entries],
+        entries=[_write_record(record) for record in report.records],
         gone=report.gone,
         first=report.first,
         complete=report.complete,
@@ -98,12 +98,12 @@ def read_report(data: bytes) -> Report:
         whole = status_pb2.Report.FromString(data)
     except DecodeError as error:
         raise Refusal(Code.CLIENT_ERR, "the bytes are not a report") from error
-    entries = [
-        (entry.position, entry.node)
+    records = [
+        Record(entry.position, entry.node, entry.away)
         for entry in whole.entries
         if len(entry.node) <= RECORD_BYTES and read_position(entry.position) is not None
     ]
-    return Report(entries, list(whole.gone), whole.first, whole.complete, whole.urgent)
+    return Report(records, list(whole.gone), whole.first, whole.complete, whole.urgent)
 
 
 def write_pace(seconds: float) -> bytes:
@@ -123,13 +123,13 @@ def read_pace(data: bytes) -> float:
         raise Refusal(Code.CLIENT_ERR, "the bytes are not the answer to a report") from error
 
 
-def write_mesh(root: Position, now: float, expected: str, entries: list[tuple[str, bytes]]) -> bytes:
-    """Serialize what a node knows; `entries` are serialized already."""
+def write_mesh(root: Position, now: float, expected: str, records: Iterable[Record]) -> bytes:
+    """Serialize what a node knows."""
     return status_pb2.Mesh(
         root=str(root),
         now_ms=_ms(now),
         expected=expected,
-        entries=[status_pb2.Entry(position=position, node=record) for position, record in entries],
+        entries=[_write_record(record) for record in records],
     ).SerializeToString()
 
 
@@ -144,20 +144,23 @@ def read_mesh(data: bytes) -> Mesh:
         root = Position.parse(whole.root)
     except (DecodeError, ValueError) as error:
         raise Refusal(Code.CLIENT_ERR, "the bytes are not the state of a mesh") from error
-    return Mesh(
-        root, whole.now_ms / 1000, whole.expected, read_entries((entry.position, entry.node) for entry in whole.entries)
-    )
+    nodes = read_records(Record(entry.position, entry.node) for entry in whole.entries)
+    return Mesh(root, whole.now_ms / 1000, whole.expected, nodes)
 
 
-def read_entries(entries: Iterable[tuple[str, bytes]]) -> list[tuple[Position, NodeStatus]]:
-    """Read records, each with its position; what is not a record, as nobody on the way has looked, is left out."""
+def read_records(records: Iterable[Record]) -> list[tuple[Position, NodeStatus]]:
+    """Read records, each with its position; what is not one, as nobody on the way has looked, is left out."""
     read = []
-    for text, record in entries:
-        position = read_position(text)
+    for record in records:
+        position = read_position(record.position)
         if position is not None:
             with contextlib.suppress(Refusal):
-                read.append((position, read_node(record)))
+                read.append((position, read_node(record.node)))
     return read
+
+
+def _write_record(record: Record) -> status_pb2.Entry:
+    return status_pb2.Entry(position=record.position, node=record.node, away=record.away)
 
 
 # Each node is told about again and again.

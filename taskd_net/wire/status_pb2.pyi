@@ -32,12 +32,14 @@ class Report(_message.Message):
     def __init__(self, entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., gone: _Optional[_Iterable[str]] = ..., first: bool = ..., complete: bool = ..., urgent: bool = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ("position", "node")
+    __slots__ = ("position", "node", "away")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    AWAY_FIELD_NUMBER: _ClassVar[int]
     position: str
     node: bytes
-    def __init__(self, position: _Optional[str] = ..., node: _Optional[bytes] = ...) -> None: ...
+    away: bool
+    def __init__(self, position: _Optional[str] = ..., node: _Optional[bytes] = ..., away: bool = ...) -> None: ...
 
 class Pace(_message.Message):
     __slots__ = ("figures_ms",)

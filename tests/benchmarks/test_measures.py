@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.measures import Bench
 from benchmarks.mesh import DOWN, UP
+from benchmarks.tls import tls
 from benchmarks.worker import worker
 from tests.benchmarks.conftest import OWN, Measure, Take
 
@@ -67,7 +68,7 @@ def test_children_join_all_at_once(take: Take) -> None:
     assert results.value("join", "time to the last", "taskd_net", children=8)
 
 
-@pytest.mark.parametrize("measure", [Bench.idle, Bench.blocking, Bench.busy, worker])
+@pytest.mark.parametrize("measure", [Bench.idle, Bench.blocking, Bench.busy, tls, worker])
 def test_what_a_node_costs_beside_something_else(take: Take, measure: Measure) -> None:
     results = take(measure)
 

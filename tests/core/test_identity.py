@@ -12,7 +12,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.identity import UNSHOWN, Accusations, Credentials, Doubtful, Doubts, Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.names import CertificateName
-from taskd_net.core.router import Router
+from taskd_net.core.router import Router, RouterConfig
 from tests.core.routers import Caller, CheckedRouter, add_child, at, everybody, frame, joined, router
 
 HERE, THERE = Credentials("10.0.0.1"), Credentials("10.0.0.2")
@@ -102,7 +102,7 @@ def test_place_that_waits_for_its_stream_goes_to_whoever_registers() -> None:
 
 
 def test_certificate_has_to_name_the_position() -> None:
-    mgr = CheckedRouter(at("Mgr"), upstream=False, config=router("Mgr")._config.__class__(job="j"))
+    mgr = CheckedRouter(at("Mgr"), upstream=False, config=RouterConfig(job="j"))
     mine = certificate("taskd://j/Worker/0/*")
     assert refused_position(mgr, "Worker/0/5", mine) == 0
     assert refused_position(mgr, "Worker/1/5", mine) == Code.NIL_POSITION
@@ -241,7 +241,8 @@ def test_older_claim_is_one_too() -> None:
     mgr, old, new = moving()
     mgr.announced(0.0, new, Kind.ADD, everybody("Worker/0/0"), Caller(), "y")
     for uuid, link in (("a", old), ("b", new)):
-        assert answered(mgr.frame_arrived(0.0, link.id, frame("Mgr", "Worker/0/0", uuid=uuid), Caller())) == [0]
+        arrival = (frame("Mgr", "Worker/0/0", uuid=uuid), Caller(), 1.0)
+        assert answered(mgr.frames_arrived(0.0, link.id, [arrival])) == [0]
 
 
 def test_line_of_those_who_wait_is_bounded() -> None:

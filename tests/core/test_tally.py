@@ -122,8 +122,9 @@ def test_refusals_of_a_link_count_for_that_link() -> None:
     for uuid in ("1", "2"):
         mgr.send(0.0, frame("Worker/0/0", uuid=uuid), Caller(), 1.0)
     mgr.send(0.0, frame("Worker/All/All", uuid="3"), Caller(), 1.0)
-    mgr.frame_arrived(0.0, child.id, frame("Worker/0/0", "Worker/9/9", uuid="4", sync=False), None)
-    assert counted(mgr) == {"down": {5001: 2}, "refused": {5002: 1}}
+    mgr.frame_arrived(0.0, child.id, frame("Worker/9/9", "Worker/0/0", uuid="4", sync=False), None)
+    mgr.frame_arrived(0.0, child.id, frame("Mgr", "Worker/9/9", uuid="5"), Caller())
+    assert counted(mgr) == {"down": {5001: 2}, "refused": {5002: 1, 4002: 1}}
     assert mgr.tally.broadcasts == 1
 
 

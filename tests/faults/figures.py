@@ -55,6 +55,9 @@ ROWS: Final = {
         "its senders get 5001; throughput of the others ≥ 90 % of before; memory bounded",
     ),
     "flood": Row("10 × what the mesh can carry, for 60 s", "memory bounded; answers 5001; recovers ≤ 1 s after"),
+    "flood-at-once": Row(
+        "… 10 × as many at once as the links hold", "memory bounded; answers 5001; recovers ≤ 1 s after"
+    ),
     "large": Row("8 MiB messages among small ones", "no starvation of the small ones"),
     "chaos": Row(
         "kills, stops, cuts every second for 3 minutes, 100,000 sync messages with retries",

@@ -51,6 +51,7 @@ class Member:
         self.steady = traffic.Steady(node, name, recorder)
         self.reads = asyncio.Event()
         self.reads.set()
+        self.pause = 0.0
         self.received = 0
 
     async def receive(self) -> None:
@@ -64,6 +65,8 @@ class Member:
             self.received += 1
             if message.uuid.startswith(MARK):
                 self.recorder.note("took", message.uuid)
+            if self.pause:
+                await asyncio.sleep(self.pause)
 
     # ---- orders
 
@@ -110,8 +113,13 @@ class Member:
         """When each of these could be reached."""
         return await traffic.probe(self.node, to, patience=patience)
 
-    async def inbox(self, reads: bool) -> None:
-        """Read the inbox, or let it fill up."""
+    async def offer(self, to: str, seconds: float, rate: float, size: int = 64) -> dict[str, Any]:
+        """Send at a fixed rate."""
+        return await traffic.offer(self.node, to, seconds=seconds, rate=rate, size=size)
+
+    async def inbox(self, reads: bool, pause: float = 0.0) -> None:
+        """Read the inbox, with a pause after each message, or let it fill up."""
+        self.pause = pause
         if reads:
             self.reads.set()
         else:

@@ -117,6 +117,26 @@ async def flood(node: Node, to: str, *, seconds: float, in_flight: int, size: in
     }
 
 
+async def offer(node: Node, to: str, *, seconds: float, rate: float, size: int) -> dict[str, Any]:
+    """Send so many messages a second whatever becomes of them, without sending any again; what became of them."""
+    loop = asyncio.get_running_loop()
+    codes: Counter[int] = Counter()
+    body = "x" * size
+
+    async def one() -> None:
+        ack = await node.send(body, to=to)
+        codes[ack.code] += 1
+
+    began, sent = loop.time(), 0
+    async with asyncio.TaskGroup() as group:
+        while (elapsed := loop.time() - began) < seconds:
+            while sent < rate * elapsed:
+                group.create_task(one())
+                sent += 1
+            await asyncio.sleep(0.005)
+    return {"codes": {str(code): number for code, number in codes.items()}}
+
+
 async def probe(node: Node, to: Sequence[str], *, patience: float) -> dict[str, Any]:
     """When each of these could be reached: seconds of the monotonic clock, or the last code of one that could not."""
 

@@ -13,8 +13,9 @@ from taskd_net import limits
 from taskd_net.page.feed import Feed
 from taskd_net.position import Position
 from taskd_net.status.document import document
+from taskd_net.status.ledger import Record
 from taskd_net.status.records import Mesh, State
-from taskd_net.wire.status import read_entries
+from taskd_net.wire.status import read_records
 from tests.page.meshes import Made, of_size
 
 Told = dict[str, Any]
@@ -65,7 +66,8 @@ def test_a_browser_holds_the_document() -> None:
         lambda: made.leave_out(["Agent/3"]),
     ]
     for change in changes:
-        whole = document(Mesh(Position.mgr(), made.now, expected, read_entries(made.entries())))
+        nodes = read_records(Record(*entry) for entry in made.entries())
+        whole = document(Mesh(Position.mgr(), made.now, expected, nodes))
         told = browser.ask()
         assert browser.nodes == {node["position"]: node for node in whole["nodes"]}
         assert browser.missing == whole["missing"] != []

@@ -55,6 +55,13 @@ class WatchedNode(Node):
         """The bodies of the next messages."""
         return [(await self.take()).body for _ in range(count)]
 
+    async def take_until(self, count: int, body: str) -> list[Message]:
+        """Messages until so many with this body have come, whatever others send meanwhile."""
+        taken: list[Message] = []
+        while sum(message.body == body for message in taken) < count:
+            taken.append(await self.take())
+        return taken
+
     def waiting(self) -> int:
         """Messages in the inbox."""
         return self.router.door.held

@@ -58,12 +58,13 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         self.address = ""
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, listen: str = "127.0.0.1:0") -> None:
+    async def start(self, listen: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None) -> None:
         """Listen; `address` tells where."""
         limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *limits])
         rpc.add_TaskNetServicer_to_server(self, self._server)
-        port = self._server.add_insecure_port(listen)
+        server = self._server
+        port = server.add_secure_port(listen, credentials) if credentials else server.add_insecure_port(listen)
         self.address = f"{listen.rpartition(':')[0]}:{port}"
         await self._server.start()
 

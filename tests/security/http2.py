@@ -72,10 +72,12 @@ class Http2:
     Args:
         address: `127.0.0.1:port`.
         answers_pings: as gRPC's clients do by themselves.
+        source: the address of this machine that it comes from.
     """
 
-    def __init__(self, address: str, *, answers_pings: bool = True) -> None:
+    def __init__(self, address: str, *, answers_pings: bool = True, source: str | None = None) -> None:
         self._address = address
+        self._source = (source, 0) if source else None
         self._answers_pings = answers_pings
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -83,7 +85,7 @@ class Http2:
 
     async def __aenter__(self) -> Self:
         host, _, port = self._address.rpartition(":")
-        self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), local_addr=self._source)
         return self
 
     async def __aexit__(self, *_: object) -> None:

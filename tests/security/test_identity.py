@@ -87,6 +87,27 @@ async def test_child_that_sends_as_another_on_the_fast_link(attacked: Bystanders
         stream.cancel()
 
 
+async def test_message_with_two_headers(mesh: Mesh) -> None:
+    """The first says who sends it, the second somebody else; who reads all of a message would believe the second.
+
+    The fast link looks at no more than it has to, the four calls above it at everything.
+    """
+    from taskd_net.wire.batches import read_batch, write_batch
+
+    mgr = await mesh.mgr(links="tasknet")
+    proxy = await mesh.proxy(0, mgr, links="batched")
+    async with await Bystanders.beside(mesh, proxy) as bystanders, RawChild("Worker/0/0") as liar:
+        stream, _ = await batched(liar, proxy.address or "")
+        mine, other = liar.message("Mgr/0", uuid="u"), liar.message("Mgr/0", "believed", uuid="u", src="Worker/90/900")
+        both = pb.Message(header=mine.header).SerializeToString() + other.SerializeToString()
+        await soon(stream.write(write_batch([both], [1000], (), ())))
+        answer = pb.Ack.FromString(read_batch(await soon(stream.read())).answers[0])
+        assert answer.code == Code.NIL_POSITION
+        assert mgr.waiting() == 0
+        stream.cancel()
+        await bystanders.undisturbed()
+
+
 async def test_proxy_that_sends_as_a_child_of_another(mesh: Mesh) -> None:
     """Unless it has announced it, within a second; the real one goes on."""
     mgr = await mesh.mgr()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import count
 from typing import Any, Final, TypeAlias, assert_never, cast
@@ -24,8 +24,9 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.links import UP, Link
+from taskd_net.core.probes import Ended
 from taskd_net.core.router import Arrival, Router, RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Destination, Position
@@ -244,6 +245,8 @@ class Mesh:
     """Whether the link from this child to its parent is a batched one."""
     original: Callable[[Position], bool] = lambda _: False
     """Whether a node is one of the original's."""
+    probes: Callable[[Position], bool] = lambda _: True
+    """Whether a node answers probes; one of the original's never does."""
     now: float = 0.0
     nodes: dict[Position, Node] = field(default_factory=dict)
     sending: Callable[[Sent], None] = lambda sent: None
@@ -310,6 +313,20 @@ class Mesh:
         self.sending(sent)
         frame = Frame(uuid, sync, sender.position, to, f"{uuid}#{order}".encode().ljust(size, b"."))
         self._perform(sender, sender.router.send(self.now, frame, reply, timeout), "send", frame)
+        return sent
+
+    def ping(self, sender: Node, dst: Position, hops: int | None = None) -> Sent:
+        """Send a probe from a node."""
+        order = self._next()
+        to = Destination.of(dst)
+        sent = Sent(f"p{order}", sender, sender.incarnation, to, True, self.now, self.now + limits.ACK_TIMEOUT_S, order)
+
+        def reply(ack: Ack) -> None:
+            assert sent.ack is None, f"{sent.uuid} was answered twice: {sent.ack}, {ack}"
+            sent.ack, sent.answered_at, sent.answer_order = ack, self.now, self._next()
+
+        probe = Probe(sent.uuid, True, sender.position, to, sent.uuid.encode(), hops)
+        self._perform(sender, sender.router.probe(self.now, probe, reply, limits.ACK_TIMEOUT_S), "probe", probe)
         return sent
 
     def clock(self) -> int:
@@ -498,17 +515,29 @@ class Mesh:
             unwritten = [] if replaced is None else self._unwritten(replaced)
             parent.streams[link.id] = session
             session.parent_up = True
-            self._perform(parent, parent.router.link_up(self.now, link, session, unwritten), "link_up", child)
+            self._perform(
+                parent,
+                parent.router.link_up(self.now, link, session, unwritten, self._ended(session)),
+                "link_up",
+                child,
+            )
         else:
             session.child_up = True
             theirs = self.original(parent.position)
             manners = peers.ORIGINAL.parent if theirs else None
             depth, withdraws = (1, False) if theirs else (child.depth, True)
-            actions = child.router.upstream_up(self.now, session, parent.position, depth, withdraws, manners)
+            probes = self._ended(session)
+            actions = child.router.upstream_up(self.now, session, parent.position, depth, withdraws, manners, probes)
             self._perform(child, actions, "upstream_up", parent)
             self._announce_all(session)
             return
         self.put(session, Stage.JOIN, step + 1)
+
+    def _ended(self, session: Session) -> Ended | None:
+        ends = (session.parent.position, session.child.position)
+        if any(self.original(end) or not self.probes(end) for end in ends):
+            return None
+        return Ended.BATCHED if session.batched else Ended.TASKNET
 
     def _announce_all(self, session: Session) -> None:
         child = session.child
@@ -569,6 +598,7 @@ class Mesh:
 
     def _arrive_down(self, session: Session, batch: list[_Queued]) -> None:
         child = session.child
+        batch = [(_read(frame), deadline) for frame, deadline in batch]
         for frame, _ in batch:
             self._cross(session, frame)
         if session.batched:
@@ -634,8 +664,9 @@ class Mesh:
         if isinstance(item, Call):
             frames = [item.frame]
             budget = max(0.0, item.deadline - self.now)
-            actions = parent.router.frame_arrived(self.now, link.id, item.frame, item.reply, budget)
+            actions = parent.router.frame_arrived(self.now, link.id, _read(item.frame), item.reply, budget)
         else:
+            item = [(_read(frame), deadline) for frame, deadline in item]
             frames = [frame for frame, _ in item]
             actions = parent.router.frames_arrived(
                 self.now, link.id, self._arrivals(item, session.answer_up, session.answer_post_up)
@@ -672,6 +703,7 @@ class Mesh:
                 self.put(session, Stage.UP_QUEUE, item)
 
     def _cross(self, session: Session, frame: Frame) -> None:
+        assert not isinstance(frame, Probe) or self._ended(session) is not None, "a probe for who knows none"
         if self.crossings is not None:
             crossing = (frame.data, session.parent.position, session.child.position)
             self.crossings[crossing] += 1
@@ -824,3 +856,8 @@ class Mesh:
     def _check_queue(link: Link, waiting: Iterable[_Queued]) -> None:
         sizes = [len(frame.data) for frame, _ in waiting]
         assert (link.queued_messages, link.queued_bytes) == (len(sizes), sum(sizes)), link.position
+
+
+def _read(frame: Frame) -> Frame:
+    """A probe that came over one link more, as the codec reads it."""
+    return replace(frame, hops=frame.hops - 1) if isinstance(frame, Probe) and frame.hops is not None else frame

@@ -10,7 +10,7 @@ import pytest
 from taskd_net.core.names import CertificateName
 from taskd_net.transport.certificates import read
 from taskd_net.transport.tls import ServerCredentials, channel_credentials, peer_names
-from tests.peers.certificates import DAY, HERE, Folder
+from tests.peers.certificates import Folder
 from tests.peers.mesh import soon
 
 pytestmark = pytest.mark.timeout(30)
@@ -19,12 +19,10 @@ pytestmark = pytest.mark.timeout(30)
 @pytest.mark.compat
 @pytest.mark.both_loops
 async def test_the_names_of_a_peer_over_a_real_connection(tmp_path: Path) -> None:
-    server_files, client_files = Folder(tmp_path / "server"), Folder(tmp_path / "client")
+    server_files = Folder(tmp_path / "server")
+    client_files = Folder(tmp_path / "client", server_files.authority)
     uris = ["taskd://job/Worker/0/3", "spiffe://cluster/worker", "taskd://job/*/7/*", "taskd://job/nobody"]
-    key, crt = server_files.authority.issue(uris, HERE, DAY)
-    client_files.trust(server_files.authority)
-    Path(client_files.key).write_bytes(key)
-    Path(client_files.crt).write_bytes(crt)
+    client_files.issue(*uris)
     seen = []
 
     async def answer(data: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
@@ -32,7 +30,7 @@ async def test_the_names_of_a_peer_over_a_real_connection(tmp_path: Path) -> Non
         return data
 
     server = grpc.aio.server()
-    handler = grpc.unary_unary_rpc_method_handler(answer)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(answer)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Test", {"Call": handler}),))
     port = server.add_secure_port("127.0.0.1:0", ServerCredentials(read(server_files.listening())).credentials)
     plain = server.add_insecure_port("127.0.0.1:0")
@@ -43,7 +41,8 @@ async def test_the_names_of_a_peer_over_a_real_connection(tmp_path: Path) -> Non
         grpc.aio.insecure_channel(f"127.0.0.1:{plain}") as insecure,
     ):
         for channel in (secure, insecure):
-            await soon(channel.unary_unary("/Test/Call")(b"x"))
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/Test/Call")
+            await soon(call(b"x"))
     await server.stop(None)
     names = tuple(CertificateName.parse(uri) for uri in (uris[0], uris[2]))
     assert seen == [names, ()]

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from taskd_net import NodeConfig
 from taskd_net.address import Address
-from taskd_net.cli.doctor import listening, upstream
-from taskd_net.cli.doctor.finding import Finding, State, ok, wrong
+from taskd_net.cli.doctor import certificates, listening, upstream
+from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
 from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
 
@@ -26,11 +26,18 @@ _STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold
 
 async def examine(config: NodeConfig) -> list[Finding]:
     """Everything that can be looked at without starting the node."""
-    findings = []
-    if config.listen is not None:
-        findings += await listening.check(Address.parse(config.listen), config.position)
+    findings = certificates.check(config.tls)
+    usable = all(found.state is not State.WRONG for found in findings)
+    for address in (config.listen, config.plain_listen):
+        if address is not None:
+            secured = config.tls is not None and config.tls.listens and address == config.listen
+            findings += await listening.check(Address.parse(address), config.position, tls=secured)
     if config.upstream is not None:
-        findings += await upstream.check(Address.parse(config.upstream), config.position)
+        tls = config.tls if config.tls is not None and config.tls.connects else None
+        if tls is None or usable:
+            findings += await upstream.check(Address.parse(config.upstream), config.position, tls)
+        else:
+            findings.append(skipped("upstream", "cannot be asked without the files of TLS"))
     return findings
 
 

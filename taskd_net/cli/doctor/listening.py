@@ -17,8 +17,8 @@ VISIT_S = 3.0
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-async def check(listen: Address, position: Position) -> list[Finding]:
-    """Resolve the address, and bind it for a moment."""
+async def check(listen: Address, position: Position, *, tls: bool) -> list[Finding]:
+    """Resolve the address, and bind it for a moment. `tls`: whether children are to speak TLS there."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -32,7 +32,7 @@ async def check(listen: Address, position: Position) -> list[Finding]:
         try:
             bound.bind(address)
         except OSError as error:
-            return [await _explain(listen, position, error)]
+            return [await _explain(listen, position, error, tls=tls)]
     findings = [
         ok("port", f"{listen} is free" if listen.port else f"{listen.host} can be listened on, at any free port")
     ]
@@ -42,8 +42,12 @@ async def check(listen: Address, position: Position) -> list[Finding]:
     return findings
 
 
-async def _explain(listen: Address, position: Position, error: OSError) -> Finding:
+async def _explain(listen: Address, position: Position, error: OSError, *, tls: bool) -> Finding:
     match error.errno:
+        case errno.EADDRINUSE if tls:
+            text = f"{listen} is in use; by whom cannot be asked, as TLS is spoken here"
+            advice = f"If this node runs, it is that. `ss -ltnp 'sport = :{listen.port}'` names the process."
+            return warning("port", text, advice)
         case errno.EADDRINUSE:
             return await _in_use(listen, position)
         case errno.EADDRNOTAVAIL:

@@ -11,6 +11,7 @@ from taskd_net import Position, Role, __version__
 from taskd_net.address import Address
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
 from taskd_net.cli.doctor.listening import VISIT_S
+from taskd_net.tls import Tls
 from taskd_net.transport.visit import Kind, Visit, visit
 from taskd_net.wire.probes import About
 
@@ -22,7 +23,7 @@ CLOCK_S = 1.0
 lines of two machines no longer tell which came first."""
 
 
-async def check(upstream: Address, position: Position) -> list[Finding]:
+async def check(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
     """Everything about the parent, in the order in which a node meets it."""
     loop = asyncio.get_running_loop()
     try:
@@ -40,7 +41,7 @@ async def check(upstream: Address, position: Position) -> list[Finding]:
     if len(wrongs) == len(hosts):
         return [*findings, wrongs[0]]
     findings += [warning("upstream", failure.text, failure.advice) for failure in wrongs]
-    return [*findings, *await _meet(upstream, position)]
+    return [*findings, *await _meet(upstream, position, tls)]
 
 
 async def _connect(host: str, port: int) -> Finding | None:
@@ -67,8 +68,8 @@ async def _connect(host: str, port: int) -> Finding | None:
     return None
 
 
-async def _meet(upstream: Address, position: Position) -> list[Finding]:
-    met = await visit(upstream, VISIT_S)
+async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
+    met = await visit(upstream, VISIT_S, tls)
     match met.kind:
         case Kind.OURS:
             assert met.about is not None
@@ -80,7 +81,7 @@ async def _meet(upstream: Address, position: Position) -> list[Finding]:
             text = f"{upstream} is a gRPC server, but not one of a mesh: it does not know the service TaskNet"
             return [wrong("upstream", text, "Correct --upstream: the Mgr's port is usually 9601, a Proxy's 9602.")]
         case Kind.NONE:
-            return [await _not_grpc(upstream)]
+            return [await _not_grpc(upstream, tls)]
 
 
 def _who(upstream: Address, position: Position, about: About) -> list[Finding]:
@@ -114,20 +115,40 @@ def clock(met: Visit) -> Finding:
     return ok("clock", f"this machine's clock is {off}")
 
 
-async def _not_grpc(upstream: Address) -> Finding:
-    """Something takes connections there, and no more is known."""
-    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-    unverified.set_alpn_protocols(["h2"])
+async def _not_grpc(upstream: Address, tls: Tls | None) -> Finding:
+    """Something takes connections there, and no more is known: try a handshake of TLS.
+
+    As this node would do it; a node without TLS only wants to know whether that is what is spoken, and trusts nobody.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if tls is None:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    else:
+        context.load_verify_locations(tls.ca)
+    context.set_alpn_protocols(["h2"])
+    if tls is not None and tls.client_crt is not None:
+        context.load_cert_chain(tls.client_crt, tls.client_key)
+    name = tls.server_name if tls is not None and tls.server_name is not None else upstream.host
     try:
         async with asyncio.timeout(CONNECT_S):
-            _, writer = await asyncio.open_connection(upstream.host, upstream.port, ssl=unverified)
+            _, writer = await asyncio.open_connection(upstream.host, upstream.port, ssl=context, server_hostname=name)
         writer.close()
     except TimeoutError:
         text = f"{upstream} takes connections and says nothing: its process is stopped, or busy, or no node"
         return wrong("upstream", text, "On its machine: `ps -o stat,etime,args`, state T is stopped; then its log.")
+    except ssl.SSLCertVerificationError as error:
+        text = f"the certificate that {upstream} shows is not accepted: {error.verify_message}"
+        return wrong(
+            "tls", text, "Compare ca, and the names in its server_crt with the host of --upstream or --server-name."
+        )
     except OSError:
         text = f"{upstream} takes connections, but is no gRPC server"
-        return wrong("upstream", text, "Correct --upstream: something else listens there.")
-    text = f"{upstream} speaks TLS, and this node is configured for plain text"
-    return wrong("upstream", text, "Give this node the files of TLS, or let the parent do without.")
+        if tls is None:
+            return wrong("upstream", text, "Correct --upstream: something else listens there.")
+        text += " with TLS: it speaks plain text, or something else listens there"
+        return wrong("upstream", text, "Give the parent the files of TLS, or this node none; or correct --upstream.")
+    if tls is None:
+        text = f"{upstream} speaks TLS, and this node is configured for plain text"
+        return wrong("upstream", text, "Give this node the files of TLS, or let the parent do without.")
+    text = f"{upstream} does not accept this node: its certificate, client_crt, is not of the CA that is trusted there"
+    return wrong("tls", text, "Compare client_crt with the ca of the parent; the log there says more.")

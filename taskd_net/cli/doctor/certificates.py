@@ -1,0 +1,43 @@
+"""Whether the files of TLS are what the node needs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from taskd_net import ConfigError
+from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
+from taskd_net.tls import Tls
+from taskd_net.transport.certificates import read
+
+if TYPE_CHECKING:
+    from taskd_net.transport.certificates import Pair
+
+SOON: Final = timedelta(days=7)
+"""Before its end a certificate is to be replaced; who does so by hand needs a working week."""
+
+
+def check(tls: Tls | None) -> list[Finding]:
+    """Read them as the node would."""
+    if tls is None:
+        return [skipped("tls", "this node is configured for plain text")]
+    try:
+        certificates = read(tls)
+    except ConfigError as error:
+        return [
+            wrong(
+                "tls", str(error), "Correct the setting or replace the file; `taskd-net certs` makes some for trying."
+            )
+        ]
+    pairs = (("server_crt", certificates.server), ("client_crt", certificates.client))
+    return [_dates(field, pair) for field, pair in pairs if pair is not None]
+
+
+def _dates(field: str, pair: Pair) -> Finding:
+    from cryptography.x509 import load_pem_x509_certificates
+
+    end = min(certificate.not_valid_after_utc for certificate in load_pem_x509_certificates(pair.crt))
+    text = f"{field} is valid until {end:%Y-%m-%d %H:%M} UTC"
+    if end - datetime.now(UTC) < SOON:
+        return warning("tls", text, "Replace it soon: a running node takes in new files by itself.")
+    return ok("tls", f"{text}, belongs to its key, and ca has signed it")

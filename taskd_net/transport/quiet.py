@@ -1,0 +1,42 @@
+"""What gRPC logs of its own accord, held to what a log can bear."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from taskd_net.limits import ACCUSE_EVERY_S
+
+_OF_PEERS: Final = ("Invalid encoding", "ExecuteBatchError raised in core")
+"""How what gRPC says of peers begins: of metadata that is not UTF-8, and of connections lost while it answers."""
+
+
+class _Seldom(logging.Filter):
+    """Lets through one line a while about what a peer has done, without its traceback.
+
+    gRPC logs an error with a traceback each time, and goes on: a peer could fill the disk.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is logged."""
+        if not str(record.msg).startswith(_OF_PEERS):
+            return True
+        if time.monotonic() - self._last < ACCUSE_EVERY_S:
+            return False
+        self._last = time.monotonic()
+        record.exc_info = record.exc_text = None
+        record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        return True
+
+
+_seldom: Final = _Seldom()
+
+
+def quieten_grpc() -> None:
+    """Do so from now on, in this process; again changes nothing."""
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_seldom)

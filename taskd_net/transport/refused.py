@@ -1,0 +1,59 @@
+"""Why there is no connection to a parent, in plain words.
+
+gRPC says what its libraries say, each version in its own words, and where the other end has hung up, only that. What
+can be told from it is told; the rest stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from typing import Final
+
+from taskd_net.address import Address
+
+PROBE_S: Final = 1.0
+"""Seconds to find out whether a parent that hung up speaks TLS."""
+
+_VERIFY: Final = re.compile(r"(?:CERTIFICATE_VERIFY_FAILED|BAD_SIGNATURE)(?:: ([a-z][a-z ]+))?")
+_OTHER_NAME: Final = ("Hostname Verification Check failed", "is not in peer certificate")
+_HUNG_UP: Final = ("Socket closed", "Connection reset")
+
+
+async def in_words(details: str, upstream: Address, *, tls: bool, name: str) -> str:
+    """What gRPC's details of UNAVAILABLE mean.
+
+    Args:
+        details: what gRPC says.
+        upstream: where the parent should be.
+        tls: whether it is spoken to by TLS.
+        name: what its certificate has to name then.
+    """
+    if tls:
+        if found := _VERIFY.search(details):
+            return f"the parent's certificate is refused: {found[1] or 'not of our CA, or not valid now'}"
+        if any(text in details for text in _OTHER_NAME):
+            return f"the parent's certificate is refused: it does not name {name!r}; see server_name"
+        if "WRONG_VERSION_NUMBER" in details:
+            return "the parent speaks plain text and this node TLS"
+        if any(text in details for text in _HUNG_UP):
+            return "the parent hung up: it may not accept the certificate of this node"
+    elif any(text in details for text in _HUNG_UP) and await _speaks_tls(upstream):
+        return "the parent speaks TLS and this node plain text"
+    return details
+
+
+async def _speaks_tls(address: Address) -> bool:
+    # Whatever certificate it shows: nothing is sent to it.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        async with asyncio.timeout(PROBE_S):
+            _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+    except (OSError, TimeoutError):  # an ssl.SSLError is an OSError
+        return False
+    writer.transport.abort()
+    return True

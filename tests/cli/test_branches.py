@@ -1,0 +1,157 @@
+"""The tree in text, from documents."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net import Position
+from taskd_net.cli.branches import FOLD_NODES, draw, duration, milliseconds, names
+from taskd_net.cli.top import table
+from taskd_net.status.document import Document, document
+from taskd_net.status.rates import Rate
+from taskd_net.status.records import Flow, Mesh, NodeStatus, Own, State
+
+
+def job(nodes: int, processes: int, expected: str = "", **changed: NodeStatus) -> Document:
+    """A job in which everybody is there, but for what is changed."""
+    known = {Position.mgr(): NodeStatus(None, State.JOINED, 0.0, "taskd_net", own=Own(listen="h:1"))}
+    for node in range(nodes):
+        proxy = Position.proxy(node)
+        known[proxy] = NodeStatus(Position.mgr(), State.JOINED, 0.0, "taskd_net", link="batched")
+        for rank in range(node * processes, (node + 1) * processes):
+            known[Position.worker(node, rank)] = NodeStatus(proxy, State.JOINED, 0.0, "taskd_net", link="batched")
+    known |= {Position.parse(name.replace("_", "/")): status for name, status in changed.items()}
+    return document(Mesh(Position.mgr(), 3600.0, expected, list(known.items())))
+
+
+def text(mesh: Document, *, everything: bool = False) -> str:
+    """The lines, without their styles."""
+    return "\n".join(line for line, _ in draw(mesh, everything=everything))
+
+
+def test_a_small_job_is_shown_whole() -> None:
+    assert (
+        text(job(2, 2, "2x2"))
+        == """\
+Mgr/0: 7 nodes, 7 joined
+missing of 2x2: none
+Mgr/0  joined  for 1 h 0 min  listens on h:1
+├─ Proxy/0  joined  for 1 h 0 min  batched
+│  ├─ Worker/0/0  joined  for 1 h 0 min  batched
+│  └─ Worker/0/1  joined  for 1 h 0 min  batched
+└─ Proxy/1  joined  for 1 h 0 min  batched
+   ├─ Worker/1/2  joined  for 1 h 0 min  batched
+   └─ Worker/1/3  joined  for 1 h 0 min  batched"""
+    )
+
+
+def test_of_a_large_job_only_what_is_in_trouble_is_shown() -> None:
+    lost = NodeStatus(Position.proxy(7), State.LOST, 3590.0, "taskd_net")
+    full = NodeStatus(Position.proxy(9), State.JOINED, 0.0, "taskd_net", own=Own(inbox=8, inbox_room=8, inbox_line=3))
+    mesh = job(100, 8, "100x8", Worker_7_57=lost, Worker_9_73=full)
+    assert (
+        text(mesh)
+        == """\
+Mgr/0: 901 nodes, 900 joined, 1 lost
+missing of 100x8: 1: Worker 57
+Mgr/0  joined  for 1 h 0 min  listens on h:1
+├─ Proxy/7  joined  for 1 h 0 min  batched
+│  ├─ Worker/7/57  LOST  for 10 s
+│  └─ Worker 56,58-63: joined
+├─ Proxy/9  joined  for 1 h 0 min  batched
+│  ├─ Worker/9/73  joined  for 1 h 0 min  INBOX FULL, 3 wait
+│  └─ Worker 72,74-79: joined
+└─ Proxy 0-6,8,10-99: joined, with 784 below them"""
+    )
+    assert text(mesh, everything=True).count("\n") == 2 + 900
+
+
+def test_a_large_job_without_trouble_takes_four_lines() -> None:
+    assert len(draw(job(1000, 8, "1000x8"))) == 4
+    assert len(draw(job(FOLD_NODES // 4, 3))) == 3
+
+
+def test_ranks_that_never_came_are_shown_where_they_would_be() -> None:
+    shown = text(job(1, 1, "3x2"))
+    assert shown.splitlines()[1] == "missing of 3x2: 7: Proxy 1-2; Worker 1-5"
+    assert shown.splitlines()[5:] == [
+        "│  └─ Worker/0/1  NEVER SEEN",
+        "├─ Proxy/1  NEVER SEEN",
+        "│  ├─ Worker/1/2  NEVER SEEN",
+        "│  └─ Worker/1/3  NEVER SEEN",
+        "└─ Proxy/2  NEVER SEEN",
+        "   ├─ Worker/2/4  NEVER SEEN",
+        "   └─ Worker/2/5  NEVER SEEN",
+    ]
+
+
+def test_a_node_whose_parent_is_not_known_yet_is_shown() -> None:
+    orphan = NodeStatus(Position.proxy(8), State.JOINED, 0.0, "contract")
+    assert text(job(1, 0, Worker_8_80=orphan)).splitlines()[-1] == "Worker/8/80  joined  for 1 h 0 min  contract"
+
+
+def test_colours_say_who_is_in_trouble() -> None:
+    away = {state: NodeStatus(Position.mgr(), state, 0.0, "") for state in (State.LOST, State.GONE)}
+    behind = NodeStatus(Position.proxy(1), State.JOINED, 0.0, "")
+    lines = draw(job(1, 0, "4x0", Proxy_1=away[State.LOST], Proxy_2=away[State.GONE], Worker_1_1=behind))
+    styles = {line.strip("│├└─ ").split("  ")[0]: style for line, style in lines}
+    assert styles == {
+        "Mgr/0: 5 nodes, 2 joined, 1 lost, 1 gone, 1 cut off": "bold",
+        "missing of 4x0: 3: Proxy 1-3": "bold red",
+        "Mgr/0": "green",
+        "Proxy/0": "green",
+        "Proxy/1": "bold red",
+        "Worker/1/1": "yellow",
+        "Proxy/2": "bold red",
+        "Proxy/3": "bold red",
+    }
+
+
+def test_what_is_going_on_is_said() -> None:
+    busy = NodeStatus(
+        Position.mgr(),
+        State.JOINED,
+        0.0,
+        "original",
+        address="h:9",
+        down=Flow(in_flight=3, ack_p50=0.001, ack_p99=0.25),
+        own=Own(reconnects=2, up=Flow(in_flight=4, ack_p50=0.0001, ack_p99=1.5)),
+    )
+    assert text(job(0, 0, Proxy_3=busy)).splitlines()[-1] == (
+        "└─ Proxy/3  joined  for 1 h 0 min  h:9  original  7 in flight  answers in 1/250 ms  "
+        "gets answers in 0.1/1.5e+03 ms  reconnected 2 times"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-1, "0 s"), (59.4, "59 s"), (60, "1 min"), (3599, "59 min"), (7500, "2 h 5 min"), (97_300, "1 d 3 h")],
+)
+def test_durations_are_short(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_positions_are_named_by_ranges() -> None:
+    assert names(["Proxy/2", "Proxy/3", "Worker/0/9", "Worker/1/16", "Worker/1/17"]) == ["Proxy 2-3", "Worker 9,16-17"]
+    assert milliseconds(None) == "-"
+
+
+def test_top_is_sorted_by_what_was_asked_for() -> None:
+    slow = NodeStatus(Position.mgr(), State.JOINED, 0.0, "", down=Flow(in_flight=9, ack_p99=2.0), own=Own(inbox=1))
+    full = NodeStatus(Position.mgr(), State.JOINED, 0.0, "", own=Own(inbox=8, inbox_room=8))
+    mesh = job(1, 0, Proxy_1=slow, Proxy_2=full)
+    rates = {"Proxy/0": Rate(up_messages=5.0), "Proxy/2": Rate(down_bytes=1e6)}
+
+    def first(by: str) -> str:
+        return table(mesh, rates, by, "Proxy")[2][0].split()[0]
+
+    by = {order: first(order) for order in ("rate", "bytes", "latency", "flight", "inbox", "node")}
+    assert by == {
+        "rate": "Proxy/0",
+        "bytes": "Proxy/2",
+        "latency": "Proxy/1",
+        "flight": "Proxy/1",
+        "inbox": "Proxy/2",
+        "node": "Proxy/0",
+    }
+    assert [len(table(mesh, rates, "rate", role)) for role in (None, "Proxy", "Worker")] == [6, 5, 2]

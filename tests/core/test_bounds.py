@@ -1,0 +1,70 @@
+"""What a child may cost, as far as the Router decides it: at the limit, and one above."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net.codes import Code
+from taskd_net.core.announcer import Kind
+from taskd_net.core.links import Link
+from taskd_net.core.router import Router, RouterConfig
+from taskd_net.limits import Limits
+from tests.core.routers import Caller, CheckedRouter, add_child, answers, at, everybody, frame
+
+
+def mgr(**limits: int) -> CheckedRouter:
+    """A Mgr with these limits."""
+    return CheckedRouter(at("Mgr"), upstream=False, config=RouterConfig(limits=Limits(**limits)))
+
+
+def announce(node: Router, link: Link, *path: str, now: float = 0.0, kind: Kind = Kind.ADD) -> int:
+    """The code that an announcement is answered with."""
+    ((code, _),) = answers(node.announced(now, link, kind, everybody(*path), Caller(), "a"))
+    return code
+
+
+def test_routes_of_a_child() -> None:
+    node = mgr(routes_per_child=3)
+    proxy = add_child(node, "Proxy/0")
+    assert announce(node, proxy, "Worker/0/0", "Worker/0/1", "Proxy/0") == 0
+    assert announce(node, proxy, "Worker/0/0", "Worker/0/1", "Worker/0/1") == 0
+    assert announce(node, proxy, "Worker/0/1", "Worker/0/2") == Code.EXCEED_MAX_REGISTRY_NUM
+    assert node.routes.claimed(proxy.id) == 3
+    assert announce(node, proxy, "Worker/0/1", kind=Kind.WITHDRAW) == 0
+    assert announce(node, proxy, "Worker/0/2") == 0
+
+
+def test_claims_that_are_not_the_route_count_too() -> None:
+    """Two children that claim the same again and again shall not fill the memory with old claims."""
+    node = mgr(routes_per_child=3)
+    one, two = add_child(node, "Proxy/0"), add_child(node, "Proxy/1")
+    assert announce(node, one, "Worker/0/0", "Worker/0/1") == 0
+    assert announce(node, two, "Worker/0/0", "Worker/0/1") == 0
+    assert node.routes.behind(one.id) == {at("Proxy/0")}
+    assert announce(node, one, "Worker/0/2") == Code.EXCEED_MAX_REGISTRY_NUM
+
+
+def test_announcements_in_a_second() -> None:
+    node = mgr(announcements_per_second=4)
+    proxy, other = add_child(node, "Proxy/0"), add_child(node, "Proxy/1")
+    assert [announce(node, proxy, "Proxy/0") for _ in range(5)] == [0, 0, 0, 0, Code.RECV_BUF_BUSY]
+    assert announce(node, other, "Proxy/1") == 0
+    assert announce(node, proxy, "Proxy/0", now=0.2) == Code.RECV_BUF_BUSY
+    assert announce(node, proxy, "Proxy/0", now=0.3) == 0
+    assert [announce(node, proxy, "Proxy/0", now=100.0) for _ in range(5)].count(0) == 4
+
+
+@pytest.mark.parametrize(("to", "code"), [("Worker/0/0,1", 0), ("Worker/0/0,1,2", 4006), ("Proxy/0,1,2", 4006)])
+@pytest.mark.parametrize("sync", [True, False])
+def test_ranks_of_a_list(to: str, code: int, sync: bool) -> None:
+    node = mgr(list_ranks=2)
+    proxy = add_child(node, "Proxy/0", "Worker/0/0", "Worker/0/1")
+    other = add_child(node, "Proxy/1")
+    for actions in (
+        node.frame_arrived(0.0, other.id, frame(to, "Proxy/1", sync=sync), Caller()),
+        node.send(0.0, frame(to, "Mgr", uuid="own", sync=sync), Caller(), 1.0),
+    ):
+        if code:
+            assert answers(actions) == [(code, "Mgr/0")]
+        else:
+            assert [action.link for action in actions if hasattr(action, "link")] == [proxy.id]

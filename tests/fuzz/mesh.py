@@ -1,0 +1,188 @@
+"""A Mgr's Router under children who say anything: whatever they do, it keeps its own rules and its other children.
+
+Bytes are a list of events. Nothing in it is unlikely to happen on a real link, but for the order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from taskd_net import limits
+from taskd_net.codes import Refusal
+from taskd_net.core.acks import Reply
+from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forward
+from taskd_net.core.announcer import Kind
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Credentials
+from taskd_net.core.links import Link
+from taskd_net.core.manners import Manners
+from taskd_net.core.router import Router, RouterConfig
+from taskd_net.limits import Limits
+from taskd_net.position import Destination, Position
+
+_NAMES: Final = [
+    "Mgr",
+    "Proxy/0",
+    "Proxy/1",
+    "Agent/0",
+    "Worker/0/0",
+    "Worker/0/1",
+    "Worker/1/2",
+    "Worker/9/9",
+    "Worker/5/5",
+    "Agent/All",
+    "Worker/All/All",
+    "Worker/All/0,1",
+    "Worker/0/x",
+    "Boss/0",
+]
+_POSITIONS: Final = [Position.parse(name) for name in _NAMES]
+_HONEST: Final = Position.worker(5, 5)
+_ODD: Final = Manners(reads_lists=False, acks_broadcasts=False, turn=limits.ORIGINAL_TURN_S, announces_again=False)
+_CONFIG: Final = RouterConfig(
+    inbox=3, dedup_window=4, link_messages=4, max_children=5, limits=Limits(routes_per_child=4, list_ranks=2)
+)
+
+
+class _Game:
+    """One Router, what it has done, and what it owes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self.now = 0.0
+        self.router = Router(Position.mgr(), upstream=False, config=_CONFIG)
+        self.links: dict[int, Link] = {}
+        self.owed = 0
+        self.asked: Counter[int] = Counter()
+        self.queued: dict[int, list[Frame]] = {}
+        honest = self.router.register(0.0, _HONEST, None, Credentials("honest"))
+        self.perform(self.router.link_up(0.0, honest, object()))
+        self.honest = honest
+
+    def byte(self) -> int:
+        """The next byte; 0 at the end."""
+        self._at += 1
+        return self._data[self._at - 1] if self._at <= len(self._data) else 0
+
+    @property
+    def over(self) -> bool:
+        """Whether every byte was played."""
+        return self._at >= len(self._data)
+
+    def position(self) -> Position:
+        """Some position, good or bad."""
+        return _POSITIONS[self.byte() % len(_POSITIONS)]
+
+    def reply(self, number: int) -> None:
+        """Nothing is owed any more for this request; twice would be a fault."""
+        self.asked[number] += 1
+        assert self.asked[number] == 1, "answered twice"
+
+    def ask(self) -> Reply:
+        """Where an answer goes."""
+        self.owed += 1
+        number = self.owed
+
+        def reply(ack: Ack) -> None:
+            self.reply(number)
+
+        return reply
+
+    def perform(self, actions: list[Action]) -> None:
+        """Carry out what the Router decided."""
+        for action in actions:
+            match action:
+                case Answer(reply, ack):
+                    reply(ack)
+                case Deliver(frame):
+                    assert frame.dst.matches(Position.mgr()), "delivered to the wrong one"
+                    assert frame.src.identity not in (Position.mgr(), _HONEST), "nobody but they may send as themselves"
+                case Forward(link, frame, _):
+                    assert link != self.honest.id or frame.dst.matches(_HONEST)
+                    self.queued.setdefault(link, []).append(frame)
+                case EndStream(session, _):
+                    assert session is not self.honest.session, "a living node lost its place"
+                case _:
+                    pass
+        self.router.check()
+        assert len(self.router.routes) <= _CONFIG.max_children * 5
+        assert len(self.router.children) <= _CONFIG.max_children
+
+    def frame(self) -> Frame | None:
+        """A message that passed the gate, with any sender and destination."""
+        kind = self.byte()
+        src, dst = self.position(), self.position()
+        try:
+            return Frame(f"u{kind % 5}", bool(kind & 8), src, Destination.of(dst), bytes(kind))
+        except Refusal:
+            return None
+
+    def step(self) -> None:
+        """One event."""
+        router, event = self.router, self.byte() % 10
+        link = list(self.links.values())[self.byte() % len(self.links)] if self.links else None
+        if event == 0 or link is None:
+            position = self.position()
+            host = Credentials(f"host {self.byte() % 2}")
+            try:
+                made = router.register(self.now, position, (None, _ODD)[self.byte() % 2], host)
+            except Refusal:
+                return
+            self.links[made.id] = made
+        elif router.children.by_id.get(link.id) is not link:
+            del self.links[link.id]
+        elif event == 1:
+            if link.session is None:
+                self.queued.pop(link.id, None)
+            self.perform(router.link_up(self.now, link, object(), self.queued.pop(link.id, [])))
+        elif event == 2 and link.session is not None:
+            self.perform(router.link_down(self.now, link, link.session, self.queued.pop(link.id, [])))
+        elif event in (3, 4):
+            kind = list(Kind)[self.byte() % 3]
+            path = [self.position() for _ in range(1 + self.byte() % 4)]
+            self.perform(router.announced(self.now, link, kind, path, self.ask(), "a"))
+        elif event in (5, 6, 7):
+            frame = self.frame()
+            if frame is not None:
+                budget = (None, 0.5, 20.0)[self.byte() % 3]
+                arrival = (frame, self.ask(), budget)
+                if event == 5:
+                    self.perform(router.frames_arrived(self.now, link.id, [arrival]))
+                else:
+                    self.perform(router.frame_arrived(self.now, link.id, *arrival))
+        elif event == 8:
+            for queued in self.queued.pop(link.id, []):
+                if link.session is not None:
+                    router.written(link.id, link.session, 1, len(queued.data))
+            self.perform(
+                router.ack_arrived(self.now, link.id, f"u{self.byte() % 5}", self.byte() * 40, self.position())
+            )
+        else:
+            self.now += self.byte() / 8.0
+            self.perform(router.tick(self.now))
+            if self.byte() % 2 and router.door.held:
+                self.perform(router.inbox_taken(self.now))
+
+    def end(self) -> None:
+        """The honest child is still served, and everybody gets an answer."""
+        router = self.router
+        assert router.children.find(_HONEST) is self.honest and self.honest.up
+        assert router.routes.next_hop(_HONEST) == self.honest.id, "somebody took the place of a living node"
+        frame = Frame("honest", False, _HONEST, Destination.of(Position.mgr()), b"")
+        router.inbox_taken(self.now, router.door.held)
+        before = router.statistics.delivered
+        router.frames_arrived(self.now, self.honest.id, [(frame, None, None)])
+        assert router.statistics.delivered > before or router.door.line
+        self.perform(router.tick(self.now + 100.0))
+        self.perform(router.close())
+        assert len(self.asked) == self.owed, "somebody never got an answer"
+
+
+def play(data: bytes) -> None:
+    """Play the events that bytes stand for."""
+    game = _Game(data)
+    while not game.over:
+        game.step()
+    game.end()

@@ -1,0 +1,170 @@
+"""What is fuzzed: functions of bytes that assert what has to hold for any bytes at all.
+
+Beside the properties that each asserts, none may raise anything but what the code under it says that it raises. They
+are driven by hypothesis (test_targets.py), by atheris (run.py), and by what was ever found (corpus/).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from click.testing import CliRunner
+from google.protobuf.message import DecodeError
+
+from taskd_net.address import Address
+from taskd_net.cli.group import group
+from taskd_net.codes import Code, ConfigError, Refusal
+from taskd_net.core.frame import Frame
+from taskd_net.core.names import CertificateName
+from taskd_net.limits import Limits
+from taskd_net.position import Position
+from taskd_net.transport import peer as peers
+from taskd_net.transport.connections import host_of
+from taskd_net.wire import codec, link_pb2
+from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.wire.batches import Batch, read_batch, write_batch
+from taskd_net.wire.fields import varint
+from tests.fuzz.mesh import play
+
+Target: TypeAlias = Callable[[bytes], None]
+
+TIGHT: Final = Limits(uuid_length=128, message_bytes=1024, path_length=3)
+_SENDERS_ERRORS: Final = {*range(4000, 4007), Code.CLIENT_ERR}
+
+
+def _position(position: pb.Position) -> Position:
+    return Position(position.role, position.serverRank, position.processRank)
+
+
+def _agrees(frame: Frame, data: bytes) -> None:
+    """What this node routes by is what the receiver will read: nobody gets what was sent to somebody else."""
+    try:
+        header = pb.Message.FromString(data).header
+    except DecodeError:
+        return  # the body is no text; the header's agreement with itself is what is left
+    assert (frame.uuid, frame.sync) == (header.uuid, header.sync)
+    assert (frame.src, frame.dst.position) == (_position(header.src), _position(header.dst))
+
+
+def frames(data: bytes) -> None:
+    """A message as it comes in at the first hop, and at a later one."""
+    for limits in (Limits(), TIGHT):
+        try:
+            frame = codec.read_frame(data, limits)
+        except Refusal as refusal:
+            assert int(refusal.code) in _SENDERS_ERRORS
+        else:
+            assert len(frame.data) <= limits.message_bytes and len(frame.uuid) <= limits.uuid_length
+            pb.Message.FromString(frame.data)
+            _agrees(frame, frame.data)
+            message = codec.read_message(frame)
+            assert (message.uuid, message.src, message.dst) == (frame.uuid, frame.src, frame.dst.position)
+            assert codec.read_frame(frame.data, limits) is not frame
+            _agrees(frame, codec.write_checked(frame))
+    try:
+        frame = codec.read_known_frame(data)
+    except Refusal as refusal:
+        assert int(refusal.code) in _SENDERS_ERRORS
+        return
+    _agrees(frame, frame.data)
+    try:
+        codec.read_message(frame)
+        _agrees(frame, codec.write_checked(frame))
+    except Refusal as refusal:
+        assert refusal.code == Code.NIL_MESSAGE
+    codec.read_uuid(data)
+
+
+def headers(data: bytes) -> None:
+    """A message whose header is these bytes, and one whose header ends with them."""
+    for header in (data, b"\x0a\x01u" + data, b"\x0a\x01u" + data + b"\x30\x80\x80\x80\x80\x80\x20"):
+        frames(b"\x0a" + varint(len(header)) + header + b"\x12\x01x")
+
+
+def _plain(batch: Batch) -> tuple[object, ...]:
+    """A batch without the containers of protobuf's, to be compared."""
+    return list(batch.messages), list(batch.patience), list(batch.accepted), list(batch.answers), batch.taken
+
+
+def batches(data: bytes) -> None:
+    """A batch, read by hand or by the generated class: both read the same in it."""
+    try:
+        whole = link_pb2.Batch.FromString(data)
+    except DecodeError:
+        whole = None
+    try:
+        batch = read_batch(data)
+    except Refusal as refusal:
+        assert refusal.code == Code.NET_ERR
+        assert whole is None or len(whole.messages) != len(whole.patience)
+        return
+    if whole is not None:
+        assert _plain(batch) == _plain(Batch(*(getattr(whole, name) for name in Batch._fields)))
+    if all(0 <= wait < 2**32 for wait in batch.patience) and 0 <= batch.taken < 2**32:
+        assert _plain(read_batch(write_batch(*batch))) == _plain(batch)
+    for message in batch.messages:
+        frames(message)
+
+
+def requests(data: bytes) -> None:
+    """The other calls, and an answer."""
+    for read in (codec.read_register, codec.read_announcement):
+        try:
+            read(data, TIGHT)
+        except Refusal as refusal:
+            assert refusal.code in (Code.NIL_MESSAGE, Code.NIL_POSITION, Code.CLIENT_ERR, Code.DST_TYPE_ILLEGAL)
+    try:
+        ack = codec.read_ack(data, Position.mgr())
+    except Refusal as refusal:
+        assert refusal.code == Code.NET_ERR
+    else:
+        codec.write_ack(ack)
+
+
+def metadata(data: bytes) -> None:
+    """Metadata, names in certificates, addresses, positions: texts that come from elsewhere."""
+    text = data.decode("latin-1")
+    parts = [*text.split("\n"), "", "", ""]
+    keys = (peers.VERSION_KEY, peers.DEPTH_KEY, peers.LINKS_KEY, peers.ROUTES_KEY, "user-agent", "role", "serverrank")
+    for said in ({**dict(zip(parts[::2], parts[1::2], strict=False))}, dict(zip(keys, parts, strict=False))):
+        read = peers.read_metadata([*said.items(), ("some-bin", data)])
+        peers.of_child(read)
+        assert 0 <= peers.of_parent(read).depth < 1000
+        peers.stream_position(read)
+        peers.routes_kind(read)
+    host_of(text)
+    for parse, wrong in ((CertificateName.parse, ValueError), (Position.parse, ValueError)):
+        try:
+            parse(text)
+        except wrong:
+            continue
+    try:
+        address = Address.parse(text, "listen")
+        assert Address.parse(str(address), "listen") == address
+    except ConfigError:
+        pass
+
+
+def configuration(data: bytes) -> None:
+    """A configuration file: it is taken, or refused in one line with exit code 2."""
+    with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+        Path(file.name).write_bytes(data)
+        environment = {name: "" for name in os.environ if name.startswith("TASKD_")}
+        done = CliRunner().invoke(group, ["config", "proxy", "--config", file.name], env=environment)
+    assert done.exit_code in (0, 2), done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    "frames": frames,
+    "headers": headers,
+    "batches": batches,
+    "requests": requests,
+    "metadata": metadata,
+    "configuration": configuration,
+    "mesh": play,
+}

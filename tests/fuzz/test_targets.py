@@ -1,0 +1,102 @@
+"""The targets of the fuzzers under hypothesis, and with everything that was ever found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from taskd_net.wire import link_pb2
+from taskd_net.wire import tasknet_pb2 as pb
+from tests.fuzz.targets import TARGETS
+
+CORPUS = Path(__file__).parent / "corpus"
+
+texts = st.one_of(st.text(max_size=6), st.sampled_from(["", "0", "7", "-1", "All", "0,1", "Worker", "Mgr", "9" * 300]))
+positions = st.builds(
+    pb.Position, role=st.one_of(st.sampled_from(["Worker", "Mgr", "Proxy"]), texts), serverRank=texts, processRank=texts
+)
+headers = st.builds(
+    pb.MessageHeader,
+    uuid=st.one_of(texts, st.just("u" * 127), st.just("u" * 129)),
+    mtype=texts,
+    sync=st.booleans(),
+    src=st.one_of(st.none(), positions),
+    dst=st.one_of(st.none(), positions),
+    createTime=st.one_of(st.just(1_700_000_000_000), st.integers(-(2**63), 2**63 - 1)),
+)
+messages = st.builds(pb.Message, header=st.one_of(st.none(), headers), body=st.text(max_size=20))
+announcements = st.builds(
+    pb.PathDiscoveryReq, uuid=texts, proxyPos=st.one_of(st.none(), positions), path=st.lists(positions, max_size=5)
+)
+batches = st.builds(
+    link_pb2.Batch,
+    messages=st.lists(messages.map(pb.Message.SerializeToString), max_size=5),
+    patience=st.lists(st.integers(0, 2**32 - 1), max_size=5),
+    accepted=st.lists(texts, max_size=5),
+    answers=st.lists(st.binary(max_size=10), max_size=3),
+    taken=st.integers(0, 2**32 - 1),
+)
+
+
+def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """What is whole, and the same with some bytes changed, cut out or put in."""
+
+    def change(data: bytes, at: int, what: bytes, cut: int) -> bytes:
+        at %= len(data) + 1
+        return data[:at] + what + data[at + cut :]
+
+    cuts = st.integers(0, 4)
+    once = st.builds(change, whole, st.integers(0, 400), st.binary(max_size=4), cuts)
+    return st.one_of(whole, once, st.builds(change, once, st.integers(0, 400), st.binary(max_size=2), cuts))
+
+
+files = st.lists(
+    st.builds(
+        "{} = {}".format,
+        st.sampled_from(["grace", "listen", "upstream", "inbox", "identity", "uuid_length", "[mgr]\nlinks", "x", "ca"]),
+        st.sampled_from(
+            ["1", "-1", "1e400", "nan", "'a:1'", "''", "true", "[]", "{}", "'\\u0000'", "99999999999999999999"]
+        ),
+    )
+).map(lambda lines: "\n".join(lines).encode())
+
+STRATEGIES = {
+    "frames": damaged(messages.map(pb.Message.SerializeToString)),
+    "headers": damaged(headers.map(pb.MessageHeader.SerializeToString)),
+    "batches": damaged(batches.map(link_pb2.Batch.SerializeToString)),
+    "requests": damaged(announcements.map(pb.PathDiscoveryReq.SerializeToString)),
+    "metadata": st.one_of(
+        st.binary(max_size=60),
+        st.sampled_from(
+            [b"taskd://j/Worker/0/*", b"127.0.0.1:9602", b"[::1]:0", b"Worker/0/All", b"a\n999\nbatched/2"]
+        ),
+    ),
+    "configuration": damaged(files),
+    "mesh": st.binary(max_size=150),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_any_bytes(name: str) -> None:
+    strategy = STRATEGIES[name]
+
+    @settings(max_examples=40 if name == "configuration" else 300)
+    @given(strategy)
+    @example(b"")
+    @example(b"\xff" * 40)
+    def check(data: bytes) -> None:
+        TARGETS[name](data)
+
+    check()
+
+
+@pytest.mark.parametrize("file", sorted(CORPUS.glob("*/*")), ids=lambda file: f"{file.parent.name}-{file.name}")
+def test_what_was_found_before(file: Path) -> None:
+    TARGETS[file.parent.name](file.read_bytes())
+
+
+def test_corpus_is_of_targets_that_exist() -> None:
+    assert {folder.name for folder in CORPUS.iterdir()} == set(TARGETS)

@@ -1,0 +1,299 @@
+"""The state of the mesh, through real sockets: who is there, who is not, and what is known of each."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from taskd_net import Node, limits
+from taskd_net.address import Address
+from taskd_net.status.document import Document, by_position, document
+from taskd_net.status.ledger import Record, Report
+from taskd_net.status.records import NodeStatus, State
+from taskd_net.transport.asking import Asker, AskFailed, ask_health
+from taskd_net.transport.channel import STATUS_SERVICE
+from taskd_net.wire import status as wire
+from tests.peers.child import RawChild
+from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links
+from tests.peers.parent import RawParent
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are told at once."""
+    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
+
+
+def seen(node: Node) -> dict[str, Document]:
+    """The nodes that a node knows of, by position."""
+    return dict(by_position(document(node.mesh())))
+
+
+def states(node: Node) -> dict[str, str]:
+    """Their states."""
+    return {position: known["state"] for position, known in seen(node).items()}
+
+
+async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -> dict[str, Document]:
+    """Wait until what a node knows fulfils a condition; looked at each time that it is told something."""
+    news, view = asyncio.Event(), node.view
+    told, changed = view.told, view.changed
+
+    def hear(*arguments: Any) -> None:
+        told(*arguments)
+        news.set()
+
+    def note() -> None:
+        changed()
+        news.set()
+
+    view.told, view.changed = hear, note  # type: ignore[assignment, method-assign]
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true(now := seen(node)):
+                news.clear()
+                await news.wait()
+            return now
+    except TimeoutError:
+        raise AssertionError(seen(node)) from None
+    finally:
+        view.told, view.changed = told, changed  # type: ignore[method-assign]
+
+
+async def tree(mesh: Mesh) -> tuple[WatchedNode, WatchedNode, WatchedNode, WatchedNode]:
+    """A Mgr, a Proxy below it, another Proxy below that, a Worker below that one."""
+    mgr = await mesh.mgr(expect="3x1")
+    near = await mesh.proxy(0, mgr)
+    far = await mesh.proxy(1, near)
+    return mgr, near, far, await mesh.worker(1, 1, far)
+
+
+@both_links
+async def test_mgr_knows_every_node_below_with_what_it_says_of_itself(mesh: Mesh) -> None:
+    mgr, near, far, worker = await tree(mesh)
+    assert (await worker.send("hello", to="Mgr")).ok
+    nodes = await until(
+        mgr, lambda now: now.get("Worker/1/1", {}).get("inbox") and now["Worker/1/1"]["up"]["ack_p99"] is not None
+    )
+    assert {position: node["parent"] for position, node in nodes.items()} == {
+        "Mgr/0": None,
+        "Proxy/0": "Mgr/0",
+        "Proxy/1": "Proxy/0",
+        "Worker/1/1": "Proxy/1",
+    }
+    assert {node["state"] for node in nodes.values()} == {"joined"}
+    known = nodes["Worker/1/1"]
+    session = type(next(iter(worker.links.values()))).__name__
+    assert known["link"] == ("batched" if session == "BatchedLink" else "tasknet")
+    assert (known["peer"], known["up"]["messages"], known["inbox"]["room"]) == ("taskd_net", 1, 8)
+    assert known["address"].startswith("127.0.0.1:") and known["last_message"] >= known["since"] - 1
+    assert (nodes["Proxy/1"]["listen"], nodes["Mgr/0"]["listen"]) == (far.address, mgr.address)
+    assert nodes["Mgr/0"]["delivered"] == 1
+    missing = document(mgr.mesh())["missing"]
+    assert [entry["position"] for entry in missing] == ["Worker/0/0", "Proxy/2", "Worker/2/2"]
+    assert set(seen(near)) == {"Proxy/0", "Proxy/1", "Worker/1/1"}
+
+
+@both_links
+async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(mesh: Mesh) -> None:
+    mgr, _, far, worker = await tree(mesh)
+    await until(mgr, lambda now: "Worker/1/1" in now)
+    await worker.close()
+    nodes = await until(mgr, lambda now: now["Worker/1/1"]["state"] == "lost")
+    assert (nodes["Worker/1/1"]["link"], nodes["Worker/1/1"]["parent"]) == (None, "Proxy/1")
+    far.router.children.by_id[1].expires = 0.0
+    far.perform(far.router.tick(far.now() + 3600))
+    assert states(far)["Worker/1/1"] == "gone"
+    await until(mgr, lambda now: now["Worker/1/1"]["state"] == "gone")
+    again = await mesh.worker(1, 1, far)
+    await until(mgr, lambda now: now["Worker/1/1"]["state"] == "joined")
+    await again.withdraw(PATIENCE_S)
+    await again.close()
+    await until(mgr, lambda now: "Worker/1/1" not in now)
+
+
+async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    await until(mgr, lambda now: now["Worker/0/0"]["inbox"])
+    await worker.close()
+    await mesh.until(lambda: states(mgr)["Worker/0/0"] == "lost")
+    (link,) = mgr.router.children.by_id.values()
+    link.expires = 0.0
+    mgr.perform(mgr.router.tick(mgr.now() + 3600))
+    assert states(mgr)["Worker/0/0"] == "gone"
+    monkeypatch.setattr(limits, "STATUS_GONE_S", -1.0)
+    assert "Worker/0/0" not in states(mgr)
+
+
+async def test_who_is_behind_a_lost_proxy_is_cut_off_until_it_is_back(mesh: Mesh) -> None:
+    mgr, near, far, _ = await tree(mesh)
+    await until(mgr, lambda now: "Worker/1/1" in now)
+    await near.close()
+    await mesh.until(lambda: states(mgr)["Proxy/0"] == "lost")
+    assert states(mgr) == {"Mgr/0": "joined", "Proxy/0": "lost", "Proxy/1": "cut_off", "Worker/1/1": "cut_off"}
+    assert states(far)["Proxy/1"] == "lost"
+    await mesh.proxy(0, mgr, listen=str(near.address))
+    await until(mgr, lambda now: {node["state"] for node in now.values()} == {"joined"} and len(now) == 4)
+
+
+async def test_a_proxy_that_moves_is_shown_where_it_is(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    one, two = await mesh.proxy(1, mgr), await mesh.proxy(2, mgr)
+    moves = await mesh.proxy(3, one)
+    await until(mgr, lambda now: now.get("Proxy/3", {}).get("parent") == "Proxy/1")
+    await moves.close()
+    await until(mgr, lambda now: now["Proxy/3"]["state"] == "lost")
+    await mesh.proxy(3, two)
+    await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2" and now["Proxy/3"]["state"] == "joined")
+    # Where it was it is forgotten only now.
+    one.router.children.by_id[1].expires = 0.0
+    one.perform(one.router.tick(one.now() + 3600))
+    await mesh.worker(1, 1, one)
+    nodes = await until(mgr, lambda now: "Worker/1/1" in now)
+    assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
+
+
+async def test_a_foreign_child_is_shown_with_what_its_parent_sees(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    async with RawChild("Proxy/7") as foreign:
+        await foreign.join(str(proxy.address))
+        await foreign.announce("Worker/7/70")
+        assert (await foreign.send("Mgr/0", "x")).code == 0
+        nodes = await until(mgr, lambda now: "Worker/7/70" in now and now["Proxy/7"]["up"]["messages"])
+        known, behind = nodes["Proxy/7"], nodes["Worker/7/70"]
+        assert (known["peer"], known["link"], known["state"]) == ("contract", "tasknet", "joined")
+        assert (known["inbox"], known["version"], known["up"]["messages"]) == (None, None, 1)
+        assert (behind["parent"], behind["state"], behind["peer"]) == ("Proxy/7", "joined", "")
+        await foreign.cut()
+        await until(mgr, lambda now: now["Proxy/7"]["state"] == "lost")
+        assert states(mgr)["Worker/7/70"] == "cut_off"
+    mesh_of_proxy = states(proxy)
+    assert mesh_of_proxy["Worker/7/70"] == "cut_off"
+
+
+async def test_a_foreign_parent_is_told_nothing(mesh: Mesh) -> None:
+    async with RawParent() as parent:
+        proxy = await mesh.proxy(0, parent.address)
+        await mesh.worker(0, 0, proxy)
+        assert states(proxy) == {"Proxy/0": "joined", "Worker/0/0": "joined"}
+        # Nothing is even noted for it, and nothing was sent that it would have refused.
+        assert proxy.view.ledger.reports == 0
+        assert not [event for event in mesh.events if event["event"] == "status_not_taken"]
+
+
+async def test_reports_of_strangers_and_garbage_are_refused(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    await mesh.worker(0, 0, mgr)
+    async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
+        tell: Any = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        for position, data, code in [
+            (("Worker", "9", "9"), b"", grpc.StatusCode.FAILED_PRECONDITION),
+            (("Worker", "0", "0"), b"\xff", grpc.StatusCode.INVALID_ARGUMENT),
+        ]:
+            metadata = tuple(zip(("role", "serverrank", "processrank"), position, strict=True))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await tell(data, metadata=metadata)
+            assert refused.value.code() is code
+    assert set(states(mgr)) == {"Mgr/0", "Worker/0/0"}
+    assert [event for event in mesh.events if event["event"] == "violation"]
+    assert [event["child"] for event in mesh.events if event["event"] == "status_refused"] == ["Worker/0/0"]
+
+
+async def test_a_leaf_tells_of_itself_alone_and_nobody_of_his_parent(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    await mesh.worker(0, 0, mgr)
+    before = await until(mgr, lambda now: all(node["inbox"] for node in now.values()) and len(now) == 3)
+    node = wire.write_node(NodeStatus(proxy.position, State.JOINED, 1.0, "x"))
+    for link in mgr.router.children.by_id.values():
+        mgr.view.told(link, Report([Record("Worker/5/5", node), Record("Mgr/0", node)]))
+        assert ("Worker/5/5" in states(mgr)) == (not link.is_leaf)
+        mgr.view.told(link, Report(gone=["Worker/5/5", "Mgr/0"]))
+        now = seen(mgr)
+        assert set(now) == set(before) and now["Mgr/0"]["peer"] == "taskd_net"
+
+
+async def test_a_parent_that_does_not_take_a_report_gets_everything_again(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    await until(mgr, lambda now: now["Proxy/0"]["inbox"])
+    view, told, failed = mgr.view, mgr.view.told, []
+
+    def fail(*arguments: Any) -> None:
+        failed.append(arguments)
+        view.told = told  # type: ignore[method-assign]
+        raise AssertionError("once")
+
+    mesh.heard.discard("grpc")
+    view.told = fail  # type: ignore[assignment, method-assign]
+    await mesh.worker(0, 0, proxy)
+    await until(mgr, lambda now: "Worker/0/0" in now)
+    assert failed
+    (event,) = (event for event in mesh.events if event["event"] == "status_not_taken")
+    assert event["node"] == "Proxy/0"
+    gc.collect()
+
+
+async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
+    mgr, near, _, _ = await tree(mesh)
+    await until(mgr, lambda now: now.get("Worker/1/1", {}).get("inbox") and now["Proxy/1"]["inbox"])
+    calls = 0
+    told = mgr.view.told
+
+    def count(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        told(*arguments)
+
+    mgr.view.told = count  # type: ignore[assignment, method-assign]
+    looks, look = 0, near.view.look
+    done = asyncio.Event()
+
+    def counted() -> None:
+        nonlocal looks
+        look()
+        looks += 1
+        if looks == 10:
+            done.set()
+
+    near.view.look = counted  # type: ignore[method-assign]
+    await asyncio.wait_for(done.wait(), PATIENCE_S)
+    assert calls <= 1
+
+
+async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> None:
+    async with Asker(Address.parse("127.0.0.1:9")) as asker:
+        with pytest.raises(AskFailed, match=r"127\.0\.0\.1:9: UNAVAILABLE"):
+            await asker.mesh(PATIENCE_S)
+    async with RawParent() as parent, Asker(Address.parse(parent.address)) as asker:
+        with pytest.raises(AskFailed, match="is not a node of taskd_net"):
+            await asker.mesh(PATIENCE_S)
+        with pytest.raises(AskFailed, match="does not say how it is"):
+            await ask_health(Address.parse(parent.address), "", PATIENCE_S)
+
+
+async def test_the_document_of_another_process_is_the_same(mesh: Mesh) -> None:
+    mgr, *_ = await tree(mesh)
+    await until(mgr, lambda now: len(now) == 4 and all(node["inbox"] for node in now.values()))
+    async with Asker(Address.parse(str(mgr.address))) as asker:
+        asked = document(await asker.mesh(PATIENCE_S))
+    own = document(mgr.mesh())
+    assert asked["nodes"] == own["nodes"] and asked["missing"] == own["missing"]
+
+
+async def test_a_node_that_was_not_started_knows_nothing() -> None:
+    from taskd_net import NodeConfig
+
+    with pytest.raises(RuntimeError, match="not started"):
+        Node(NodeConfig.mgr()).mesh()

@@ -1,0 +1,135 @@
+"""The counters for Prometheus: what they say is what has happened."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskd_net import ConfigError
+from taskd_net.address import Address
+from taskd_net.metrics import Collector, MetricsServer
+from tests.metrics import samples
+from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
+
+pytestmark = pytest.mark.compat
+
+ANY = Address("127.0.0.1", 0)
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes."""
+    async with Mesh() as made:
+        yield made
+
+
+async def scrape(node: WatchedNode, name: str) -> dict[str, float]:
+    """The samples of one name, by their labels' values."""
+    return {",".join(s.labels.values()): s.value for s in await samples(node) if s.name == name}
+
+
+async def test_messages_are_counted_by_way_and_outcome(mesh: Mesh) -> None:
+    mgr = await mesh.mgr(inbox=2)
+    proxy = await mesh.proxy(0, mgr)
+    worker = await mesh.worker(0, 0, proxy)
+    for _ in range(3):
+        await worker.send("to the Mgr", to="Mgr")
+    assert (await mgr.send("to the Worker", to="Worker/0/0")).ok
+    await mgr.send("to nobody", to="Worker/9/9")
+    await worker.send("to all", to="Worker/All/All")
+    assert await scrape(proxy, "taskd_net_messages_total") == {
+        "up,0": 2, "up,5001": 1, "up,5002": 1, "down,0": 1, "inbox,0": 0,
+    }  # fmt: skip
+    assert await scrape(mgr, "taskd_net_messages_total") == {
+        "down,0": 1, "inbox,0": 2, "inbox,5001": 1, "refused,5002": 2,
+    }  # fmt: skip
+    assert await scrape(worker, "taskd_net_messages_total") == {"up,0": 2, "up,5001": 1, "up,5002": 1, "inbox,0": 1}
+    assert (await scrape(worker, "taskd_net_sent_total"))[""] == 4
+    assert (await scrape(proxy, "taskd_net_broadcasts_total"))[""] == 1
+
+
+async def test_links_carry_what_was_sent(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    worker = await mesh.worker(0, 0, proxy)
+    await asyncio.gather(*(worker.send("x" * 1000, to="Mgr") for _ in range(50)))
+    messages, size = (
+        await scrape(proxy, "taskd_net_link_messages_total"),
+        await scrape(proxy, "taskd_net_link_bytes_total"),
+    )
+    assert messages == {"children,in": 50, "children,out": 0, "upstream,in": 0, "upstream,out": 50}
+    assert size["children,in"] == size["upstream,out"] > 50_000
+    batches = await scrape(proxy, "taskd_net_batch_messages_sum"), await scrape(proxy, "taskd_net_batch_messages_count")
+    assert batches[0][""] == 50 and 1 <= batches[1][""] <= 50
+    acks = await scrape(proxy, "taskd_net_ack_seconds_count")
+    assert 1 <= acks["up"] <= 50 and acks["down"] == 0
+    assert 0.0 < (await scrape(proxy, "taskd_net_ack_seconds_sum"))["up"] < 50 * PATIENCE_S
+
+
+async def test_children_come_and_go(mesh: Mesh) -> None:
+    mgr = await mesh.mgr(expect="1x2")
+    worker = await mesh.worker(0, 0, mgr)
+    assert await scrape(mgr, "taskd_net_children") == {"joined": 1, "lost": 0}
+    assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 2
+    await worker.close()
+    await mesh.until(lambda: mgr.router.tally.losses)
+    assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "lost": 1}
+    assert await scrape(mgr, "taskd_net_mesh_nodes") == {"joined": 1, "lost": 1, "gone": 0, "cut_off": 0}
+    assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 3
+    await mesh.worker(0, 0, mgr)
+    assert (await scrape(mgr, "taskd_net_child_joins_total"))[""] == 2
+    assert (await scrape(mgr, "taskd_net_routes"))[""] == 1
+
+
+async def test_a_proxy_that_loses_its_upstream_says_so(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    assert (await scrape(proxy, "taskd_net_joined"))[""] == 1
+    assert await scrape(proxy, "taskd_net_mesh_nodes") == {}
+    await mgr.close()
+    await mesh.until(lambda: not proxy.is_joined)
+    assert (await scrape(proxy, "taskd_net_joined"))[""] == 0
+    await mesh.mgr(listen=str(mgr.address))
+    await proxy.joined(PATIENCE_S)
+    assert (await scrape(proxy, "taskd_net_reconnects_total"))[""] == 1
+
+
+async def test_it_is_served_by_http_until_it_is_closed(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    server = MetricsServer(mgr, ANY)
+    url = f"http://{server.address}/metrics"
+
+    def read() -> str:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            return str(answer.read().decode())
+
+    text = await asyncio.to_thread(read)
+    assert 'taskd_net_node{position="Mgr/0",version=' in text and "process_cpu_seconds_total" in text
+    with pytest.raises(
+        ConfigError, match=r"metrics_port is 127.0.0.1:\d+: cannot listen there: Address already in use"
+    ):
+        MetricsServer(mgr, server.address)
+    await asyncio.to_thread(server.close)
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        await asyncio.to_thread(read)
+
+
+async def test_a_loop_that_stands_still_is_not_waited_for_for_ever(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+    monkeypatch.setattr("taskd_net.metrics.PATIENCE_S", 0.05)
+    collector = Collector(mgr, asyncio.get_running_loop())
+    # This is the loop's own thread: it does nothing else meanwhile.
+    with pytest.raises(TimeoutError, match="the node's event loop did not answer"):
+        list(collector.collect())
+
+
+async def test_without_the_package_it_is_said_what_to_install(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigError, match=r"pip install 'taskd-net\[metrics\]'"):
+        MetricsServer(mgr, ANY)

@@ -1,0 +1,146 @@
+"""Health, reflection and channelz of a listening node, asked as anybody's tools ask."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from taskd_net import Node
+from taskd_net.address import Address
+from taskd_net.transport.asking import AskFailed, ask_health
+from taskd_net.transport.standard import LIVENESS
+from tests.peers.mesh import PATIENCE_S, Mesh, soon
+
+pytestmark = pytest.mark.compat
+
+SERVICES = ("", "TaskNet", LIVENESS)
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes."""
+    async with Mesh() as made:
+        yield made
+
+
+async def health(node: Node, *services: str) -> list[str]:
+    """The health of these services of a node."""
+    return [await ask_health(Address.parse(str(node.address)), name, PATIENCE_S) for name in services or SERVICES]
+
+
+async def next_status(watch: Any) -> int:
+    """The next status of somebody who watches."""
+    return int((await soon(watch.read())).status)
+
+
+async def test_mgr_serves_as_soon_as_it_listens(mesh: Mesh) -> None:
+    assert await health(await mesh.mgr()) == ["SERVING"] * 3
+
+
+async def test_proxy_serves_while_it_has_an_upstream_and_lives_all_the_time(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    address = str(mgr.address)
+    await mgr.close()
+    proxy = await mesh.proxy(0, address, join=False)
+    assert await health(proxy) == ["NOT_SERVING", "NOT_SERVING", "SERVING"]
+    async with grpc.aio.insecure_channel(str(proxy.address)) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service="TaskNet"))
+        assert await next_status(watch) == health_pb2.HealthCheckResponse.NOT_SERVING
+        mgr = await mesh.mgr(listen=address)
+        assert await next_status(watch) == health_pb2.HealthCheckResponse.SERVING
+        assert await health(proxy) == ["SERVING"] * 3
+        await mgr.close()
+        assert await next_status(watch) == health_pb2.HealthCheckResponse.NOT_SERVING
+        watch.cancel()
+
+
+@pytest.mark.parametrize("end", ["close", "drain"])
+async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest())
+        assert await next_status(watch) == health_pb2.HealthCheckResponse.SERVING
+        ending = asyncio.ensure_future(mgr.close() if end == "close" else mgr.drain(0.2))
+        assert await next_status(watch) == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert worker.is_joined  # streams end after that
+        await soon(ending)
+
+
+async def test_services_that_are_not_there_are_said_not_to_be(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    with pytest.raises(AskFailed, match="it has no service 'TaskNot'"):
+        await health(mgr, "TaskNot")
+
+
+async def test_reflection_names_every_service_with_its_calls(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+
+    async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]
+        call = stub.ServerReflectionInfo()
+
+        async def ask(**request: Any) -> Any:
+            await call.write(reflection_pb2.ServerReflectionRequest(**request))
+            return await soon(call.read())
+
+        listed = {service.name for service in (await ask(list_services="")).list_services_response.service}
+        assert {"TaskNet", "taskd_net.link.TaskLink", "taskd_net.status.TaskStatus", "grpc.health.v1.Health"} <= listed
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        methods: dict[str, set[str]] = {}
+        for name in listed:
+            found = (await ask(file_containing_symbol=name)).file_descriptor_response.file_descriptor_proto
+            for file in map(FileDescriptorProto.FromString, found):
+                prefix = f"{file.package}." if file.package else ""
+                methods |= {prefix + service.name: {m.name for m in service.method} for service in file.service}
+        assert listed <= set(methods)
+        assert methods["TaskNet"] == {"Register", "PathDiscovery", "TransferMessage", "InitServerDownStream"}
+        assert methods["taskd_net.status.TaskStatus"] == {"Tell", "Tree"}
+        await call.done_writing()
+        call.cancel()
+
+
+async def test_channelz_knows_the_connections_of_children(mesh: Mesh) -> None:
+    from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
+
+    mgr = await mesh.mgr()
+    await mesh.worker(0, 0, mgr)
+    async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
+        stub: Any = channelz_pb2_grpc.ChannelzStub(channel)  # type: ignore[arg-type]
+        servers = await soon(stub.GetServers(channelz_pb2.GetServersRequest()))
+        started = max(server.data.calls_started for server in servers.server)
+        assert started >= 3  # Register, the stream, PathDiscovery
+
+
+async def test_without_the_packages_a_node_does_its_work_and_says_what_is_missing(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = builtins.__import__
+
+    def missing(name: str, *arguments: Any, **more: Any) -> Any:
+        if name.startswith(("grpc_health", "grpc_reflection", "grpc_channelz")):
+            raise ImportError(name)
+        return installed(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    assert (await proxy.send("x", to="Mgr")).ok
+    events = [event["node"] for event in mesh.events if event["event"] == "services_missing"]
+    assert events == ["Mgr/0", "Proxy/0"]
+    with pytest.raises(AskFailed, match=r"pip install 'taskd-net\[health\]'"):
+        await health(mgr, "")
+    monkeypatch.undo()
+    with pytest.raises(AskFailed, match="does not say how it is"):
+        await health(mgr, "")
+    await proxy.close()
