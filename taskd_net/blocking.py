@@ -21,8 +21,8 @@ from taskd_net import fork
 from taskd_net.background import shared
 from taskd_net.codes import Code
 from taskd_net.config import NodeConfig
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
-from taskd_net.core.router import Statistics
 from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry

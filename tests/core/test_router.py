@@ -8,9 +8,10 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.actions import Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
 from taskd_net.core.announcer import Kind
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.core.router import Router, RouterConfig, Statistics
+from taskd_net.core.router import Router, RouterConfig
 from taskd_net.core.topology import LOCAL
 from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
 
@@ -909,6 +910,15 @@ def test_announcement_waits_for_an_upstream_as_long_as_the_child_does() -> None:
     join(proxy)
     assert proxy.announce_all(Caller(), "c") == [Announce(Kind.COMPLETE, everybody("Worker/0/0", "Proxy/0"))]
     assert proxy.announce_answered("up", Code.OK, at("Mgr"))[0] == Answer(ask, Ack("b", Code.OK, at("Mgr")))
+
+
+def test_stream_that_goes_on_as_another_one_loses_nothing() -> None:
+    mgr, ask = router("Mgr"), Caller()
+    child = add_child(mgr, "Worker/0/0")
+    mgr.send(0.0, frame("Worker/0/0"), ask, 1.0)
+    mgr.renewed(child.id, "second")
+    assert mgr.link_down(0.1, child, "Worker/0/0", []) == []
+    assert mgr.accepted(0.2, child.id, ["u"]) == [Answer(ask, Ack("u", Code.OK, at("Worker/0/0")))]
 
 
 def test_one_announcement_is_under_way_at_a_time_and_the_next_says_what_came_up_meanwhile() -> None:
