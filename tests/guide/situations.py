@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
+from taskd_net import Node, NodeConfig
 from taskd_net.cli.authority import Authority, write
 from taskd_net.core.names import SCHEME
 from tests.guide.stage import Stage
@@ -20,15 +22,15 @@ async def never_joined(stage: Stage) -> None:
     """Worker 3 of a job of 2 nodes with 2 processes has the wrong address in its environment."""
     mgr = await stage.mgr("--expect", "2x2")
     first, second = await stage.proxy(0, mgr), await stage.proxy(1, mgr)
-    for rank in range(2):
-        await stage.worker(f"Worker/0/{rank}", first.address)
-    await stage.worker("Worker/1/2", second.address)
+    await asyncio.gather(
+        stage.workers(first.address, "Worker/0/0", "Worker/0/1"), stage.workers(second.address, "Worker/1/2")
+    )
     await stage.show("never-joined/tree", "tree", "--at", mgr, until=r"missing of 2x2: 1: Worker 3\n")
     await stage.show("never-joined/trace", "trace", "Worker/1/3", "--at", mgr)
     nowhere = await free_address()
     stage.called(nowhere, "127.0.0.1:9620")
     await stage.show("never-joined/doctor", "doctor", "listen", "--as", "Worker/1/3", "--upstream", nowhere)
-    await stage.worker("Worker/1/3", second.address)
+    await stage.workers(second.address, "Worker/1/3")
     await stage.show("never-joined/after", "tree", "--at", mgr, until=r"missing of 2x2: none")
 
 
@@ -36,8 +38,7 @@ async def frozen_worker(stage: Stage) -> None:
     """Worker 1 is stopped, as by a debugger or a dead disk: its connection stands, and nobody answers."""
     mgr = await stage.mgr("--expect", "1x2")
     proxy = await stage.proxy(0, mgr)
-    await stage.worker("Worker/0/0", proxy.address)
-    frozen = await stage.worker("Worker/0/1", proxy.address)
+    _, frozen = await stage.workers(proxy.address, "Worker/0/0", "Worker/0/1")
     await stage.show("", "tree", "--at", mgr, until="missing of 1x2: none")
     frozen.signal(signal.SIGSTOP)
     try:
@@ -60,7 +61,7 @@ async def wrong_upstream(stage: Stage) -> None:
     """Proxy 1 was given a port where nobody listens."""
     mgr = await stage.mgr("--expect", "2x1")
     proxy = await stage.proxy(0, mgr)
-    await stage.worker("Worker/0/0", proxy.address)
+    await stage.workers(proxy.address, "Worker/0/0")
     nowhere = await free_address()
     stage.called(nowhere, "127.0.0.1:9610")
     wrong = await stage.proxy(1, nowhere)
@@ -93,6 +94,7 @@ async def expired_certificate(stage: Stage) -> None:
     proxy = ("proxy", "--config", of_proxy, "--server-rank", 1, "--upstream", mgr)
     await stage.show("certificate/tree", "tree", "--at", plain, until="Proxy/0  joined")
     await stage.show("certificate/start", *proxy, until="has expired")
+    await stage.show("certificate/doctor", "doctor", *proxy, until="expired")
     await stage.show("certificate/issue", "certs", "issue", "Proxy/1", "--folder", certs)
     await stage.proxy(1, mgr, "--config", of_proxy)
     await stage.show("certificate/after", "tree", "--at", plain, until="missing of 2x0: none")
@@ -102,26 +104,22 @@ async def full_inbox(stage: Stage) -> None:
     """Worker 1 has room for four messages, and has stopped taking any out."""
     mgr = await stage.mgr("--expect", "1x2")
     proxy = await stage.proxy(0, mgr)
-    await stage.worker("Worker/0/0", proxy.address)
-    # Nobody reads what it prints, so it prints no more as soon as the pipe is full, and takes no more messages out.
-    slow = await stage.worker("Worker/0/1", proxy.address, "--inbox", 4)
-    body = "x" * 50_000
-    code = 0
-    while code == 0:
-        code, _ = await stage.show("", "send", "Worker/0/1", body, "--upstream", proxy.address)
+    await stage.workers(proxy.address, "Worker/0/0")
+    output = await stage.unread(proxy.address, "Worker/0/1", inbox=4)
+    async with Node(NodeConfig.agent(server_rank=9, upstream=proxy.address)) as sender:
+        await sender.joined(20.0)
+        while (await sender.send("x" * 10_000, to="Worker/0/1")).ok:
+            pass
+        await sender.withdraw(5.0)
     await stage.show("inbox/send", "send", "Worker/0/1", "step 100", "--upstream", proxy.address, until="5001")
     await stage.show("inbox/tree", "tree", "--at", mgr, until="INBOX FULL")
     await stage.show("inbox/ping", "ping", "Worker/0/1", "--count", 2, "--interval", 0.1, "--at", mgr)
     await stage.show("inbox/top", "top", "--by", "inbox", "--role", "worker", "--count", 1, "--at", mgr)
 
-    async def read() -> None:
-        while await slow.line():
-            pass
-
-    reading = asyncio.create_task(read())
+    loop = asyncio.get_running_loop()
+    loop.add_reader(output, os.read, output, 65536)
     await stage.show("inbox/after", "send", "Worker/0/1", "step 101", "--upstream", proxy.address, until="0 OK")
-    reading.cancel()
-    await asyncio.wait([reading])
+    loop.remove_reader(output)
 
 
 SITUATIONS: Final[Mapping[str, Situation]] = {

@@ -8,6 +8,8 @@ test by `/etc/taskd-net`; everything else is as it was printed.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import re
 import shlex
 import time
@@ -65,12 +67,32 @@ class Stage:
         self._names[daemon.address] = name
         return daemon
 
-    async def worker(self, position: str, upstream: str, *arguments: object) -> Command:
-        """Start a Worker, or an Agent, and wait until it has joined."""
-        worker = Command("listen", "--as", position, "--upstream", upstream, *arguments)
-        await self._running.enter_async_context(worker)
+    async def workers(self, upstream: str, *positions: str) -> list[Command]:
+        """Start Workers, and wait until they have joined."""
+        workers = [Command("listen", "--as", position, "--upstream", upstream) for position in positions]
+        for worker in workers:
+            await self._running.enter_async_context(worker)
+        for worker in workers:
+            await worker.said(" ready")
+        return workers
+
+    async def unread(self, upstream: str, position: str, inbox: int) -> int:
+        """Start a Worker whose output nobody reads, so that it soon takes no more messages out of its inbox.
+
+        Returns:
+            The end of the pipe where that output could be read.
+        """
+        read, write = os.pipe()
+        self._running.callback(os.close, read)
+        # The least there is: one message fills it.
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+        worker = Command("listen", "--as", position, "--upstream", upstream, "--inbox", inbox, stdout=write)
+        try:
+            await self._running.enter_async_context(worker)
+        finally:
+            os.close(write)
         await worker.said(" ready")
-        return worker
+        return read
 
     def called(self, address: str, name: str) -> None:
         """An address has this name in what is shown."""
