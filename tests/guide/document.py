@@ -1,4 +1,4 @@
-"""docs/operators-guide.md: what the commands print stands there between markers, and is written there by this module."""
+"""docs/operators-guide.md: what the commands print stands there between markers, and is written there from here."""
 
 from __future__ import annotations
 
@@ -28,14 +28,19 @@ def written(page: str, texts: Mapping[str, str]) -> str:
     return _SHOWN.sub(lambda found: f"{found[1]}```\n{texts[found[2]]}```\n{found[4]}", page)
 
 
+_LEFT_OUT: Final = (
+    (r"  (gets )?answers in \S+ ms|  \d+ in flight|  reconnected \d+ times", ""),
+    (r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", "#"),
+    # How long something has lasted, in whatever unit.
+    (r"# (?:s|min|h)\b(?: # min)?", "# T"),
+    # What `top` has not measured.
+    (r"(?<= )-(?= |$)", "#"),
+    (r" +", " "),
+)
+
+
 def shape(text: str) -> list[str]:
     """What has to be the same in every run: the words, without figures and what is only sometimes measured."""
-    lines = []
-    for line in text.splitlines():
-        line = re.sub(r"  (gets )?answers in \S+ ms|  \d+ in flight|  reconnected \d+ times", "", line)
-        line = re.sub(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", "#", line)
-        # How long something has lasted, in whatever unit; and what `top` may not have measured.
-        line = re.sub(r"# (?:s|min|h)\b(?: # min)?", "# T", line)
-        line = re.sub(r"(?<= )-(?= |$)", "#", line)
-        lines.append(re.sub(r" +", " ", line).strip())
-    return lines
+    for pattern, instead in _LEFT_OUT:
+        text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+    return [line.strip() for line in text.splitlines()]

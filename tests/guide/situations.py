@@ -91,12 +91,14 @@ async def expired_certificate(stage: Stage) -> None:
     key, crt = Authority.load(certs).issue([uri], ["127.0.0.1"], timedelta(days=7), eight_days_ago)
     write(certs / "proxy-1.key", key, 0o600)
     write(certs / "proxy-1.crt", crt, 0o644)
-    proxy = ("proxy", "--config", of_proxy, "--server-rank", 1, "--upstream", mgr)
+    listen = await free_address()
+    stage.called(listen, "127.0.0.1:9603")
+    proxy = ("proxy", "--config", of_proxy, "--server-rank", 1, "--listen", listen, "--upstream", mgr)
     await stage.show("certificate/tree", "tree", "--at", plain, until="Proxy/0  joined")
     await stage.show("certificate/start", *proxy, until="has expired")
     await stage.show("certificate/doctor", "doctor", *proxy, until="expired")
     await stage.show("certificate/issue", "certs", "issue", "Proxy/1", "--folder", certs)
-    await stage.proxy(1, mgr, "--config", of_proxy)
+    await stage.proxy(1, mgr, "--config", of_proxy, "--listen", listen)
     await stage.show("certificate/after", "tree", "--at", plain, until="missing of 2x0: none")
 
 

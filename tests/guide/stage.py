@@ -1,8 +1,8 @@
 """Real processes in real trouble, and what the commands say about it.
 
-Each situation has a `Stage`: it starts nodes, runs commands, and keeps what was to be seen under the names that the guide
-has for it. In what is kept, free ports of the moment are replaced by those that a user would take, and the folder of the
-test by `/etc/taskd-net`; everything else is as it was printed.
+Each situation has a `Stage`: it starts nodes, runs commands, and keeps what was to be seen under the names that the
+guide has for it. In what is kept, free ports of the moment are replaced by those that a user would take, and the folder
+of the test by `/etc/taskd-net`; everything else is as it was printed.
 """
 
 from __future__ import annotations
