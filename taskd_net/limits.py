@@ -221,9 +221,9 @@ COMMAND_RETRY_S: Final = 3.0
 STATUS_FIGURES_S: Final = 2.0
 """Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
 
-STATUS_REPORTS_PER_S: Final = 250
+STATUS_REPORTS_PER_S: Final = 125
 """Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
-where they are many. A report costs it some 0.1 ms."""
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`)."""
 
 STATUS_URGENT_S: Final = 0.1
 """Seconds that a change of state waits for others, to be told together; at each level of the tree."""
