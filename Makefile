@@ -80,6 +80,9 @@ browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; }
 	@.venv/bin/python -m pytest -s -m browser tests/browser $(ARGS)
 
+guide: .venv/stamp-test  ## write into docs/operators-guide.md what the commands print
+	@.venv/bin/python -m tests.guide
+
 torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
 	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
 

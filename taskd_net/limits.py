@@ -345,3 +345,13 @@ class Limits:
 
 DEFAULT: Final = Limits()
 """Those of a node that is told nothing else."""
+
+STRANGERS_LOOK_S: Final = 1.0
+"""Seconds between two looks at the system's table of connections, which takes some 10 ms with 5,000 of them."""
+
+STRANGERS_HEARD_S: Final = 10.0
+"""Seconds after which whoever has begun TLS and has not registered is a stranger: as long as a registration may take
+that a parent holds back, and more."""
+
+STRANGERS_LOG_S: Final = 60.0
+"""Seconds between two lines about one address."""

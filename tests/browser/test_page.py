@@ -59,7 +59,8 @@ async def test_every_node_is_drawn_in_its_state_and_none_over_another(chromium: 
         drawn = await page.evaluate(
             """[...document.querySelectorAll('#tree [data-position]')].map((one) => {
               const box = one.querySelector('.shape').getBoundingClientRect();
-              const state = [...one.classList].filter((name) => !['node', 'plain', 'small', 'behind', 'bare'].includes(name));
+              const forms = ['node', 'plain', 'small', 'behind', 'bare'];
+              const state = [...one.classList].filter((name) => !forms.includes(name));
               return [one.dataset.position, state.join(), box.x, box.y, box.right, box.bottom, one.ariaLabel];
             })"""
         )
@@ -85,7 +86,8 @@ async def test_the_whole_tree_is_seen_at_once_and_texts_stay_in_their_cells(chro
         overhang, scrolls = await page.evaluate(
             """(() => {
               const over = (one) => {
-                const [text, cell] = [one.getBoundingClientRect(), one.parentNode.querySelector('.shape').getBoundingClientRect()];
+                const cell = one.parentNode.querySelector('.shape').getBoundingClientRect();
+                const text = one.getBoundingClientRect();
                 return Math.max(cell.x - text.x, text.right - cell.right);
               };
               const scroll = document.getElementById('scroll');
@@ -273,14 +275,21 @@ async def test_a_lost_server_is_said_and_found_again(chromium: Browser) -> None:
 
 
 async def test_who_looks_elsewhere_asks_less(chromium: Browser) -> None:
-    async with shown(chromium, Made(1)) as (page, stand):
-        await page.evaluate(
-            "Object.defineProperty(document, 'hidden', { value: true }); document.dispatchEvent(new Event('visibilitychange'))"
+    async with Stand(Made(1)) as stand, Watched(chromium) as page:
+        await page.add_init_script(
+            """window.pauses = [];
+            const later = window.setTimeout;
+            window.setTimeout = (what, ms) => { window.pauses.push(ms); return later(what, ms); };
+            window.away = false;
+            Object.defineProperty(document, 'hidden', { get: () => window.away });"""
         )
-        await page.wait_for_timeout(700)
-        asked = stand.asked
-        await page.wait_for_timeout(1500)
-        assert stand.asked <= asked + 1
+        await page.goto(stand.url)
+        await page.wait_for_function("() => pauses.filter((ms) => ms === 250).length >= 3")
+        await page.evaluate("away = true")
+        await page.wait_for_function("() => pauses.includes(10000)")
+        # Back again, it does not wait for that.
+        await page.evaluate("pauses.length = 0; away = false; document.dispatchEvent(new Event('visibilitychange'))")
+        await page.wait_for_function("() => pauses.includes(250)")
 
 
 async def test_a_saved_page_shows_what_was(chromium: Browser, tmp_path: Path) -> None:
