@@ -8,7 +8,7 @@ MINUTES ?= 10
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 tenacity==8.3.0 uvloop==0.18.0 \
-  click==8.1.0 rich==13.0.0 prometheus-client==0.19.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
+  click==8.1.0 rich==13.0.0 prometheus-client==0.20.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
   grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
   cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
 # What the data loader's workers are forked with.
@@ -18,8 +18,8 @@ AUDIT = pip-audit==2.10.1
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # What decides, and the unit tests that have to reach every branch of it without the help of any other.
-CORE = taskd_net.core taskd_net.position taskd_net.codes
-CORE_TESTS = tests/core tests/test_position.py tests/test_codes.py
+CORE = taskd_net.core taskd_net.status taskd_net.position taskd_net.codes
+CORE_TESTS = tests/core tests/status tests/test_position.py tests/test_codes.py
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help

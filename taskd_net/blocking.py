@@ -27,6 +27,7 @@ from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
 from taskd_net.wire.codec import Message
+from taskd_net.wire.probes import Echo
 
 T = TypeVar("T")
 
@@ -144,6 +145,14 @@ class BlockingNode:
             return self._call(self._running.post(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid))
         except NodeClosed as closed:
             return self._not_sent(uuid, closed)
+
+    def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
+        """Ask whether the way leads there, and how long it takes; see `Node.ping`.
+
+        Raises:
+            NodeClosed: the node is not running.
+        """
+        return self._call(self._running.ping(to, timeout=timeout))
 
     def receive(self, timeout: float | None = None) -> Message:
         """Take the next message out of the inbox.

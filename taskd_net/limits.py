@@ -221,9 +221,9 @@ COMMAND_RETRY_S: Final = 3.0
 STATUS_FIGURES_S: Final = 2.0
 """Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
 
-STATUS_REPORTS_PER_S: Final = 250
+STATUS_REPORTS_PER_S: Final = 125
 """Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
-where they are many. A report costs it some 0.1 ms."""
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`)."""
 
 STATUS_URGENT_S: Final = 0.1
 """Seconds that a change of state waits for others, to be told together; at each level of the tree."""
@@ -342,3 +342,13 @@ class Limits:
 
 DEFAULT: Final = Limits()
 """Those of a node that is told nothing else."""
+
+STRANGERS_LOOK_S: Final = 1.0
+"""Seconds between two looks at the system's table of connections, which takes some 10 ms with 5,000 of them."""
+
+STRANGERS_HEARD_S: Final = 10.0
+"""Seconds after which whoever has begun TLS and has not registered is a stranger: as long as a registration may take
+that a parent holds back, and more."""
+
+STRANGERS_LOG_S: Final = 60.0
+"""Seconds between two lines about one address."""

@@ -97,7 +97,7 @@ class Forwarding:
         """Queue a message on a link, or say why not."""
         if link.session is None:
             return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
-        size, manners = len(frame.data), link.manners
+        size, manners, decisions = len(frame.data), link.manners, self._decisions
         if manners is not None:
             if size > manners.largest:
                 text = f"the message has {size} bytes serialized; {link.position} takes at most {manners.largest}"
@@ -115,12 +115,14 @@ class Forwarding:
                 return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
             if link.timed is None:
                 self._tally.time(link, part)
-            self._decisions.look_by(part.deadline)
-            patience = part.deadline - now
+            deadline = part.deadline
+            if deadline < decisions.wake:
+                decisions.wake = deadline
+            patience = deadline - now
         link.queued_messages += 1
         link.queued_bytes += size
-        self._decisions.statistics.forwarded += 1
-        self._decisions.add(Forward(link.id, frame, patience))
+        decisions.statistics.forwarded += 1
+        decisions.actions.append(Forward(link.id, frame, patience))
         return None
 
     def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:

@@ -169,13 +169,19 @@ class Router:
     def frames_arrived(self, now: float, came_from: LinkId, arrivals: Iterable[Arrival]) -> list[Action]:
         """Several messages came in together, in this order, on a link that keeps the contract."""
         messages = size = 0
-        next_hop = self.routes.next_hop
+        next_hop, routed = self.routes.next_hop, None
         for frame, reply, budget in arrivals:
             messages += 1
             size += len(frame.data)
-            # Nearly every sender is written as its identity, and is routed where it comes from: one look.
-            routed = came_from == UP or next_hop(frame.src) == came_from
-            if routed or self._gate.is_own(now, came_from, frame, reply, budget):
+            src = frame.src
+            # The messages of one sender have one and the same src, and what arrives here changes no route. Nearly every
+            # sender is written as its identity, and is routed where it comes from: one look.
+            if src is routed:
+                self._arrive(now, came_from, frame, reply, budget)
+            elif came_from == UP or next_hop(src) == came_from:
+                routed = src
+                self._arrive(now, came_from, frame, reply, budget)
+            elif self._gate.is_own(now, came_from, frame, reply, budget):
                 self._arrive(now, came_from, frame, reply, budget)
         link = self._topology.link(came_from)
         if link is not None:

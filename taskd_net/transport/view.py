@@ -105,16 +105,16 @@ class View:
         self._look_at(self._host.now(), link)
         self.changed()
 
-    def child_forgotten(self, link: LinkId, position: Position, routes: int) -> None:
-        """A child has been forgotten, and with it `routes` nodes that nobody else leads to, itself among them."""
+    def child_forgotten(self, link: LinkId, position: Position) -> None:
+        """A child has been forgotten."""
         seen = self._seen.pop(link, None)
         name = str(position.identity)
         self._own.pop(name, None)
-        if routes and seen is not None and seen.status is not None:
+        if seen is not None and seen.status is not None:
             self._gone[name] = self._host.now()
             self.ledger.put(Record(name, wire.write_node(replace(seen.status, state=State.GONE, link="")), away=True))
         else:
-            # It has left in good order, or lives elsewhere.
+            # It has left in good order, or lives elsewhere: since the last look at it that is known.
             self._forget(name)
         self.changed()
 

@@ -10,14 +10,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.faults.lab import Lab, Member
+from tests.faults.ledger import Letter
 
 EVERY_S: Final = 1.0
 AT_ONCE: Final = 0.3
 """Share of the members that something is wrong with at any time, at most: what is left has to be a mesh."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fault:
+@dataclass(slots=True)
+class Fault:
+    """Something that was wrong with a member, from when to when.
+
+    `until` is when it is to be undone, and once it was when that was done.
+    """
+
+    member: str
+    since: float
     until: float
     undo: Callable[[], object]
 
@@ -31,13 +39,15 @@ class Chaos:
 
     Attributes:
         counts: faults so far, by kind.
+        history: all of them.
     """
 
     def __init__(self, lab: Lab, seed: int) -> None:
         self._lab = lab
         self._random = random.Random(seed)
-        self._faults: dict[str, _Fault] = {}
+        self._faults: dict[str, Fault] = {}
         self.counts: Counter[str] = Counter()
+        self.history: list[Fault] = []
 
     @property
     def total(self) -> int:
@@ -54,15 +64,13 @@ class Chaos:
         while (now := time.monotonic()) < until or more():
             for name, fault in list(self._faults.items()):
                 if fault.until <= now:
-                    del self._faults[name]
-                    fault.undo()
+                    self._end(name, fault)
             if now >= following:
                 following += EVERY_S
                 self._begin(now)
             time.sleep(0.05)
-        for fault in self._faults.values():
-            fault.undo()
-        self._faults.clear()
+        for name, fault in list(self._faults.items()):
+            self._end(name, fault)
         for member in self._lab.members:
             assert member.process.alive, f"{member.name} has ended by itself"
         undone = time.monotonic()
@@ -80,7 +88,26 @@ class Chaos:
         kind = chance.choice(kinds)
         self.counts[kind] += 1
         undo, seconds = self._do(kind, member)
-        self._faults[member.name] = _Fault(now + seconds, undo)
+        fault = self._faults[member.name] = Fault(member.name, now, now + seconds, undo)
+        self.history.append(fault)
+
+    def _end(self, name: str, fault: Fault) -> None:
+        del self._faults[name]
+        fault.undo()
+        fault.until = time.monotonic()
+
+    def longest_whole(self, letter: Letter) -> float:
+        """The longest time, while a message was tried, in which nothing was wrong on its way. Seconds."""
+        lab, ended = self._lab, letter.attempts[-1].ended
+        place = {member.position: member for member in lab.members}
+        sender = next(member for member in lab.members if member.name == letter.sender.rpartition(".")[0])
+        way = lab.way(sender, place[letter.dst])
+        longest, whole_since = 0.0, letter.begun
+        for fault in sorted(self.history, key=lambda fault: fault.since):
+            if fault.member in way and fault.until > letter.begun and fault.since < ended:
+                longest = max(longest, fault.since - whole_since)
+                whole_since = max(whole_since, fault.until)
+        return max(longest, ended - whole_since)
 
     def _do(self, kind: str, member: Member) -> tuple[Callable[[], object], float]:
         lab, chance = self._lab, self._random

@@ -140,6 +140,12 @@ class Member:
             self.process.signal(signal.SIGCONT)
         return time.monotonic()
 
+    def begin_end(self) -> None:
+        """Let it begin to end in good order; `end` waits for it."""
+        if self._process is not None:
+            self.cont()
+            self._process.begin_end()
+
     def end(self) -> None:
         """End it in good order."""
         if self._process is not None:
@@ -250,8 +256,9 @@ class Lab:
     def close(self) -> None:
         """End every process."""
         for member in self.members:
-            with contextlib.suppress(ProcessLookupError):
-                member.end()
+            member.begin_end()
+        for member in self.members:
+            member.end()
         if self._relays is not None:
             self._relays.end()
             self._relays = None
@@ -266,6 +273,18 @@ class Lab:
     def parent(self, member: Member) -> Member:
         """The parent of a Proxy or a Worker."""
         return self.mgr if member.kind == "proxy" else self.proxies[int(member.settings["server_rank"])]
+
+    def way(self, sender: Member, receiver: Member) -> set[str]:
+        """The names of the members that a message passes, both ends included."""
+        lines = []
+        for end in (sender, receiver):
+            line = [end]
+            while line[-1] is not self.mgr:
+                line.append(self.parent(line[-1]))
+            lines.append(line)
+        up, down = lines
+        turn = next(member for member in up if member in down)
+        return {member.name for member in [*up[: up.index(turn) + 1], *down[: down.index(turn)]]}
 
     def below(self, proxy: Member) -> list[Member]:
         """The Workers of a Proxy."""

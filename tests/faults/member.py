@@ -93,7 +93,7 @@ class Member:
         self,
         to: list[str],
         interval: float,
-        timeout: float = 1.0,
+        timeout: float = 3.0,
         patience: float = 30.0,
         size: int = 64,
         retries: bool = False,

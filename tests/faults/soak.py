@@ -51,11 +51,17 @@ def soak(folder: Path, minutes: float, workers: int, seed: int) -> bool:
         while (now := time.monotonic()) < end:
             minute += 1
             faults = chaos.total
-            lab.begin_traffic(interval=0.05, retries=True)
-            chaos.run(min(end, max(began + minute * MINUTE_S, now + 1.0)))
-            lab.quiet()
-            audit = lab.audit()
-            lab.turn_over()
+            try:
+                lab.begin_traffic(interval=0.05, timeout=1.0, retries=True)
+                chaos.run(min(end, max(began + minute * MINUTE_S, now + 1.0)))
+                lab.quiet()
+                audit = lab.audit()
+                lab.turn_over()
+            except AssertionError as error:
+                # A process that has ended by itself, does not answer, cannot be reached, or has logged an error.
+                broken = True
+                print(f"  BROKEN: {error}", flush=True)
+                break
             figures = {
                 "sent": audit.sent,
                 "acked": audit.acked,

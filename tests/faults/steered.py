@@ -107,11 +107,15 @@ class Steered:
         self._process.wait()
         self._close()
 
-    def end(self, timeout: float = 5.0) -> None:
-        """End it in good order by closing its input, or else by force."""
+    def begin_end(self) -> None:
+        """Close its input, which ends it in good order; `end` waits for it."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
+
+    def end(self, timeout: float = 5.0) -> None:
+        """End it in good order, or else by force."""
+        self.begin_end()
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:

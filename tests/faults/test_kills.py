@@ -98,6 +98,7 @@ def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
     same = lab.add("same", killed.position, "worker", {"server_rank": 0, "rank": 0, "upstream": upstream})
     listening = same.start()
     figures.add("kill-worker", "as the same position:", lab.probe(to=[same])[same.name] - listening, "s")
+    left = time.monotonic()
     same.end()
     moved.end()
 
@@ -110,7 +111,7 @@ def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
     assert told["code"] == Code.NO_ROUTE
     assert proxy.ask("usage")["children"] <= places
     assert proxy.ask("usage")["children"] == len(lab.below(proxy)) - 1
-    figures.add("kill-worker", f"place free after a grace time of {form.grace:g} s:", told["at"] - died, "s")
+    figures.add("kill-worker", f"place free after a grace time of {form.grace:g} s:", told["at"] - left, "s")
 
 
 def test_stopped_worker_dies_without_a_sign(lab: Lab) -> None:

@@ -41,8 +41,9 @@ def test_mgr_away(lab: Lab, form: Form, figures: Figures) -> None:
     lab.begin_traffic(patience=2.0)
     time.sleep(0.3)
     since = lab.mgr.kill()
-    # What is under way to it when it dies has its own codes.
-    time.sleep(0.2)
+    # What is under way to it when it dies has its own codes, until the Proxies have seen it.
+    gone = [Code.NET_STREAM_NOT_INITED]
+    lab.together("until", lab.workers, to="Mgr/0", codes=gone, patience=30.0, timeout=3.0)
     asked: dict[tuple[int, str], list[float]] = {}
     while time.monotonic() - since < form.absence:
         began = time.monotonic()
@@ -57,7 +58,7 @@ def test_mgr_away(lab: Lab, form: Form, figures: Figures) -> None:
         # The Proxy itself sends to the Mgr too; what concerns the Mgr is not among these.
         assert not failures_among(lab, [proxy, *lab.below(proxy)], since, until)
     # The Proxy that is asked says so itself.
-    assert {(code, src[:6]) for code, src in asked} == {(Code.NET_STREAM_NOT_INITED, "Proxy/")}, asked
+    assert {(code, src[:6]) for code, src in asked} == {(*gone, "Proxy/")}, asked
     near = [lab.proxies[0], *lab.below(lab.proxies[0])]
     figures.add("mgr-away", "failures below one Proxy", 0, at_most=0)
     figures.add("mgr-away", "slowest of these messages", slowest_among(lab, near, since, until), "s")

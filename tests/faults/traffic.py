@@ -89,7 +89,7 @@ class Steady:
 
 
 async def flood(node: Node, to: str, *, seconds: float, in_flight: int, size: int, sync: bool) -> dict[str, Any]:
-    """Keep messages in flight for some seconds, without sending any again; what became of them."""
+    """Keep messages in flight for some seconds, at least once, without sending any again; what became of them."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     codes: Counter[int] = Counter()
@@ -98,13 +98,16 @@ async def flood(node: Node, to: str, *, seconds: float, in_flight: int, size: in
     send = node.send if sync else node.post
 
     async def sender() -> None:
-        while (began := loop.time()) < until:
+        while True:
+            began = loop.time()
             ack = await send(body, to=to)
             codes[ack.code] += 1
             if ack.ok:
                 took.append(loop.time() - began)
             # A refusal costs no time: without this nothing else in the process has a turn.
             await asyncio.sleep(0)
+            if loop.time() >= until:
+                return
 
     await asyncio.gather(*(sender() for _ in range(in_flight)))
     took.sort()
