@@ -18,7 +18,7 @@ from typing import Final
 from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.position import Position
-from taskd_net.status.document import Document, head, node_document, states_of
+from taskd_net.status.document import Document, head, missing_of, node_document, states_of
 from taskd_net.status.expect import Expected
 from taskd_net.status.records import NodeStatus, State
 from taskd_net.wire.status import read_node, read_position
@@ -53,11 +53,13 @@ class Feed:
         self._life = life
         self._version = 0
         # What was removed, with its version; browsers that have an older version than `_floor` get everything.
-        self._removed: deque[tuple[int, str]] = deque()
+        self._removed: deque[tuple[int, Position]] = deque()
         self._floor = 0
-        self._shown: dict[str, _Shown] = {}
+        self._shown: dict[Position, _Shown] = {}
+        self._states: dict[Position, State] = {}
         self._head: Document = {}
-        self._missing = _NOTHING
+        self._missing: list[Document] = []
+        self._missing_text = _NOTHING
         self._missing_version = 0
 
     def look(self, now: float, entries: Sequence[tuple[str, bytes]]) -> Iterator[None]:
@@ -70,28 +72,33 @@ class Feed:
         Yields:
             After every slice.
         """
-        records: dict[str, tuple[bytes, NodeStatus]] = {}
+        records: dict[Position, bytes] = {}
         known: dict[Position, NodeStatus] = {}
         for number, (name, record) in enumerate(entries, 1):
             if number % limits.PAGE_SLICE == 0:
                 yield
-            position, old = read_position(name), self._shown.get(name)
+            position = read_position(name)
             # What is not a record is left out: nobody on the way has looked at it.
-            with contextlib.suppress(Refusal):
-                status = old.status if old is not None and old.record == record else read_node(record)
-                if position is not None:
-                    records[name], known[position] = (record, status), status
+            if position is not None:
+                with contextlib.suppress(Refusal):
+                    old = self._shown.get(position)
+                    known[position] = old.status if old is not None and old.record == record else read_node(record)
+                    records[position] = record
         yield
         states = states_of(known)
         yield
-        version, found = self._version + 1, {}
-        for number, (name, position) in enumerate(zip(records, known, strict=True), 1):
+        version = self._version + 1
+        found: dict[Position, _Shown] = {}
+        for number, (position, record) in enumerate(records.items(), 1):
             if number % limits.PAGE_SLICE == 0:
                 yield
-            found[name] = self._show(name, *records[name], position, states[position], version)
+            found[position] = self._show(position, record, known[position], states[position], version)
         yield
-        nodes = [shown.node for shown in found.values()]
-        self._take(version, found, head(self._root, now, self._expected, known, states, nodes))
+        missing = self._missing
+        if self._expected is not None and states != self._states:
+            missing = missing_of(self._root, known, states, self._expected)
+            yield
+        self._take(version, now, found, states, missing)
 
     def answer(self, since: str) -> str:
         """What a browser has to be told.
@@ -110,37 +117,44 @@ class Feed:
         if whole:
             told = -1
         nodes = ",".join(shown.text for shown in self._shown.values() if shown.version > told)
-        removed = [] if whole else [name for version, name in self._removed if version > told]
+        removed = [] if whole else [position for version, position in self._removed if version > told]
         rest = {
             **self._head,
-            "removed": [name for name in removed if name not in self._shown],
+            "removed": [str(position) for position in removed if position not in self._shown],
             "whole": whole,
             "token": f"{self._life}-{self._version}",
         }
-        missing = self._missing if self._missing_version > told else _NOTHING
+        missing = self._missing_text if self._missing_version > told else _NOTHING
         return f'{_json(rest)[:-1]},"missing":{missing},"nodes":[{nodes}]}}'
 
-    def _show(
-        self, name: str, record: bytes, status: NodeStatus, position: Position, state: State, version: int
-    ) -> _Shown:
-        old = self._shown.get(name)
+    def _show(self, position: Position, record: bytes, status: NodeStatus, state: State, version: int) -> _Shown:
+        old = self._shown.get(position)
         if old is not None and old.record == record and old.state is state:
             return old
         node = node_document(position, status, state)
         text = _json(node)
         return _Shown(record, status, state, node, text, old.version if old and old.text == text else version)
 
-    def _take(self, version: int, found: dict[str, _Shown], head: Document) -> None:
-        missing = _json(head.pop("missing"))
-        removed = [name for name in self._shown if name not in found]
-        if missing != self._missing:
-            self._missing, self._missing_version = missing, version
-        self._removed.extend((version, name) for name in removed)
+    def _take(
+        self,
+        version: int,
+        now: float,
+        found: dict[Position, _Shown],
+        states: dict[Position, State],
+        missing: list[Document],
+    ) -> None:
+        removed = [position for position in self._shown if position not in found]
+        if missing != self._missing or not self._version:
+            self._missing, self._missing_text, self._missing_version = missing, _json(missing), version
+        self._removed.extend((version, position) for position in removed)
         while len(self._removed) > limits.PAGE_REMOVED:
             self._floor = self._removed.popleft()[0]
         if removed or self._missing_version == version or any(shown.version == version for shown in found.values()):
             self._version = version
-        self._shown, self._head = found, head
+        self._shown, self._states = found, states
+        nodes = [shown.node for shown in found.values()]
+        self._head = head(self._root, now, self._expected, states, missing, nodes)
+        del self._head["missing"]
 
 
 def _json(value: object) -> str:

@@ -29,15 +29,16 @@ def document(mesh: Mesh, expected: Expected | None = None) -> Document:
     known = dict(mesh.nodes)
     states = states_of(known)
     nodes = [node_document(position, known[position], states[position]) for position in sorted(known, key=tree_order)]
-    return {**head(mesh.root, mesh.now, expected, known, states, nodes), "nodes": nodes}
+    missing = missing_of(mesh.root, known, states, expected) if expected is not None else []
+    return {**head(mesh.root, mesh.now, expected, states, missing, nodes), "nodes": nodes}
 
 
 def head(
     root: Position,
     now: float,
     expected: Expected | None,
-    known: Mapping[Position, NodeStatus],
     states: Mapping[Position, State],
+    missing: Sequence[Document],
     nodes: Collection[Document],
 ) -> Document:
     """The document of a mesh without its nodes.
@@ -46,11 +47,10 @@ def head(
         root: who answers.
         now: when, in seconds since the epoch.
         expected: the size that the job should have; None where it is not known.
-        known: every node.
-        states: what `states_of` says of them.
+        states: what `states_of` says of all nodes.
+        missing: what `missing_of` says.
         nodes: what `node_document` says of each.
     """
-    missing = _missing(root, known, states, expected) if expected is not None else []
     counts = Counter(state.value for state in states.values())
     return {
         "node": str(root),
@@ -95,9 +95,10 @@ def states_of(known: Mapping[Position, NodeStatus]) -> dict[Position, State]:
     return states
 
 
-def _missing(
+def missing_of(
     root: Position, known: Mapping[Position, NodeStatus], states: Mapping[Position, State], expected: Expected
 ) -> list[Document]:
+    """Who of those that are expected is not there, in order."""
     missing: list[Document] = []
     for position in expected.positions(known, root):
         state = states.get(position)

@@ -312,7 +312,9 @@ async def shot(page: Page) -> bytes:
     """A picture of the page, in few colours."""
     picture = Image.open(io.BytesIO(await page.screenshot()))
     small = io.BytesIO()
-    picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        small, "PNG", optimize=True
+    )
     return small.getvalue()
 
 

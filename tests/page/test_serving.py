@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from taskd_net import ConfigError, limits
 from taskd_net.page import StatusPage
@@ -56,6 +57,17 @@ async def ended(stream: Stream) -> bytes:
         pass
     stream[1].close()
     return got
+
+
+def connections(page: StatusPage) -> list[H11Protocol]:
+    """The server's ends."""
+    assert page._serving is not None
+    return [end for end in page._serving._server.server_state.connections if isinstance(end, H11Protocol)]
+
+
+def stuck(page: StatusPage) -> bool:
+    """Whether there is an answer that somebody does not take."""
+    return any(end.flow.write_paused for end in connections(page))
 
 
 async def test_the_page_of_a_mgr_follows_what_happens(mesh: Mesh) -> None:
@@ -113,6 +125,16 @@ async def test_silent_clients_are_cut_off_and_hold_up_nobody(mesh: Mesh, monkeyp
         assert (await ended(silent), await ended(slow)) == (b"", b"")
 
 
+async def test_who_asks_now_and_then_is_not_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_PATIENCE_S", 1.0)
+    loop = asyncio.get_running_loop()
+    async with StatusPage(await mesh.mgr()) as page:
+        stream, begun = await connect(page), loop.time()
+        while loop.time() < begun + 3.0:
+            assert (await answer(stream, GET % b"/tree"))[0] == 200
+        stream[1].close()
+
+
 async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's buffers would swallow some megabytes, so many requests are sent, and no answer is read."""
     monkeypatch.setattr(limits, "PAGE_PATIENCE_S", 1.0)
@@ -139,6 +161,7 @@ async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.Monk
 
 async def test_connections_are_bounded_and_free_again(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PAGE_CONNECTIONS", 3)
+    monkeypatch.setattr(limits, "PAGE_PATIENCE_S", 3600.0)
     async with StatusPage(await mesh.mgr()) as page:
         held = [await connect(page) for _ in range(3)]
         for stream in held:
@@ -166,7 +189,7 @@ async def test_connections_are_bounded_and_free_again(mesh: Mesh, monkeypatch: p
     ids=["tls", "half a line", "endless header", "zeros"],
 )
 async def test_garbage_ends_a_connection_and_nothing_else(
-    mesh: Mesh, request_bytes: bytes, capfd: pytest.CaptureFixture[str]
+    mesh: Mesh, request_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     mgr = await mesh.mgr()
     async with StatusPage(mgr) as page:
@@ -177,7 +200,7 @@ async def test_garbage_ends_a_connection_and_nothing_else(
         again = await connect(page)
         assert (await answer(again, GET % b"/"))[0] == 200
         again[1].close()
-    assert capfd.readouterr() == ("", "")
+    assert [record.getMessage() for record in caplog.records if record.name != "taskd_net"] == []
 
 
 async def test_a_websocket_gets_the_page_instead(mesh: Mesh) -> None:
@@ -194,7 +217,15 @@ async def test_it_ends_at_once_whoever_is_looking_and_leaves_the_signals_alone(m
         waiting, silent = await connect(page), await connect(page)
         assert (await answer(waiting, GET % b"/"))[0] == 200
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+        greedy = await connect(page)
+        greedy[0]._transport.pause_reading()  # type: ignore[attr-defined]
+        greedy[1].write((GET % b"/") * 100)
+        # Until its answers are stuck between here and there.
+        while (await answer(waiting, GET % b"/tree"))[0] == 200 and not stuck(page):
+            pass
+    assert not connections(page)
     assert (await ended(waiting), await ended(silent)) == (b"", b"")
+    greedy[1].close()
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
         await connect(page)
 

@@ -9,7 +9,7 @@ const SIZES = [
   { w: 34, h: 21, gap: 3, pad: 7, head: 20, rail: 15, between: 11, font: 11, title: 12, text: "rank", long: true },
   { w: 24, h: 17, gap: 2, pad: 5, head: 17, rail: 12, between: 8, font: 10, title: 11, text: "rank" },
   { w: 13, h: 13, gap: 2, pad: 4, head: 14, rail: 10, between: 7, font: 0, title: 10, text: "" },
-  { w: 9, h: 9, gap: 1.5, pad: 3, head: 12, rail: 8, between: 5, font: 0, title: 9.5, text: "" },
+  { w: 9, h: 9, gap: 1.5, pad: 3, head: 12, rail: 8, between: 5, font: 0, title: 9, text: "" },
 ];
 const TRUNK = 16;
 

@@ -61,7 +61,7 @@ function showConnection() {
   if (place.textContent !== text) place.textContent = text;
 }
 
-addEventListener("visibilitychange", () => {
+document.addEventListener("visibilitychange", () => {
   if (!document.hidden && timer !== null && !saved) ask();
 });
 new ResizeObserver(() => redraw(false)).observe(scroll);

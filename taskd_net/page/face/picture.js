@@ -107,8 +107,8 @@ function fillIn(element, cell, size) {
   if (cell.head) {
     // Among dots there is room for a name alone; who is in trouble has a tile behind it.
     const small = !size.text && !cell.root;
-    const side = small ? 7 : Math.min(size.head - 4 - (size.text ? 4 : 0), 16);
-    const [at, top] = [small ? x + w - side + 2 : x + 1, y + (h - side) / 2];
+    const side = small ? 6 : Math.min(size.head - 4 - (size.text ? 4 : 0), 16);
+    const [at, top] = [small ? x + w - side + 3 : x + 1, y + (h - side) / 2];
     element.append(
       draw("rect", { class: "shape", x, y, width: w, height: h, rx: 4 }),
       draw("rect", { class: "tile", x: at, y: top, width: side, height: side, rx: node.role === "Mgr" ? side / 2 : side / 4 }),
