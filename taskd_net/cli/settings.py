@@ -49,7 +49,7 @@ class _Duration(click.FloatRange):
         return seconds
 
 
-class _Port(click.ParamType[Any]):
+class _Port(click.types.StringParamType):
     """Where something is to be served that has no place of its own: a port alone is on the loopback interface."""
 
     name = "port"
