@@ -163,7 +163,7 @@ class Ledger:
                     letter.sender, letter.dst, letter.begun, letter.kind = life, dst, at, kind
                 case ["tried", uuid, code, src, began, ended]:
                     self._letter(uuid).attempts.append(Attempt(began, ended, code, src))
-                case ["end", uuid, code]:
+                case ["end" | "handed", uuid, code]:
                     self._letter(uuid).code = code
                 case ["in", uuid, at]:
                     self._letter(uuid).arrivals.append(Arrival(life, at))

@@ -15,6 +15,8 @@ SENDER, RECEIVER, SECOND = "worker0.1", "worker1.1", "worker1.2"
 def sent(uuid: str, code: int | None, at: float = 1.0, *, ended: float = 2.0, kind: str = "sent") -> list[list[Any]]:
     """What a sender writes down of one message."""
     begin = ["begin", uuid, "Worker/0/1", at, kind]
+    if kind == "posted":
+        return [begin, ["handed", uuid, code]]
     return [begin] if code is None else [begin, ["tried", uuid, code, "", at, ended], ["end", uuid, code]]
 
 
