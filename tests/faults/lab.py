@@ -303,7 +303,7 @@ class Lab:
     ) -> None:
         """Traffic in every direction.
 
-        Each Worker sends to the Mgr, to its neighbour and to one below another Proxy; the Mgr and the Proxies to Workers.
+        Each Worker sends to the Mgr, to its neighbour and to one below another Proxy; the Mgr and Proxies to Workers.
 
         Args:
             interval: seconds between two messages of a flow.

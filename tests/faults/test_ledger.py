@@ -84,6 +84,14 @@ def test_denied(code: int) -> None:
     assert ledger(worker0_1=sent("a", code), worker1_1=got("a")).audit().broken == {"denied": ["a"]}
 
 
+def test_denied_and_sent_again() -> None:
+    """The second attempt is answered 0, but it was the first one that arrived."""
+    first, second = ["tried", "a", 6000, "", 1.0, 2.0], ["tried", "a", 0, "", 3.0, 4.0]
+    records = [*sent("a", None), first, second, ["end", "a", 0]]
+    assert ledger(worker0_1=records, worker1_1=got("a", 1.5)).audit().broken == {"denied": ["a"]}
+    assert not ledger(worker0_1=records, worker1_1=got("a", 3.5)).audit().broken
+
+
 def test_posts_may_be_lost_but_not_doubled() -> None:
     records = sent("a", 0, kind="posted") + sent("b", 0, kind="posted") + sent("c", 6001, kind="posted")
     audit = ledger(worker0_1=records, worker1_1=got("b")).audit()
