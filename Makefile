@@ -8,9 +8,9 @@ MINUTES ?= 10
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 tenacity==8.3.0 uvloop==0.18.0 \
-  click==8.1.0 rich==13.0.0 prometheus-client==0.19.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
+  click==8.1.0 rich==13.0.0 prometheus-client==0.20.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
   grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
-  cryptography==42.0.0 watchfiles==0.21.0
+  cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
 # What the data loader's workers are forked with.
 TORCH = torch==2.13.0
 AUDIT = pip-audit==2.10.1
@@ -18,14 +18,17 @@ AUDIT = pip-audit==2.10.1
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # What decides, and the unit tests that have to reach every branch of it without the help of any other.
-CORE = taskd_net.core taskd_net.position taskd_net.codes
-CORE_TESTS = tests/core tests/test_position.py tests/test_codes.py
+CORE = taskd_net.core taskd_net.status taskd_net.position taskd_net.codes
+CORE_TESTS = tests/core tests/status tests/test_position.py tests/test_codes.py
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
+
+# Most tests wait for something most of the time. What shares a laboratory or a browser stays together.
+SIDE_BY_SIDE = -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo faults soak test coverage lint audit bench profile proto proto-check compat torch install-test fuzz clean
+.PHONY: help audit bench browser clean compat coverage demo faults fuzz install-test lint profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -34,7 +37,7 @@ demo: .venv/stamp-demo  ## show a mesh of processes at work (ARGS="--json" for o
 	@.venv/bin/taskd-net demo $(ARGS)
 
 test: .venv/stamp-test  ## run the tests with the newest dependencies (ARGS="-k router")
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
 	@.venv/bin/python -m pytest -q $(CORE_TESTS) $(CORE:%=--cov=%) --cov-branch --cov-fail-under=100 $(ARGS)
@@ -69,7 +72,19 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 	@.venv-proto/bin/python proto/generate.py --check
 
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
-	@.venv-oldest/bin/python -m pytest -m compat $(ARGS)
+	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m compat $(ARGS)
+
+# Chromium is the system's own; where it is missing, Debian's is installed, if that can be done.
+browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)
+	@command -v chromium >/dev/null || { \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } || { \
+	    echo "make browser needs the command chromium: on Debian, apt-get install chromium as root" >&2; exit 1; }; \
+	  echo "installing chromium"; apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; }
+	@.venv/bin/python -m pytest -s -m browser tests/browser $(ARGS)
+
+guide: .venv/stamp-test  ## write into docs/operators-guide.md what the commands print
+	@.venv/bin/python -m tests.guide
 
 torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
 	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
@@ -112,10 +127,14 @@ clean:  ## remove the environments and everything that the tools left
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,fuzz]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-# With the extra `bench`, as benchmarks/ is checked too.
+.venv/stamp-browser: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,browser]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+# With the extras `bench` and `browser`, as what needs them is checked too.
 .venv/stamp-lint: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,lint]'
-	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,browser,lint]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench .venv/stamp-browser
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
 	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)

@@ -21,12 +21,14 @@ from taskd_net import fork
 from taskd_net.background import shared
 from taskd_net.codes import Code
 from taskd_net.config import NodeConfig
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
-from taskd_net.core.router import Statistics
 from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
+from taskd_net.status.records import Mesh
 from taskd_net.wire.codec import Message
+from taskd_net.wire.probes import Echo
 
 T = TypeVar("T")
 
@@ -145,6 +147,14 @@ class BlockingNode:
         except NodeClosed as closed:
             return self._not_sent(uuid, closed)
 
+    def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
+        """Ask whether the way leads there, and how long it takes; see `Node.ping`.
+
+        Raises:
+            NodeClosed: the node is not running.
+        """
+        return self._call(self._running.ping(to, timeout=timeout))
+
     def receive(self, timeout: float | None = None) -> Message:
         """Take the next message out of the inbox.
 
@@ -193,6 +203,14 @@ class BlockingNode:
     def routes(self) -> Mapping[Position, Position]:
         """Every node known below, with the child that leads to it."""
         return self._call(_routes(self._running))
+
+    def mesh(self) -> Mesh:
+        """The state of this node and of everything below it; see `Node.mesh`.
+
+        Raises:
+            NodeClosed: the node is not running.
+        """
+        return self._call(_mesh(self._running))
 
     def beside(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine beside the node, in its thread, until it ends or the node is closed.
@@ -297,6 +315,10 @@ async def _received_all(node: Node) -> Sequence[Message]:
             async with asyncio.timeout(0):  # what is held may turn out to be unreadable, and there is no more
                 messages.append(await node.receive())
     return messages
+
+
+async def _mesh(node: Node) -> Mesh:
+    return node.mesh()
 
 
 async def _routes(node: Node) -> Mapping[Position, Position]:

@@ -8,6 +8,9 @@ Two settings:
 
 Importing this package sets both, if grpc has not been imported yet and the user has not set them. With
 `TASKD_NET_GRPC_ENV=off` it leaves the environment alone.
+
+Beside them `GRPC_VERBOSITY=ERROR`, which gRPC's documents call the default: otherwise newer releases print a line for
+every TLS handshake that fails, as often as somebody tries. That it came too late for this is no reason to warn.
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ def prepare() -> None:
     """Set what is wanted and not set, or warn that it is too late for that."""
     if os.environ.get(SWITCH, "").lower() == "off":
         return
+    if "grpc" not in sys.modules:
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     missing = {key: value for key, value in wanted().items() if key not in os.environ}
     if not missing:
         return

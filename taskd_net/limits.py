@@ -221,15 +221,18 @@ COMMAND_RETRY_S: Final = 3.0
 STATUS_FIGURES_S: Final = 2.0
 """Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
 
-STATUS_REPORTS_PER_S: Final = 250
+STATUS_REPORTS_PER_S: Final = 125
 """Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
-where they are many. A report costs it some 0.1 ms."""
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`)."""
 
 STATUS_URGENT_S: Final = 0.1
 """Seconds that a change of state waits for others, to be told together; at each level of the tree."""
 
 STATUS_LATELY_S: Final = 10.0
 """Seconds for which the time that answers took is shown after the last one."""
+
+STATUS_LOOKS: Final = 100
+"""Children that a node looks at in one go: some 1.5 ms, if all of them are busy."""
 
 STATUS_REPORT_NODES: Final = 500
 """Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
@@ -239,6 +242,36 @@ STATUS_NODES: Final = 65_536
 
 STATUS_GONE_S: Final = 3600.0
 """Seconds for which a node is shown that has vanished without leaving in good order."""
+
+PAGE_CONNECTIONS: Final = 32
+"""Connections of browsers to a node's status page: some ten people with the page open. Each further one is closed at
+once."""
+
+PAGE_PATIENCE_S: Final = 15.0
+"""Seconds a browser may be silent, or take to read one answer: the page asks every second. Whoever takes longer is cut
+off, so that silent clients cannot keep the connections of those who look."""
+
+PAGE_ANSWERS_PER_S: Final = 50
+"""Answers a second of a status page, to all its browsers together: 1 to 2 % of one core. Further ones wait."""
+
+PAGE_BYTES_PER_S: Final = 20_000_000
+"""Bytes a second of a status page, to all its browsers together: sixteen whole trees of 2,000 nodes."""
+
+PAGE_LOOK_S: Final = 0.5
+"""Seconds between two looks at the mesh for all browsers of a status page together: half of what they wait between
+two questions."""
+
+PAGE_ASK_S: Final = 1.0
+"""Seconds that a browser waits between two questions: a change is seen within two."""
+
+PAGE_LOAD: Final = 0.05
+"""Share of a node's time that looking may take: where many nodes have changed, the next look is that much later."""
+
+PAGE_SLICE: Final = 40
+"""Nodes that are looked at in one go: about a millisecond, which messages have to wait."""
+
+PAGE_REMOVED: Final = 1000
+"""Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""
 
 CERTIFICATES_LOOK_S: Final = 20.0
 """Seconds between two looks at the files of TLS when nothing is heard of a change, as on network file systems. Changes
@@ -312,3 +345,13 @@ class Limits:
 
 DEFAULT: Final = Limits()
 """Those of a node that is told nothing else."""
+
+STRANGERS_LOOK_S: Final = 1.0
+"""Seconds between two looks at the system's table of connections, which takes some 10 ms with 5,000 of them."""
+
+STRANGERS_HEARD_S: Final = 10.0
+"""Seconds after which whoever has begun TLS and has not registered is a stranger: as long as a registration may take
+that a parent holds back, and more."""
+
+STRANGERS_LOG_S: Final = 60.0
+"""Seconds between two lines about one address."""

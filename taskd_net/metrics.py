@@ -68,6 +68,7 @@ _COUNTERS: Final = {
     "broadcasts": "Broadcasts and multicasts that came by here.",
     "late_acks": "Answers that nobody waited for any more, and that were dropped.",
     "duplicates": "Messages that had been delivered before, and were not delivered again.",
+    "violations": "Claims of what is not the peer's own, and requests beyond a limit, that were refused.",
     "lost_messages": "sync=false messages that were given up after another node had taken them.",
 }
 
@@ -181,7 +182,7 @@ class Collector:
         joined = sum(link.up for link in children)
         mesh = None
         if node.position.role == Role.MGR:
-            node.view.look()
+            await node.view.look_in_parts()
             mesh = (node.view.wall(), node.config.expect or "", node.view.records())
         return _Snapshot(
             joined=node.is_joined,
@@ -200,6 +201,7 @@ class Collector:
                 "broadcasts": tally.broadcasts,
                 "late_acks": statistics.late_acks,
                 "duplicates": statistics.duplicates,
+                "violations": statistics.violations,
                 "lost_messages": statistics.lost,
             },
             mesh=mesh,

@@ -19,9 +19,10 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.config import NodeConfig
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Accusations
-from taskd_net.core.router import Router, Statistics
+from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
 from taskd_net.position import Position

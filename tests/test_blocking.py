@@ -213,6 +213,16 @@ def test_message_to_itself(mgr: BlockingNode) -> None:
     assert (mgr.statistics.sent, mgr.statistics.delivered) == (2, 2)
 
 
+def test_ping(mgr: BlockingNode) -> None:
+    assert mgr.ping("Mgr").ok
+    echo = mgr.ping("Worker/0/9", timeout=SOON)
+    assert (echo.code, echo.src) == (Code.NO_ROUTE, Position.mgr())
+    assert mgr.statistics.delivered == 0
+    mgr.close()
+    with pytest.raises(NodeClosed):
+        mgr.ping("Mgr")
+
+
 def test_codes_and_errors_are_those_of_node(mgr: BlockingNode) -> None:
     assert mgr.send(None, to="Mgr").code == Code.NIL_MESSAGE
     assert mgr.send("x", to="Boss/0").code == Code.DST_ROLE_ILLEGAL

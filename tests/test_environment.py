@@ -44,7 +44,7 @@ def imported(
     env: Mapping[str, str] | None = None, *, grpc_first: bool = False, version: str = "1.85.1", known: bool = True
 ) -> tuple[dict[str, str | None], list[tuple[str, str, str]]]:
     """Import the package in a new process: the environment that it leaves, and what it warned of."""
-    clean = {key: value for key, value in os.environ.items() if key not in (FORK, EXPERIMENTS, SWITCH)}
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_") and key != SWITCH}
     script = SCRIPT.format(version=version, known=known, grpc_first=grpc_first, keys=(FORK, EXPERIMENTS))
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=clean | dict(env or {}), capture_output=True, text=True, timeout=50, check=True)
@@ -106,3 +106,14 @@ def test_switched_off_it_leaves_everything_alone(off: str, grpc_first: bool) -> 
 
 def test_any_other_word_does_not_switch_it_off() -> None:
     assert imported({SWITCH: "on"})[0][FORK] == "0"
+
+
+@pytest.mark.parametrize(("said", "left"), [(None, "ERROR"), ("INFO", "INFO"), ("", "")])
+def test_grpc_does_not_print_every_handshake_that_fails(said: str | None, left: str) -> None:
+    script = "import os, taskd_net; print(os.environ['GRPC_VERBOSITY'])"
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
+    env = clean if said is None else {**clean, "GRPC_VERBOSITY": said}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True, timeout=50
+    )
+    assert done.stdout == f"{left}\n"

@@ -84,6 +84,12 @@ async def test_children_come_and_go(mesh: Mesh) -> None:
     await mesh.worker(0, 0, mgr)
     assert (await scrape(mgr, "taskd_net_child_joins_total"))[""] == 2
     assert (await scrape(mgr, "taskd_net_routes"))[""] == 1
+    assert (await mgr.send("x", to="Worker/0/0")).ok
+    await mesh.nodes[-1].close()
+    await mesh.until(lambda: mgr.router.tally.losses == 2)
+    mgr.perform(mgr.router.tick(mgr.now() + 3600))
+    assert len(mgr.router.children) == 0
+    assert (await scrape(mgr, "taskd_net_link_messages_total"))["children,out"] == 1
 
 
 async def test_a_proxy_that_loses_its_upstream_says_so(mesh: Mesh) -> None:

@@ -20,6 +20,7 @@ from taskd_net.cli.settings import wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.metrics import MetricsServer
+from taskd_net.page import StatusPage
 
 RELOADED: Final = ("drain", "log_path", "log_file_level", "log_std_level", "log_stdout")
 """The settings that SIGHUP changes in a running daemon."""
@@ -90,20 +91,20 @@ class Daemon:
             ConfigError: the address cannot be bound.
         """
         stop = stop_signal()
-        metrics_at = self._settings["metrics_port"]
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, stop)
         node = self._node
         await node.start()
-        metrics = None
-        try:
+        metrics_at, page_at = self._settings["metrics_port"], self._settings["http_port"]
+        async with contextlib.AsyncExitStack() as open_now:
+            open_now.push_async_callback(node.close)
             if metrics_at is not None:
                 metrics = MetricsServer(node, Address.parse(metrics_at, "metrics_port"))
+                open_now.push_async_callback(asyncio.to_thread, metrics.close)
                 self._log.info("metrics_listening", address=str(metrics.address))
+            if page_at is not None:
+                page = await open_now.enter_async_context(StatusPage(node, page_at))
+                self._log.info("page_listening", url=page.url)
             await self._serve(stop)
-        finally:
-            if metrics is not None:
-                await asyncio.to_thread(metrics.close)
-            await node.close()
 
     async def _serve(self, stop: asyncio.Future[signal.Signals]) -> None:
         node = self._node

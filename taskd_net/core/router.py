@@ -14,15 +14,19 @@ from typing import TypeAlias
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited, Part, Pending, PostedPart, Reply, Spread
-from taskd_net.core.actions import Accuse, Action, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
+from taskd_net.core.acks import Reply
+from taskd_net.core.actions import Action, EndStream, Forgot, Reason
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack, Frame, Probe
+from taskd_net.core.decisions import Decisions
+from taskd_net.core.delivery import Delivery
+from taskd_net.core.forwarding import Forwarding
+from taskd_net.core.frame import Frame, Probe
+from taskd_net.core.gate import Gate
 from taskd_net.core.held import Held
-from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Doubtful, Doubts, Violation
-from taskd_net.core.inbox import InboxDoor, Waiting
+from taskd_net.core.identity import UNSHOWN, Credentials, Violation
+from taskd_net.core.inbox import InboxDoor
 from taskd_net.core.links import UP, Children, Link
-from taskd_net.core.manners import Copies, Manners, copies, spelled
+from taskd_net.core.manners import Copies, Manners
 from taskd_net.core.probes import Ended, Probes
 from taskd_net.core.routes import LinkId
 from taskd_net.core.tally import Clock, Tally
@@ -49,19 +53,6 @@ class RouterConfig:
     limits: Limits = DEFAULT
 
 
-@dataclass(slots=True)
-class Statistics:
-    """Counters since the node was made. `violations`: what peers claimed and may not."""
-
-    sent: int = 0
-    forwarded: int = 0
-    delivered: int = 0
-    duplicates: int = 0
-    late_acks: int = 0
-    lost: int = 0
-    violations: int = 0
-
-
 Arrival: TypeAlias = tuple[Frame, Reply | None, float | None]
 """A message, where its answer goes, and how long that is awaited; as in `Router.frame_arrived`."""
 
@@ -77,17 +68,17 @@ class Router:
     """
 
     __slots__ = (
-        "_actions",
         "_config",
-        "_copies",
-        "_doubts",
+        "_decisions",
+        "_delivery",
+        "_forwarding",
+        "_gate",
         "_held",
         "_hop_timeout",
         "_probes",
         "_topology",
         "_up",
         "_upward",
-        "_wake",
         "children",
         "door",
         "identity",
@@ -116,16 +107,19 @@ class Router:
         self.identity = self._topology.identity
         self.routes = self._topology.routes
         self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
-        self.statistics = Statistics()
         self.tally = Tally(clock)
+        self._decisions = decisions = Decisions(position, self.tally)
+        self.statistics = decisions.statistics
         self._hop_timeout = config.ack_timeout
-        self._upward = Upward(self._topology, self._emit)
-        self._probes = Probes(self._topology, self._forward, self._settle)
+        self._upward = Upward(self._topology, decisions.add)
         self._held = Held(config.link_messages, config.link_bytes)
-        self._doubts = Doubts(limits.DOUBT_MESSAGES, config.link_bytes)
-        self._copies = Copies(config.dedup_window, limits.COPIES_S)
-        self._wake = float("inf")
-        self._actions: list[Action] = []
+        self._delivery = Delivery(self.door, decisions, config.inbox_wait)
+        seen = Copies(config.dedup_window, limits.COPIES_S)
+        self._gate = Gate(self._topology, self._upward, decisions, seen, config.link_bytes)
+        self._forwarding = Forwarding(
+            self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes
+        )
+        self._probes = Probes(self._topology, self._forwarding.forward, decisions.settle)
 
     # ---- messages
 
@@ -146,7 +140,7 @@ class Router:
         try:
             self._probes.send(now, probe, LOCAL, reply, now + timeout)
         except Refusal as refusal:
-            self._refuse(probe, reply, refusal)
+            self._decisions.refuse(probe, reply, refusal)
         return self._take()
 
     def frame_arrived(
@@ -164,24 +158,30 @@ class Router:
         link = self._topology.link(came_from)
         if link is not None:
             self.tally.arrived(now, link, 1, len(frame.data))
-        if link is None or link.manners is None or self._is_new(now, link, link.manners, frame):
+        if link is None or link.manners is None or self._gate.is_new(now, link, link.manners, frame):
             routed = came_from == UP or self.routes.next_hop(frame.src) == came_from
-            if routed or self._is_own(now, came_from, frame, reply, budget):
+            if routed or self._gate.is_own(now, came_from, frame, reply, budget):
                 self._arrive(now, came_from, frame, reply, budget)
         elif reply is not None:
-            self._actions.append(Answer(reply, Ack(frame.uuid, Code.OK, self.position)))
+            self._decisions.answer(reply, frame.uuid, Code.OK)
         return self._take()
 
     def frames_arrived(self, now: float, came_from: LinkId, arrivals: Iterable[Arrival]) -> list[Action]:
         """Several messages came in together, in this order, on a link that keeps the contract."""
         messages = size = 0
-        next_hop = self.routes.next_hop
+        next_hop, routed = self.routes.next_hop, None
         for frame, reply, budget in arrivals:
             messages += 1
             size += len(frame.data)
-            # Nearly every sender is written as its identity, and is routed where it comes from: one look.
-            routed = came_from == UP or next_hop(frame.src) == came_from
-            if routed or self._is_own(now, came_from, frame, reply, budget):
+            src = frame.src
+            # The messages of one sender have one and the same src, and what arrives here changes no route. Nearly every
+            # sender is written as its identity, and is routed where it comes from: one look.
+            if src is routed:
+                self._arrive(now, came_from, frame, reply, budget)
+            elif came_from == UP or next_hop(src) == came_from:
+                routed = src
+                self._arrive(now, came_from, frame, reply, budget)
+            elif self._gate.is_own(now, came_from, frame, reply, budget):
                 self._arrive(now, came_from, frame, reply, budget)
         link = self._topology.link(came_from)
         if link is not None:
@@ -201,7 +201,7 @@ class Router:
                     taken += 1
                     if part is timed:
                         self.tally.timed(link)
-                    self._settle(part, Code.OK, part.receiver or link.position)
+                    self._decisions.settle(part, Code.OK, part.receiver or link.position)
             self.tally.accepted(now, link, taken)
         return self._take()
 
@@ -215,9 +215,9 @@ class Router:
             self.statistics.late_acks += 1
         else:
             self.tally.answered(now, link, part, code)
-            self._settle(part, code, src, detail)
+            self._decisions.settle(part, code, src, detail)
             if link.manners is not None:
-                self._next_turn(now, link, link.manners)
+                self._forwarding.next_turn(now, link, link.manners)
         return self._take()
 
     def post_answered(
@@ -228,9 +228,9 @@ class Router:
         part = link.in_flight.take_copy(frame) if link is not None else None
         if link is not None and part is not None:
             self.tally.answered(now, link, part, code)
-            self._settle(part, code, src, detail)
+            self._decisions.settle(part, code, src, detail)
         elif code != Code.OK and frame.src.identity != self.identity:
-            self._lose(frame, code, src, detail)
+            self._decisions.lose(frame, code, src, detail)
         return self._take()
 
     def written(self, link_id: LinkId, session: object, messages: int, size: int) -> None:
@@ -243,18 +243,12 @@ class Router:
 
     def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
         """The application took messages out of the inbox."""
-        door = self.door
-        door.held -= count
-        if not door.line:
-            return []
-        for waiting in door.admit():
-            # The first copy may have gone in while this one stood in line.
-            self._enter(waiting.frame, waiting.pending, door.knows(waiting.frame))
+        self._delivery.taken(count)
         return self._take()
 
     def close_inbox(self) -> list[Action]:
         """The application takes no more messages: from now on the answer is 5000."""
-        self._shut_door()
+        self._delivery.shut()
         return self._take()
 
     # ---- children
@@ -277,7 +271,7 @@ class Router:
         link = self._topology.register(now, position, credentials)
         link.manners = manners
         link.spell(position)
-        self._wake = min(self._wake, link.expires)
+        self._decisions.look_by(link.expires)
         return link
 
     def register_pause(self, now: float, position: Position) -> float:
@@ -299,8 +293,8 @@ class Router:
         """
         if link.up:
             link.changed_hands(now)
-            self._actions.append(EndStream(link.session, Reason.POSITION_TAKEN))
-            self._drop_traffic(link, unwritten)
+            self._decisions.add(EndStream(link.session, Reason.POSITION_TAKEN))
+            self._forwarding.drop(link, unwritten)
         self.children.opened(now, link, session)
         link.probes = probes
         self.tally.joins += 1
@@ -313,16 +307,15 @@ class Router:
         if link.session is not session:
             for frame in unwritten:
                 if not frame.sync:
-                    self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream was replaced")
+                    self._decisions.lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream was replaced")
             return self._take()
         self.children.lost(now, link)
         # Whoever else leads to this node was not believed as long as it was connected here.
         self.routes.yield_to_others(link.position.identity, link.id)
-        for doubtful in self._doubts.take_link(link):
-            self._refuse(doubtful.frame, doubtful.reply, Refusal(Code.NETWORK_ACK_LOST, "the stream broke"))
-        self._wake = min(self._wake, link.expires)
+        self._gate.link_down(link)
+        self._decisions.look_by(link.expires)
         self.tally.losses += 1
-        self._drop_traffic(link, unwritten)
+        self._forwarding.drop(link, unwritten)
         return self._take()
 
     def renewed(self, link_id: LinkId, session: object) -> None:
@@ -349,30 +342,27 @@ class Router:
             gone, new, disputed = self._topology.learn(now, link, kind, positions)
         except Refusal as refusal:
             if link is not None and isinstance(refusal, Violation):
-                self._accuse(str(link.position), refusal)
-            self._actions.append(Answer(reply, Ack(uuid, refusal.code, self.position, refusal.detail)))
+                self._gate.accuse(str(link.position), refusal)
+            self._decisions.answer(reply, uuid, refusal.code, refusal.detail)
             return self._take()
         assert link is not None
         if disputed:
             text = f"{link.position} announces {disputed[0]}, which cannot lie below it"
-            self._accuse(str(link.position), Violation(Code.DST_TYPE_ILLEGAL, text))
+            self._gate.accuse(str(link.position), Violation(Code.DST_TYPE_ILLEGAL, text))
         for position in positions:
             link.spell(position)
         self._upward.gone(gone)
         until = now + patience if patience > 0.0 else 0.0
         self._upward.pass_on(link, new, reply, uuid, until)
-        self._wake = min(self._wake, self._upward.next_deadline())
-        for doubtful in self._doubts.take_link(link):
-            if self.routes.claims(doubtful.frame.src.identity, link.id):
-                budget = None if doubtful.budget is None else doubtful.budget + doubtful.since - now
-                self._arrive(now, link.id, doubtful.frame, doubtful.reply, budget)
-            else:
-                self._doubts.add(doubtful)
+        self._decisions.look_by(self._upward.next_deadline())
+        for cleared in self._gate.announced(link):
+            budget = None if cleared.budget is None else cleared.budget + cleared.since - now
+            self._arrive(now, link.id, cleared.frame, cleared.reply, budget)
         return self._take()
 
     def accuse(self, peer: str, refusal: Violation) -> list[Action]:
         """Somebody was refused, before it came to the Router, what nobody who is honest asks for."""
-        self._accuse(peer, refusal)
+        self._gate.accuse(peer, refusal)
         return self._take()
 
     # ---- the parent
@@ -416,7 +406,7 @@ class Router:
         up.session = None
         up.since = now
         self._upward.went_down()
-        self._drop_traffic(up, unwritten)
+        self._forwarding.drop(up, unwritten)
         return self._take()
 
     def announce_all(self, reply: Reply, uuid: str) -> list[Action]:
@@ -451,37 +441,34 @@ class Router:
 
     def next_deadline(self) -> float:
         """When `tick` is due at the latest, or infinity. Never later than the first thing that has to happen."""
-        return self._wake
+        return self._decisions.wake
 
     def tick(self, now: float) -> list[Action]:
         """Give up what has waited too long. Does nothing before `next_deadline`."""
-        if now < self._wake:
+        if now < self._decisions.wake:
             return []
         links = self._topology.links()
         for link in links:
             if link.in_flight.count:
                 for part in link.in_flight.take_due(now):
                     self.tally.ended(link, part, Code.NETWORK_ACK_LOST)
-                    self._settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
+                    self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
                 if link.manners is not None:
-                    self._next_turn(now, link, link.manners)
-        for waiting in self.door.take_due(now):
-            assert waiting.pending is not None
-            self._turn_away(waiting.pending, Code.RECV_BUF_BUSY, "the inbox is full")
+                    self._forwarding.next_turn(now, link, link.manners)
+        self._delivery.give_up(now)
         for held in self._held.take_due(now):
-            ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, "not joined within the timeout")
-            self._actions.append(Answer(held.reply, ack))
+            text = "not joined within the timeout"
+            self._decisions.answer(held.reply, held.frame.uuid, Code.NET_STREAM_NOT_INITED, text)
         self._upward.give_up(now)
-        for doubtful in self._doubts.take_due(now):
-            self._refuse_sender(doubtful.link, doubtful.frame, doubtful.reply)
+        self._gate.give_up(now)
         for link, gone in self._topology.expire(now):
-            self._actions.append(Forgot(link.id, link.position, len(gone)))
+            self._decisions.add(Forgot(link.id, link.position, len(gone)))
             self.tally.forgotten.add(link.traffic)
             self._upward.gone(gone)
-        self._wake = min(
+        self._decisions.wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
             self._held.next_deadline(),
-            self._doubts.next_deadline(),
+            self._gate.next_deadline(),
             self.door.next_deadline(),
             self._upward.next_deadline(),
             self.children.next_expiry(),
@@ -492,15 +479,13 @@ class Router:
         """The node closes: everything that waits is answered now."""
         for held in self._held.take_all():
             text = "the node was closed before it joined"
-            ack = Ack(held.frame.uuid, Code.NET_STREAM_NOT_INITED, self.position, text)
-            self._actions.append(Answer(held.reply, ack))
-        for doubtful in self._doubts.take_all():
-            self._refuse(doubtful.frame, doubtful.reply, Refusal(Code.NETWORK_ACK_LOST, "the node was closed"))
-        self._shut_door()
+            self._decisions.answer(held.reply, held.frame.uuid, Code.NET_STREAM_NOT_INITED, text)
+        self._gate.close()
+        self._delivery.shut()
         self._upward.went_down()
         for link in self._topology.links():
             for part in link.in_flight.take_all():
-                self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
+                self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
         return self._take()
 
     def drain(self) -> None:
@@ -531,11 +516,11 @@ class Router:
             assert link.queued_messages >= 0 and link.queued_bytes >= 0
             assert link.in_flight.count == sum(1 for _ in link.in_flight)
             assert link.up or not link.in_flight.count
-            assert link.in_flight.deadline() >= self._wake
+            assert link.in_flight.deadline() >= self._decisions.wake
         assert 0 <= self.door.held <= max(self.door.room, 0)
         assert all(link_id in self.children.by_id for _, link_id in self.routes.items())
-        assert self._doubts.next_deadline() >= self._wake
-        assert not self._actions, "an event's actions were left behind"
+        assert self._gate.next_deadline() >= self._decisions.wake
+        assert not self._decisions.actions, "an event's actions were left behind"
 
     # ---- decisions
 
@@ -550,21 +535,21 @@ class Router:
             elif dst.unicast:
                 hop = self._topology.next_hop(dst, came_from)
                 if reply is None or not frame.sync:
-                    self._hand_on(now, frame, Plan((hop,), False) if hop else Plan((), True), reply)
+                    self._forwarding.hand_on(now, frame, Plan((hop,), False) if hop else Plan((), True), reply)
                 elif hop is not None and hop.manners is not None and hop.manners.turn and budget is not None:
                     # Its turn may come late; how late, only the sender's patience says.
-                    self._carry_one(now, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget)
+                    self._forwarding.carry_one(now, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget)
                 else:
-                    self._carry_one(now, frame, hop, reply, now + (up if hop is self._up else down))
+                    self._forwarding.carry_one(now, frame, hop, reply, now + (up if hop is self._up else down))
             else:
                 plan = self._topology.plan(frame.src.identity, dst, came_from)
                 if reply is None or not frame.sync:
-                    self._hand_on(now, frame, plan, reply)
+                    self._forwarding.hand_on(now, frame, plan, reply)
                 else:
-                    self._carry_many(now, frame, plan, reply, now + up, now + down)
+                    self._forwarding.carry_many(now, frame, plan, reply, now + up, now + down)
         except Refusal as refusal:
             self.tally.outcomes["refused"].count(refusal.code)
-            self._refuse(frame, reply, refusal)
+            self._decisions.refuse(frame, reply, refusal)
 
     def _send(self, now: float, frame: Frame, reply: Reply, deadline: float) -> None:
         dst = frame.dst
@@ -574,265 +559,24 @@ class Router:
                 if hop is not None and hop is self._up and not hop.up:
                     self._hold(frame, reply, deadline)
                 else:
-                    self._carry_one(now, frame, hop, reply, deadline)
+                    self._forwarding.carry_one(now, frame, hop, reply, deadline)
             else:
                 plan = self._topology.plan(frame.src.identity, dst, LOCAL)
                 if self._up is not None and not self._up.up and self._up in plan.links:
                     self._hold(frame, reply, deadline)
                 else:
-                    self._carry_many(now, frame, plan, reply, deadline, deadline)
+                    self._forwarding.carry_many(now, frame, plan, reply, deadline, deadline)
         except Refusal as refusal:
             self.tally.outcomes["refused"].count(refusal.code)
-            self._refuse(frame, reply, refusal)
+            self._decisions.refuse(frame, reply, refusal)
 
     def _hold(self, frame: Frame, reply: Reply, deadline: float) -> None:
         if self._held.add(frame, reply, deadline):
-            self._wake = min(self._wake, deadline)
+            self._decisions.look_by(deadline)
         else:
             text = "too many messages wait for the node to join"
-            self._actions.append(Answer(reply, Ack(frame.uuid, Code.RECV_BUF_BUSY, self.position, text)))
-
-    def _carry_one(self, now: float, frame: Frame, hop: Link | None, reply: Reply, deadline: float) -> None:
-        """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
-        receiver = frame.dst.position if frame.sync else None
-        pending = Pending(frame.uuid, reply, frame.src, frame.sync, receiver, deadline)
-        if hop is None:
-            self._deliver(now, frame, pending)
-            return
-        refusal = self._forward(now, hop, frame, pending)
-        if refusal is not None:
-            self.tally.failed(hop, refusal.code)
-            self._settle(pending, refusal.code, self.position, refusal.detail)
-
-    def _carry_many(self, now: float, frame: Frame, plan: Plan, reply: Reply, up: float, down: float) -> None:
-        """The same for a broadcast or multicast: every branch will be settled."""
-        self.tally.broadcasts += 1
-        parts = len(plan.links) + plan.here + (plan.missing is not None)
-        spread = Spread(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
-        if not parts:
-            # Everybody whom it is for lies behind the link it came from.
-            self._settle(Part(spread, down), Code.OK, self.position)
-        if plan.missing is not None:
-            self._settle(Part(spread, down), Code.NO_ROUTE, self.position, f"there is no {plan.missing}")
-        if plan.here:
-            self._deliver(now, frame, Part(spread, down))
-        for link in plan.links:
-            sent = self._copies_for(now, link, frame)
-            spread.expect(len(sent) - 1)
-            for copy in sent:
-                kind = Part if copy.sync == frame.sync else PostedPart
-                part = kind(spread, up if link.id == UP else down)
-                refusal = self._forward(now, link, copy, part)
-                if refusal is not None:
-                    self.tally.failed(link, refusal.code)
-                    self._settle(part, refusal.code, self.position, refusal.detail)
-
-    def _hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None) -> None:
-        """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
-        failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
-        self.tally.broadcasts += not frame.dst.unicast
-        if plan.here:
-            failure = self._accept(now, frame) or failure
-        for link in plan.links:
-            for copy in (frame,) if frame.dst.unicast else self._copies_for(now, link, frame):
-                refusal = self._forward(now, link, copy, None)
-                if refusal is not None:
-                    self.tally.failed(link, refusal.code)
-                    failure = refusal
-        if failure is not None:
-            self._refuse(frame, reply, failure)
-        elif reply is not None:
-            self._actions.append(Answer(reply, Ack(frame.uuid, Code.OK, self.position)))
-
-    def _forward(self, now: float, link: Link, frame: Frame, part: Awaited | None) -> Refusal | None:
-        """Queue a message on a link, or say why not."""
-        if link.session is None:
-            return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
-        size, config, manners = len(frame.data), self._config, link.manners
-        if manners is not None:
-            if size > manners.largest:
-                text = f"the message has {size} bytes serialized; {link.position} takes at most {manners.largest}"
-                return Refusal(Code.CLIENT_ERR, text)
-            frame = spelled(link, frame)
-        if link.queued_messages >= config.link_messages or link.queued_bytes + size > config.link_bytes:
-            return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
-        patience = 0.0
-        if part is not None:
-            if link.in_flight.count >= link.in_flight_limit:
-                return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
-            if manners is not None and manners.turn and not link.in_flight.count:
-                part.deadline = min(part.deadline, now + manners.turn)
-            if not link.in_flight.add(frame.uuid, part):
-                return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
-            if link.timed is None:
-                self.tally.time(link, part)
-            deadline = part.deadline
-            if deadline < self._wake:
-                self._wake = deadline
-            patience = deadline - now
-        link.queued_messages += 1
-        link.queued_bytes += size
-        self.statistics.forwarded += 1
-        self._actions.append(Forward(link.id, frame, patience))
-        return None
-
-    # ---- whose message it is
-
-    def _is_own(self, now: float, came_from: LinkId, frame: Frame, reply: Reply | None, budget: float | None) -> bool:
-        """Whether a message may come on a child's link. If not, it waits for an announcement, or is refused."""
-        link = self.children.by_id.get(came_from)
-        if link is None:
-            return True  # forgotten a moment ago
-        claim = self._topology.claim(link, frame.src.identity)
-        if claim is Claim.ELSEWHERE and link.manners is not None and not link.manners.announces_again:
-            # Nobody will ever announce it: what comes from there says that it is there.
-            return True
-        if claim is Claim.NEVER:
-            self._refuse_sender(link, frame, reply)
-        elif claim is Claim.ELSEWHERE:
-            wait = limits.DOUBT_S if budget is None else min(limits.DOUBT_S, limits.ACK_BUDGET_PER_HOP * budget)
-            doubtful = Doubtful(link, frame, reply, budget, now, now + wait)
-            if self._doubts.add(doubtful):
-                self._wake = min(self._wake, doubtful.deadline)
-            else:
-                text = f"too many messages of nodes that {link.position} has not announced"
-                self._refuse(frame, reply, Refusal(Code.RECV_BUF_BUSY, text))
-        return claim is Claim.OWN
-
-    def _refuse_sender(self, link: Link, frame: Frame, reply: Reply | None) -> None:
-        violation = Violation(
-            Code.NIL_POSITION, f"src {frame.src} is neither {link.position} nor known to lie below it"
-        )
-        self._accuse(str(link.position), violation)
-        if reply is not None:
-            self._refuse(frame, reply, violation)
-
-    def _accuse(self, peer: str, violation: Violation) -> None:
-        self.statistics.violations += 1
-        self._actions.append(Accuse(peer, violation))
-
-    # ---- neighbours with manners of their own
-
-    def _is_new(self, now: float, link: Link, manners: Manners, frame: Frame) -> bool:
-        """Look at a message that came from such a neighbour: False for a further copy of a broadcast."""
-        if manners.repeats and not frame.dst.unicast and not self._copies.add(now, frame):
-            self.statistics.duplicates += 1
-            return False
-        sender = frame.src.identity
-        if not manners.announces_again and sender not in self.routes and self._topology.may_lie_below(sender):
-            self.routes.learn(sender, link.id, link.epoch)
-            link.spell(frame.src)
-            self._upward.found(sender)
-        return True
-
-    def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
-        """What goes on a link for a broadcast or multicast."""
-        manners = link.manners
-        if manners is None:
-            return (frame,)
-        sent = copies(link, manners, frame, self.routes, self.identity)
-        if manners.repeats:
-            # They come back from there, to this node's side too.
-            for copy in sent:
-                self._copies.add(now, copy)
-        return sent
-
-    def _next_turn(self, now: float, link: Link, manners: Manners) -> None:
-        """A message on the link was answered: only now the neighbour turns to the next one."""
-        head = next(iter(link.in_flight), None) if manners.turn else None
-        if head is not None:
-            head.deadline = min(head.deadline, now + manners.turn)
-            self._wake = min(self._wake, head.deadline)
-
-    # ---- the own inbox
-
-    def _deliver(self, now: float, frame: Frame, pending: Awaited) -> None:
-        door = self.door
-        if not door.open:
-            self._turn_away(pending, Code.RECV_BUF_NIL, "no inbox")
-        elif (known := door.knows(frame)) or door.has_room():
-            self._enter(frame, pending, known)
-        elif not frame.sync:
-            # An own `sync=false` message to the own inbox: this node is its first hop, and has it once it is in line.
-            refusal = self._accept(now, frame)
-            code = Code.OK if refusal is None else refusal.code
-            self._settle(pending, code, self.position, refusal.detail if refusal else "")
-        elif door.queue(Waiting(frame, pending, deadline := min(now + self._config.inbox_wait, pending.deadline))):
-            self._wake = min(self._wake, deadline)
-        else:
-            self._turn_away(pending, Code.RECV_BUF_BUSY, "the inbox is full")
-
-    def _accept(self, now: float, frame: Frame) -> Refusal | None:
-        door = self.door
-        refusal = None
-        if not door.open:
-            refusal = Refusal(Code.RECV_BUF_NIL, "no inbox")
-        elif (known := door.knows(frame)) or door.has_room():
-            self._enter(frame, None, known)
-        elif not door.queue(Waiting(frame, None, float("inf"))):
-            refusal = Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
-        if refusal is not None:
-            self.tally.outcomes["inbox"].count(refusal.code)
-        return refusal
-
-    def _turn_away(self, pending: Awaited, code: Code, detail: str) -> None:
-        self.tally.outcomes["inbox"].count(code)
-        self._settle(pending, code, self.position, detail)
-
-    def _enter(self, frame: Frame, pending: Awaited | None, known: bool) -> None:
-        if known:
-            self.statistics.duplicates += 1
-        else:
-            self.door.enter(frame)
-            self.statistics.delivered += 1
-            self._actions.append(Deliver(frame))
-        if pending is not None:
-            self._settle(pending, Code.OK, self.position)
-
-    def _shut_door(self) -> None:
-        self.door.open = False
-        for waiting in self.door.take_line():
-            if waiting.pending is not None:
-                self._turn_away(waiting.pending, Code.RECV_BUF_NIL, "the inbox was closed")
-            else:
-                self._lose(waiting.frame, Code.RECV_BUF_NIL, self.position, "the inbox was closed")
-
-    # ---- answers
-
-    def _settle(self, part: Awaited, code: int, src: Position, detail: str = "") -> None:
-        ack = part.settle(code, src, detail)
-        if ack is not None:
-            self._actions.append(Answer(part.reply, ack))
-
-    def _refuse(self, frame: Frame, reply: Reply | None, refusal: Refusal) -> None:
-        if reply is None:
-            self._lose(frame, refusal.code, self.position, refusal.detail)
-        else:
-            self._actions.append(Answer(reply, Ack(frame.uuid, refusal.code, self.position, refusal.detail)))
-
-    def _lose(self, frame: Frame, code: int, src: Position, detail: str) -> None:
-        self.statistics.lost += 1
-        self._actions.append(Lost(frame, code, src, detail))
-
-    def _drop_traffic(self, link: Link, unwritten: Iterable[Frame]) -> None:
-        """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
-        link.queued_messages = link.queued_bytes = 0
-        # It was not answered: how long that took says nothing.
-        link.timed = None
-        for frame in reversed(list(unwritten)):
-            part = link.in_flight.take_copy(frame, newest=True)
-            if part is not None:
-                self.tally.ended(link, part, Code.NETWORK_SEND_LOST)
-                self._settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
-            elif not frame.sync and frame.src.identity != self.identity:
-                self._lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
-        for part in link.in_flight.take_all():
-            self.tally.ended(link, part, Code.NETWORK_ACK_LOST)
-            self._settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")
-
-    def _emit(self, action: Action) -> None:
-        self._actions.append(action)
+            self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY, text)
 
     def _take(self) -> list[Action]:
-        actions, self._actions = self._actions, []
-        return actions
+        """An event is over."""
+        return self._decisions.take()

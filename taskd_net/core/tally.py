@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from taskd_net.core.acks import Awaited
 from taskd_net.core.links import UP, Link
 from taskd_net.core.probes import Ended
-from taskd_net.core.traffic import Outcomes, Traffic
+from taskd_net.core.traffic import Outcomes, Traffic, bucket_of
 
 Way: TypeAlias = Literal["up", "down", "inbox", "refused"]
 """To the parent; to a child; into this node's own inbox; nowhere, as this node knew no way or could not use it."""
@@ -93,8 +93,9 @@ class Tally:
         """The message that is being timed on a link has its outcome."""
         seconds = self.clock() - link.timed_at
         link.timed = None
-        link.traffic.recent.add(seconds)
-        self.outcomes[_way(link)].latency.add(seconds)
+        bucket = bucket_of(seconds)
+        link.traffic.recent.add(seconds, bucket)
+        self.outcomes[_way(link)].latency.add(seconds, bucket)
 
 
 def _way(link: Link) -> Way:

@@ -23,6 +23,11 @@ OCTAVES: Final = 20
 _BUCKETS: Final = PER_OCTAVE * OCTAVES + 2
 
 
+def bucket_of(seconds: float) -> int:
+    """The bucket of a time."""
+    return 0 if seconds <= SHORTEST_S else min(ceil(PER_OCTAVE * log2(seconds / SHORTEST_S)), _BUCKETS - 1)
+
+
 class Latency:
     """A histogram of times. Its memory is that of its buckets, some 700 bytes, from the first time on."""
 
@@ -33,12 +38,11 @@ class Latency:
         self.count = 0
         self.total = 0.0
 
-    def add(self, seconds: float) -> None:
-        """Take in one time."""
+    def add(self, seconds: float, bucket: int) -> None:
+        """Take in one time, and the bucket that it belongs to."""
         if self._buckets is None:
             self._buckets = [0] * _BUCKETS
-        index = 0 if seconds <= SHORTEST_S else ceil(PER_OCTAVE * log2(seconds / SHORTEST_S))
-        self._buckets[min(index, _BUCKETS - 1)] += 1
+        self._buckets[bucket] += 1
         self.count += 1
         self.total += seconds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from taskd_net.position import Position, Role
@@ -27,13 +27,34 @@ def document(mesh: Mesh, expected: Expected | None = None) -> Document:
     if expected is None and mesh.expected:
         expected = Expected.parse(mesh.expected)
     known = dict(mesh.nodes)
-    states = _states(known)
-    nodes = [_node(position, known[position], states[position]) for position in sorted(known, key=tree_order)]
-    missing = _missing(mesh.root, known, states, expected) if expected is not None else []
+    states = states_of(known)
+    nodes = [node_document(position, known[position], states[position]) for position in sorted(known, key=tree_order)]
+    missing = missing_of(mesh.root, known, states, expected) if expected is not None else []
+    return {**head(mesh.root, mesh.now, expected, states, missing, nodes), "nodes": nodes}
+
+
+def head(
+    root: Position,
+    now: float,
+    expected: Expected | None,
+    states: Mapping[Position, State],
+    missing: Sequence[Document],
+    nodes: Collection[Document],
+) -> Document:
+    """The document of a mesh without its nodes.
+
+    Args:
+        root: who answers.
+        now: when, in seconds since the epoch.
+        expected: the size that the job should have; None where it is not known.
+        states: what `states_of` says of all nodes.
+        missing: what `missing_of` says.
+        nodes: what `node_document` says of each.
+    """
     counts = Counter(state.value for state in states.values())
     return {
-        "node": str(mesh.root),
-        "time": round(mesh.now, 3),
+        "node": str(root),
+        "time": round(now, 3),
         "expected": None if expected is None else {"nodes": expected.nodes, "processes": expected.processes},
         "summary": {
             "nodes": len(nodes),
@@ -42,7 +63,6 @@ def document(mesh: Mesh, expected: Expected | None = None) -> Document:
             "in_flight": sum(node["down"]["in_flight"] + node["up"]["in_flight"] for node in nodes if node["parent"]),
         },
         "missing": missing,
-        "nodes": nodes,
     }
 
 
@@ -57,7 +77,7 @@ def tree_order(position: Position) -> tuple[int, int, int]:
     return _ORDER[Role(position.role)], int(position.server_rank), int(position.process_rank)
 
 
-def _states(known: Mapping[Position, NodeStatus]) -> dict[Position, State]:
+def states_of(known: Mapping[Position, NodeStatus]) -> dict[Position, State]:
     """The state of each node: one that is behind another whose stream is gone is cut off."""
     states: dict[Position, State] = {}
     for position in known:
@@ -75,9 +95,10 @@ def _states(known: Mapping[Position, NodeStatus]) -> dict[Position, State]:
     return states
 
 
-def _missing(
+def missing_of(
     root: Position, known: Mapping[Position, NodeStatus], states: Mapping[Position, State], expected: Expected
 ) -> list[Document]:
+    """Who of those that are expected is not there, in order."""
     missing: list[Document] = []
     for position in expected.positions(known, root):
         state = states.get(position)
@@ -88,7 +109,8 @@ def _missing(
     return missing
 
 
-def _node(position: Position, status: NodeStatus, state: State) -> Document:
+def node_document(position: Position, status: NodeStatus, state: State) -> Document:
+    """What a document says of one node."""
     own = status.own
     side = own.up if own is not None else Flow()
     worker = position.role == Role.WORKER

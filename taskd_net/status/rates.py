@@ -9,9 +9,9 @@ from taskd_net.status.document import Document
 
 COUNTED: Final = ("messages", "bytes", "failed")
 
-STILL_S: Final = 10.0
-"""Seconds without a change after which a rate is 0. What is told every 2 s may come later from far below, or from one
-of very many."""
+STILL_S: Final = 15.0
+"""Seconds without a change after which a rate is 0. What is told every 2 s comes later from far below, or from one of
+very many."""
 
 
 @dataclass(frozen=True, slots=True)

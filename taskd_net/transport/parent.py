@@ -15,8 +15,8 @@ from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Forgot, Reason
 from taskd_net.core.announcer import Kind
-from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.identity import Credentials, Violation
+from taskd_net.core.frame import Ack
+from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
@@ -25,14 +25,16 @@ from taskd_net.transport import standard, statuses
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.connections import host_of
+from taskd_net.transport.gate import Gate
 from taskd_net.transport.host import Host
 from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.quiet import quieten_grpc
 from taskd_net.transport.reports import StatusService
 from taskd_net.transport.shares import Share
+from taskd_net.transport.strangers import Strangers
 from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
-from taskd_net.transport.tls import ServerCredentials, peer_names
+from taskd_net.transport.tls import ServerCredentials
 from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
 
@@ -78,18 +80,20 @@ class ParentSide:
         tracer: Tracer | None = None,
     ) -> None:
         self._host = host
-        self._certified = certified
         self._router = host.router
         self._listen = listen
         self._plain_listen = plain_listen
         self._credentials = credentials
         self.plain_address: Address | None = None
+        self._strangers: Strangers | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._batched = batched
         self._tracer = tracer
         self._server: grpc.aio.Server | None = None
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
+        self._gate = Gate(host.router, self._connections, certified=certified)
         self._status = StatusService(host, expected, self._reporting)
         self._probes = ProbeService(host)
         self._limits = host.router.limits
@@ -134,6 +138,10 @@ class ParentSide:
         address = _bind(server, self._listen, self._credentials)
         if self._plain_listen is not None:
             self.plain_address = _bind(server, self._plain_listen, None)
+        if self._credentials is not None:
+            self._strangers = strangers = Strangers(address.port, self._host.log)
+            self._credentials.on_handshake = strangers.handshake
+            self._watch = asyncio.create_task(strangers.watch(), name=f"strangers at {address}")
         await server.start()
         self._server = server
         return address
@@ -152,6 +160,8 @@ class ParentSide:
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        if self._watch is not None:
+            self._watch.cancel()
         self._probes.close()
         await self.health.stop()
         for link_id, session in list(self._host.links.items()):
@@ -168,7 +178,7 @@ class ParentSide:
 
     def forgot(self, forgot: Forgot) -> None:
         """A child was forgotten by the Router."""
-        self._host.view.child_forgotten(forgot.link, forgot.position, forgot.routes)
+        self._host.view.child_forgotten(forgot.link, forgot.position)
         self._connections.forget(forgot.link)
         self._shares.pop(forgot.link, None)
 
@@ -208,7 +218,7 @@ class ParentSide:
             if self._connections.of_host(context.peer()) >= most:
                 host = host_of(context.peer())
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{host} has {most} connections already", uuid)
-            manners, credentials = peer.profile.child_manners(position), self._shown(context)
+            manners, credentials = peer.profile.child_manners(position), self._gate.shown(context)
             link = self._router.register(self._host.now(), position, manners, credentials)
         except Refusal as refusal:
             refusal.uuid = uuid
@@ -218,6 +228,8 @@ class ParentSide:
             raise
         self._host.perform(())
         self._connections.came_over(context.peer(), link.id, peer)
+        if self._strangers is not None:
+            self._strangers.heard(context.peer())
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
         context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched))
         return Ack(uuid, Code.OK, self._router.position)
@@ -225,7 +237,7 @@ class ParentSide:
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:
         request = codec.read_announcement(data, self._limits)
         link = self._router.children.find(request.proxy)
-        if link is not None and not self._speaks_for(context, link):
+        if link is not None and not self._gate.speaks_for(context, link):
             text = f"{request.proxy} announces over its own connection, not over this one"
             raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
         understands = link is not None and self._connections.peer(link.id).profile.withdraws
@@ -240,9 +252,7 @@ class ParentSide:
     async def _transfer_message(self, data: bytes, context: Context) -> Ack:
         frame = codec.read_frame(data, self._limits)
         answer, reply = _answer()
-        came_from = self._connections.link(context.peer())
-        if came_from is None:
-            came_from = self._bringer(frame, context)
+        came_from = self._gate.bringer(frame, context)
         share, size = self._share(came_from), len(data)
         try:
             share.require(size)
@@ -321,6 +331,15 @@ class ParentSide:
         if status is not None:
             await context.abort(status, text)
 
+    def _joining(self, position: Position, context: Context) -> Link | None:
+        """The child that opens a stream; None for one that is not registered here, or as somebody else."""
+        link = self._router.children.find(position)
+        if link is None or self._gate.speaks_for(context, link):
+            return link
+        text = f"a stream for {position} is opened by another peer than the one that registered"
+        self._host.perform(self._router.accuse(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
+        return None
+
     def _begin(self, link: Link, session: Session) -> None:
         """Let a stream be the one of its link, in place of any other."""
         host = self._host
@@ -359,29 +378,6 @@ class ParentSide:
         self._ends.setdefault(session, (status, text))
         session.close()
 
-    # ---- who is who
-
-    def _shown(self, context: Context) -> Credentials:
-        """What a call's connection shows of the peer that makes it."""
-        host = host_of(context.peer())
-        shown = context.auth_context() if self._certified else {}
-        # Over the plain address, which is of this machine alone, nothing is shown.
-        if b"ssl" not in shown.get("transport_security_type", ()):
-            return Credentials(host)
-        return Credentials(host, frozenset(peer_names(shown)))
-
-    def _speaks_for(self, context: Context, link: Link) -> bool:
-        """Whether a call is made by the peer that registered a child.
-
-        A connection over which streams stand belongs to them, and to whoever registered over it: one process may be
-        several nodes. On any other the peer is known by its credentials: who reconnects in the middle of joining, or
-        comes through a proxy that has one connection for each call (docs/security.md), has a connection without any.
-        """
-        connection = context.peer()
-        if self._connections.streams(connection):
-            return link.id in self._connections.streams(connection) or link.id in self._connections.links(connection)
-        return link.credentials.same_peer(self._shown(context))
-
     def _reporting(self, context: Context) -> Link:
         """The child that reports.
 
@@ -390,38 +386,9 @@ class ParentSide:
         """
         position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
         link = self._router.children.find(position)
-        if link is None or not self._speaks_for(context, link):
+        if link is None or not self._gate.speaks_for(context, link):
             raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
         return link
-
-    def _joining(self, position: Position, context: Context) -> Link | None:
-        """The child that opens a stream; None for one that is not registered here, or as somebody else."""
-        link = self._router.children.find(position)
-        if link is None or self._speaks_for(context, link):
-            return link
-        text = f"a stream for {position} is opened by another peer than the one that registered"
-        self._host.perform(self._router.accuse(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
-        return None
-
-    def _bringer(self, frame: Frame, context: Context) -> LinkId:
-        """The child that brings a message over a connection that is not, or not yet, that of one child alone.
-
-        Raises:
-            Violation: 4002, nobody who may bring messages of this sender uses the connection.
-        """
-        connection, children = context.peer(), self._router.children.by_id
-        route = self._router.routes.next_hop(frame.src.identity)
-        candidates = [children[link] for link in self._connections.streams(connection)]
-        if not candidates:
-            credentials = self._shown(context)
-            links = self._connections.links(connection) | ({route} if route is not None else set())
-            candidates = [children[link] for link in links if children[link].credentials.same_peer(credentials)]
-        # The Router looks at the choice as at every message: first who leads to the sender, then who may do so.
-        candidates.sort(key=lambda link: (link.id != route, link.is_leaf))
-        if not candidates:
-            text = f"src {frame.src} is nobody who has joined over this connection"
-            raise Violation(Code.NIL_POSITION, text, frame.uuid)
-        return candidates[0].id
 
     # ---- small things
 

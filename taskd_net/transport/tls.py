@@ -7,7 +7,7 @@ asks for them before each handshake, a client has them for as long as its channe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import grpc
@@ -45,7 +45,8 @@ class ServerCredentials:
     def __init__(self, certificates: Certificates) -> None:
         # At most one change waits. gRPC's own threads take it out, so taking has to be one step.
         self._change: deque[grpc.ServerCertificateConfiguration] = deque(maxlen=1)
-        self.handshakes = 0
+        # Called before each handshake, on gRPC's own threads.
+        self.on_handshake: Callable[[], None] = lambda: None
         self.credentials = grpc.dynamic_ssl_server_credentials(
             _configuration(certificates),
             self._take_change,  # type: ignore[arg-type]  # the stubs do not know that None means: no change
@@ -57,7 +58,7 @@ class ServerCredentials:
         self._change.append(_configuration(certificates))
 
     def _take_change(self) -> grpc.ServerCertificateConfiguration | None:
-        self.handshakes += 1
+        self.on_handshake()
         try:
             return self._change.popleft()
         except IndexError:

@@ -22,6 +22,9 @@ LARGE: Final = 4096
 """Bytes of a message from which on a second copy costs more than doing it by hand."""
 
 
+_UINT32: Final = 0xFFFF_FFFF
+"""What of a longer number counts, as for the generated class."""
+
 _FIELDS: Final = b"\x0a\x12\x1a\x22"
 
 
@@ -105,6 +108,8 @@ def _few_or_large(data: bytes) -> bool:
     """Whether the first item is large, or makes up a good part of the whole."""
     if not data:
         return True
+    if data[0] not in _FIELDS:
+        return data[0] == 0x28  # else a field of a later version, whose size need not come next
     size = read_varint(data, 1)[0]
     return size >= LARGE or size * BY_HAND >= len(data)
 
@@ -125,6 +130,7 @@ def _read_by_hand(data: bytes) -> Batch:
         tag = data[at]
         if tag == 0x28:
             taken, at = read_varint(data, at + 1)
+            taken &= _UINT32
             continue
         if tag not in _FIELDS:
             # A field of a later version, or one of these in another form: what follows it need not be a size.
@@ -138,7 +144,7 @@ def _read_by_hand(data: bytes) -> Batch:
         elif tag == 0x12:
             while start < at:
                 wait, start = read_varint(data, start)
-                patience.append(wait)
+                patience.append(wait & _UINT32)
             if start != at:
                 raise ValueError("a number is longer than its field")
         elif tag == 0x1A:

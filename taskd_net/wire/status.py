@@ -101,7 +101,7 @@ def read_report(data: bytes) -> Report:
     records = [
         Record(entry.position, entry.node, entry.away)
         for entry in whole.entries
-        if len(entry.node) <= RECORD_BYTES and _read_position(entry.position) is not None
+        if len(entry.node) <= RECORD_BYTES and read_position(entry.position) is not None
     ]
     return Report(records, list(whole.gone), whole.first, whole.complete, whole.urgent)
 
@@ -152,7 +152,7 @@ def read_records(records: Iterable[Record]) -> list[tuple[Position, NodeStatus]]
     """Read records, each with its position; what is not one, as nobody on the way has looked, is left out."""
     read = []
     for record in records:
-        position = _read_position(record.position)
+        position = read_position(record.position)
         if position is not None:
             with contextlib.suppress(Refusal):
                 read.append((position, read_node(record.node)))
@@ -165,7 +165,8 @@ def _write_record(record: Record) -> status_pb2.Entry:
 
 # Each node is told about again and again.
 @lru_cache(maxsize=16_384)
-def _read_position(text: str) -> Position | None:
+def read_position(text: str) -> Position | None:
+    """Read the position of one node; None for what is not one."""
     try:
         position = Position.parse(text)
         require_node(position)

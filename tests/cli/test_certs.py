@@ -15,7 +15,7 @@ from cryptography import x509
 from taskd_net.cli.group import group
 from taskd_net.tls import Tls
 from taskd_net.transport.certificates import read
-from tests.cli.processes import Command, Daemon
+from tests.cli.processes import ROOT, Command, Daemon
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
 
@@ -87,8 +87,26 @@ def test_what_is_refused(certs: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'taskd-net[tls]'" in certs("issue", code=1).output
 
 
+SHOWN = """
+taskd-net certs init
+taskd-net certs issue > taskd-net.toml
+taskd-net mgr --config taskd-net.toml
+taskd-net proxy --config taskd-net.toml
+taskd-net listen --config taskd-net.toml --as Worker/0/3
+taskd-net send --config taskd-net.toml Worker/0/3 "step 100"
+"""
+
+
+def test_the_document_shows_what_is_tried_here() -> None:
+    document = ROOT / "docs" / "security.md"
+    if not document.exists():
+        pytest.skip("the documents are part of a checkout")
+    lines = [line.partition("  #")[0].rstrip() for line in document.read_text().splitlines()]
+    assert [line for line in lines if line.startswith("taskd-net ")] == SHOWN.strip().splitlines()
+
+
 async def test_mutual_tls_takes_two_commands(tmp_path: Path) -> None:
-    """As the documents show it: a CA, a certificate, and every command with the file."""
+    """What `SHOWN` shows, on free ports: a CA, a certificate, and every command with the file."""
     async with Command("certs", "init", cwd=tmp_path) as made:
         assert await made.exit_code() == 0
     async with Command("certs", "issue", cwd=tmp_path) as issued:

@@ -8,9 +8,10 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.actions import Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
 from taskd_net.core.announcer import Kind
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.core.router import Router, RouterConfig, Statistics
+from taskd_net.core.router import Router, RouterConfig
 from taskd_net.core.topology import LOCAL
 from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
 
@@ -911,6 +912,15 @@ def test_announcement_waits_for_an_upstream_as_long_as_the_child_does() -> None:
     assert proxy.announce_answered("up", Code.OK, at("Mgr"))[0] == Answer(ask, Ack("b", Code.OK, at("Mgr")))
 
 
+def test_stream_that_goes_on_as_another_one_loses_nothing() -> None:
+    mgr, ask = router("Mgr"), Caller()
+    child = add_child(mgr, "Worker/0/0")
+    mgr.send(0.0, frame("Worker/0/0"), ask, 1.0)
+    mgr.renewed(child.id, "second")
+    assert mgr.link_down(0.1, child, "Worker/0/0", []) == []
+    assert mgr.accepted(0.2, child.id, ["u"]) == [Answer(ask, Ack("u", Code.OK, at("Worker/0/0")))]
+
+
 def test_one_announcement_is_under_way_at_a_time_and_the_next_says_what_came_up_meanwhile() -> None:
     proxy = joined("Proxy/0")
     asked = [Caller(str(i)) for i in range(4)]
@@ -1089,3 +1099,31 @@ def test_own_message_to_nobody_is_not_held() -> None:
     mgr = router("Mgr")
     assert answers(mgr.send(0.0, frame("Worker/0/0", sync=False), Caller(), 1.0)) == [(Code.NO_ROUTE, "Mgr/0")]
     assert mgr.next_deadline() == INF
+
+
+# ---- a stream that goes on as another one
+
+
+def test_a_stream_that_goes_on_as_another_keeps_what_is_in_flight_and_queued() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0")
+    written, queued = Caller("written"), Caller("queued")
+    mgr.send(0.0, frame("Worker/0/0", uuid="a"), written, 9.0)
+    waiting = frame("Worker/0/0", uuid="b")
+    mgr.send(0.0, waiting, queued, 9.0)
+    mgr.written(child.id, "Worker/0/0", 1, len(waiting.data))
+    mgr.renewed(child.id, "newer")
+    assert (child.queued_messages, child.in_flight.count) == (1, 2)
+    # The old stream's end is no news any more; what is written is written on the new one.
+    assert mgr.link_down(1.0, child, "Worker/0/0", []) == []
+    mgr.written(child.id, "newer", 1, len(waiting.data))
+    assert child.queued_messages == 0
+    assert answers(mgr.accepted(1.0, child.id, ["a", "b"])) == [(Code.OK, "Worker/0/0")] * 2
+
+
+def test_the_stream_to_the_parent_goes_on_as_another() -> None:
+    worker = joined("Worker/0/0")
+    worker.send(0.0, frame("Mgr", uuid="a"), Caller(), 9.0)
+    worker.renewed(UP, "newer")
+    assert answers(worker.accepted(1.0, UP, ["a"])) == [(Code.OK, "Mgr/0")]
+    worker.upstream_down(2.0, "newer", [])

@@ -174,3 +174,14 @@ def test_rank_is_missing_when_it_lives_on_a_server_that_is_not_listed() -> None:
     assert routes.missing(both, (nobody, nobody)) == "Worker with processRank 5"
     assert routes.missing(both, (nobody, Position.worker(0, 5))) is None
     assert routes.missing(Destination.of(Position("Worker", "All", "0,5")), (nobody, nobody)) is None
+
+
+def test_claim_behind_another_is_made_once_however_often_it_is_said() -> None:
+    routes, node = Routes(), at("Worker/0/0")
+    routes.learn(node, 1, 1)
+    for _ in range(2):
+        routes.learn_behind(node, 2, 1)
+    routes.check()
+    assert not routes.drop(node, 1)
+    assert routes.next_hop(node) == 2
+    assert routes.drop_link(2) == [node]

@@ -12,6 +12,7 @@ import pytest
 
 from taskd_net import Node, limits
 from taskd_net.address import Address
+from taskd_net.codes import Code, Refusal
 from taskd_net.status.document import Document, by_position, document
 from taskd_net.status.ledger import Record, Report
 from taskd_net.status.records import NodeStatus, State
@@ -117,6 +118,10 @@ async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(me
     await again.withdraw(PATIENCE_S)
     await again.close()
     await until(mgr, lambda now: "Worker/1/1" not in now)
+    for link in far.router.children.by_id.values():
+        link.expires = 0.0
+    far.perform(far.router.tick(far.now() + 3600))
+    assert set(states(far)) == {"Proxy/1"}
 
 
 async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +144,7 @@ async def test_who_is_behind_a_lost_proxy_is_cut_off_until_it_is_back(mesh: Mesh
     await near.close()
     await mesh.until(lambda: states(mgr)["Proxy/0"] == "lost")
     assert states(mgr) == {"Mgr/0": "joined", "Proxy/0": "lost", "Proxy/1": "cut_off", "Worker/1/1": "cut_off"}
-    assert states(far)["Proxy/1"] == "lost"
+    await mesh.until(lambda: states(far)["Proxy/1"] == "lost")
     await mesh.proxy(0, mgr, listen=str(near.address))
     await until(mgr, lambda now: {node["state"] for node in now.values()} == {"joined"} and len(now) == 4)
 
@@ -159,6 +164,21 @@ async def test_a_proxy_that_moves_is_shown_where_it_is(mesh: Mesh) -> None:
     await mesh.worker(1, 1, one)
     nodes = await until(mgr, lambda now: "Worker/1/1" in now)
     assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
+
+
+async def test_of_two_who_claim_a_place_the_end_of_the_older_one_says_nothing(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    one, two = await mesh.proxy(1, mgr), await mesh.proxy(2, mgr)
+    older = await mesh.proxy(3, one)
+    await until(mgr, lambda now: now.get("Proxy/3", {}).get("parent") == "Proxy/1")
+    await mesh.proxy(3, two)
+    await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2")
+    await older.close()
+    await mesh.until(lambda: one.router.tally.losses)
+    await mesh.worker(1, 1, one)
+    nodes = await until(mgr, lambda now: "Worker/1/1" in now)
+    assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
+    assert states(one)["Proxy/3"] == "lost"
 
 
 async def test_a_foreign_child_is_shown_with_what_its_parent_sees(mesh: Mesh) -> None:
@@ -233,9 +253,8 @@ async def test_a_parent_that_does_not_take_a_report_gets_everything_again(
     def fail(*arguments: Any) -> None:
         failed.append(arguments)
         view.told = told  # type: ignore[method-assign]
-        raise AssertionError("once")
+        raise Refusal(Code.CLIENT_ERR, "once")
 
-    mesh.heard.discard("grpc")
     view.told = fail  # type: ignore[assignment, method-assign]
     await mesh.worker(0, 0, proxy)
     await until(mgr, lambda now: "Worker/0/0" in now)
@@ -257,19 +276,40 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
         told(*arguments)
 
     mgr.view.told = count  # type: ignore[assignment, method-assign]
-    looks, look = 0, near.view.look
+    looks, look = 0, near.view.look_in_parts
     done = asyncio.Event()
 
-    def counted() -> None:
+    async def counted() -> None:
         nonlocal looks
-        look()
+        await look()
         looks += 1
         if looks == 10:
             done.set()
 
-    near.view.look = counted  # type: ignore[method-assign]
+    near.view.look_in_parts = counted  # type: ignore[method-assign]
     await asyncio.wait_for(done.wait(), PATIENCE_S)
     assert calls <= 1
+
+
+async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STATUS_LOOKS", 1)
+    mgr = await mesh.mgr()
+    workers = [await mesh.worker(0, rank, mgr) for rank in range(3)]
+    for worker in workers:
+        assert (await worker.send("x", to="Mgr")).ok
+    parts = mgr.view._look()
+    next(parts)
+    # Between two parts one is forgotten: it must not come back.
+    await workers[2].withdraw(PATIENCE_S)
+    await workers[2].close()
+    await mesh.until(lambda: mgr.router.tally.losses)
+    mgr.perform(mgr.router.tick(mgr.now() + 3600))
+    assert len(list(parts)) == 2
+    assert {p: known["up"]["messages"] for p, known in seen(mgr).items()} == {
+        "Mgr/0": 0,
+        "Worker/0/0": 1,
+        "Worker/0/1": 1,
+    }
 
 
 async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> None:

@@ -130,7 +130,7 @@ async def test_message_of_a_node_that_has_moved_overtakes_its_announcement(mesh:
     async with RawChild("Proxy/1") as new:
         await new.join(mgr.address or "")
         early = asyncio.create_task(new.transfer(new.message("Mgr/0", "early", src="Worker/0/0")))
-        await mesh.until(lambda: mgr.router._doubts.next_deadline() < float("inf"))
+        await mesh.until(lambda: mgr.router._gate.next_deadline() < float("inf"))
         assert (await new.announce("Worker/0/0")).code == 0
         assert (await soon(early)).code == 0
         assert (await mgr.take()).body == "early"
@@ -138,11 +138,19 @@ async def test_message_of_a_node_that_has_moved_overtakes_its_announcement(mesh:
 
 
 async def test_message_over_a_connection_of_nobody(attacked: Bystanders) -> None:
-    """It may come from the host of a child; from any other it is refused, and so is one of nobody."""
-    mgr = attacked.parent
-    async with RawChild("Worker/0/0") as liar:
+    """It may speak for a child from the host of that child; from any other it may not, and nobody speaks for nobody."""
+    mgr, victim = attacked.parent, str(attacked.ours.position)
+    async with RawChild("Worker/0/0") as liar, Wire(mgr.address or "", source="127.0.0.2") as elsewhere:
         liar.connect(mgr.address or "")
         assert (await liar.transfer(liar.message("Mgr/0"))).code == Code.NIL_POSITION
+        assert (await liar.transfer(liar.message("Mgr/0", src=victim))).code == 0
+        await mgr.take()
+        await liar.cut()
+        liar.connect(elsewhere.address)
+        for src in (victim, "Worker/0/0"):
+            assert (await liar.transfer(liar.message("Mgr/0", src=src))).code == Code.NIL_POSITION
+        assert (await liar.call("PathDiscovery", announcement(victim, victim))).code == Code.DST_TYPE_ILLEGAL
+    assert mgr.waiting() == 0
 
 
 # ---- announcements

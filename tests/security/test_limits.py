@@ -10,6 +10,7 @@ import pytest
 
 from taskd_net import Code
 from taskd_net.limits import MESSAGE_BYTES, RANK_CHARS, Limits
+from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.stubs import name, pb, position
@@ -218,6 +219,17 @@ async def test_time_to_the_first_words_and_without_a_call(mesh: Mesh, child: Raw
         assert (await child.send("Mgr/0")).code == 0
         await others.parent.take()
         await others.undisturbed()
+
+
+async def test_time_to_the_end_of_a_tls_handshake(mesh: Mesh, certificates: Folder) -> None:
+    """Before it, there is no HTTP/2 whose calls could be missed."""
+    mgr = await mesh.mgr(tls=certificates.listening(), limits=Limits(registration_time=1.5))
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    async with Http2(mgr.address or "") as silent, Http2(mgr.address or "") as slow:
+        slow.write(b"\x16\x03\x01")
+        assert all(await asyncio.gather(silent.closed(20), slow.closed(20)))
+    assert (await soon(worker.send("x", to="Mgr"))).ok
+    assert mesh.count("child_lost") == 0
 
 
 async def waiting_at(mesh: Mesh, count: int) -> None:

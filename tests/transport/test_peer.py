@@ -26,6 +26,11 @@ def test_only_who_says_so_knows_probes() -> None:
     assert (ours.ended(batched=True), ours.ended(batched=False)) == (Ended.BATCHED, Ended.TASKNET)
 
 
+def test_parent_of_an_earlier_version_is_told_nothing_and_offers_nothing() -> None:
+    earlier = peers.of_parent({peers.VERSION_KEY: "0.0.9", peers.DEPTH_KEY: "2"})
+    assert (earlier.profile, earlier.depth, earlier.batched, earlier.reports) == (peers.OURS, 2, False, False)
+
+
 def test_child_that_says_nothing_keeps_the_contract() -> None:
     assert peers.of_child({"user-agent": "grpc-java/1.60"}) == peers.Peer(peers.CONTRACT)
     assert peers.of_child({}) == peers.Peer(peers.CONTRACT)

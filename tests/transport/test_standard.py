@@ -76,6 +76,20 @@ async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str) -> None:
         await soon(ending)
 
 
+async def test_who_drains_says_so_at_once(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+    busy = True
+    monkeypatch.setattr(mgr, "_busy", lambda: busy)
+    async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest())
+        assert await next_status(watch) == health_pb2.HealthCheckResponse.SERVING
+        draining = asyncio.ensure_future(mgr.drain(PATIENCE_S))
+        assert await next_status(watch) == health_pb2.HealthCheckResponse.NOT_SERVING
+        busy = False
+        assert await soon(draining)
+
+
 async def test_services_that_are_not_there_are_said_not_to_be(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     with pytest.raises(AskFailed, match="it has no service 'TaskNot'"):

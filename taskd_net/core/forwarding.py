@@ -1,0 +1,162 @@
+"""Putting messages on links, within their bounds, and remembering who awaits the answers (contract, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Awaited, Part, Pending, PostedPart, Reply, Spread
+from taskd_net.core.actions import Forward
+from taskd_net.core.decisions import Decisions
+from taskd_net.core.delivery import Delivery
+from taskd_net.core.frame import Frame
+from taskd_net.core.links import UP, Link
+from taskd_net.core.manners import Copies, Manners, copies, spelled
+from taskd_net.core.topology import Plan, Topology
+
+
+class Forwarding:
+    """Sends messages on their way from one node.
+
+    Args:
+        topology: where everybody is.
+        decisions: where they go.
+        delivery: the own inbox.
+        seen: the copies of broadcasts that have been to neighbours which repeat them.
+        messages, size: what may wait to be written on one link; size in bytes.
+    """
+
+    __slots__ = ("_decisions", "_delivery", "_messages", "_seen", "_size", "_tally", "_topology")
+
+    def __init__(
+        self, topology: Topology, decisions: Decisions, delivery: Delivery, seen: Copies, messages: int, size: int
+    ) -> None:
+        self._topology = topology
+        self._decisions = decisions
+        self._tally = decisions.tally
+        self._delivery = delivery
+        self._seen = seen
+        self._messages = messages
+        self._size = size
+
+    def carry_one(self, now: float, frame: Frame, hop: Link | None, reply: Reply, deadline: float) -> None:
+        """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
+        receiver = frame.dst.position if frame.sync else None
+        pending = Pending(frame.uuid, reply, frame.src, frame.sync, receiver, deadline)
+        if hop is None:
+            self._delivery.deliver(now, frame, pending)
+            return
+        refusal = self.forward(now, hop, frame, pending)
+        if refusal is not None:
+            self._tally.failed(hop, refusal.code)
+            self._decisions.settle(pending, refusal.code, self._decisions.position, refusal.detail)
+
+    def carry_many(self, now: float, frame: Frame, plan: Plan, reply: Reply, up: float, down: float) -> None:
+        """The same for a broadcast or multicast: every branch will be settled."""
+        self._tally.broadcasts += 1
+        parts = len(plan.links) + plan.here + (plan.missing is not None)
+        spread = Spread(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
+        if not parts:
+            # Everybody whom it is for lies behind the link it came from.
+            self._decisions.settle(Part(spread, down), Code.OK, self._decisions.position)
+        if plan.missing is not None:
+            self._decisions.settle(
+                Part(spread, down), Code.NO_ROUTE, self._decisions.position, f"there is no {plan.missing}"
+            )
+        if plan.here:
+            self._delivery.deliver(now, frame, Part(spread, down))
+        for link in plan.links:
+            sent = self._copies_for(now, link, frame)
+            spread.expect(len(sent) - 1)
+            for copy in sent:
+                kind = Part if copy.sync == frame.sync else PostedPart
+                part = kind(spread, up if link.id == UP else down)
+                refusal = self.forward(now, link, copy, part)
+                if refusal is not None:
+                    self._tally.failed(link, refusal.code)
+                    self._decisions.settle(part, refusal.code, self._decisions.position, refusal.detail)
+
+    def hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None) -> None:
+        """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
+        failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
+        self._tally.broadcasts += not frame.dst.unicast
+        if plan.here:
+            failure = self._delivery.accept(now, frame) or failure
+        for link in plan.links:
+            for copy in (frame,) if frame.dst.unicast else self._copies_for(now, link, frame):
+                refusal = self.forward(now, link, copy, None)
+                if refusal is not None:
+                    self._tally.failed(link, refusal.code)
+                    failure = refusal
+        if failure is not None:
+            self._decisions.refuse(frame, reply, failure)
+        elif reply is not None:
+            self._decisions.answer(reply, frame.uuid, Code.OK)
+
+    def forward(self, now: float, link: Link, frame: Frame, part: Awaited | None) -> Refusal | None:
+        """Queue a message on a link, or say why not."""
+        if link.session is None:
+            return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
+        size, manners, decisions = len(frame.data), link.manners, self._decisions
+        if manners is not None:
+            if size > manners.largest:
+                text = f"the message has {size} bytes serialized; {link.position} takes at most {manners.largest}"
+                return Refusal(Code.CLIENT_ERR, text)
+            frame = spelled(link, frame)
+        if link.queued_messages >= self._messages or link.queued_bytes + size > self._size:
+            return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
+        patience = 0.0
+        if part is not None:
+            if link.in_flight.count >= link.in_flight_limit:
+                return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
+            if manners is not None and manners.turn and not link.in_flight.count:
+                part.deadline = min(part.deadline, now + manners.turn)
+            if not link.in_flight.add(frame.uuid, part):
+                return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
+            if link.timed is None:
+                self._tally.time(link, part)
+            deadline = part.deadline
+            if deadline < decisions.wake:
+                decisions.wake = deadline
+            patience = deadline - now
+        link.queued_messages += 1
+        link.queued_bytes += size
+        decisions.statistics.forwarded += 1
+        decisions.actions.append(Forward(link.id, frame, patience))
+        return None
+
+    def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
+        """What goes on a link for a broadcast or multicast."""
+        manners = link.manners
+        if manners is None:
+            return (frame,)
+        sent = copies(link, manners, frame, self._topology.routes, self._topology.identity)
+        if manners.repeats:
+            # They come back from there, to this node's side too.
+            for copy in sent:
+                self._seen.add(now, copy)
+        return sent
+
+    def next_turn(self, now: float, link: Link, manners: Manners) -> None:
+        """A message on the link was answered: only now the neighbour turns to the next one."""
+        head = next(iter(link.in_flight), None) if manners.turn else None
+        if head is not None:
+            head.deadline = min(head.deadline, now + manners.turn)
+            self._decisions.look_by(head.deadline)
+
+    def drop(self, link: Link, unwritten: Iterable[Frame]) -> None:
+        """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
+        tally, decisions = self._tally, self._decisions
+        link.queued_messages = link.queued_bytes = 0
+        # It was not answered: how long that took says nothing.
+        link.timed = None
+        for frame in reversed(list(unwritten)):
+            part = link.in_flight.take_copy(frame, newest=True)
+            if part is not None:
+                tally.ended(link, part, Code.NETWORK_SEND_LOST)
+                decisions.settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
+            elif not frame.sync and frame.src.identity != self._topology.identity:
+                decisions.lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
+        for part in link.in_flight.take_all():
+            tally.ended(link, part, Code.NETWORK_ACK_LOST)
+            decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")

@@ -1,0 +1,14 @@
+"""The status page: what `taskd-net tree` shows, as a picture in a browser, served by the node itself.
+
+`face/` is the page, `shell` makes one HTML document of it, `feed` decides what a browser has to be told, `looking`
+looks at the mesh, `app` answers, and `serving` holds the connections. starlette and uvicorn come with the extra `page`,
+and are imported when a page is opened.
+
+Nothing here can change anything: there are two answers, both to GET.
+"""
+
+from __future__ import annotations
+
+from taskd_net.page.opening import StatusPage
+
+__all__ = ["StatusPage"]

@@ -1,0 +1,145 @@
+// The panel: the mesh as a whole, or the node that was chosen.
+
+const details = document.getElementById("details");
+
+function sentence(node) {
+  const state = mesh.states.get(node.position) || node.state;
+  const since = ["lost", "gone"].includes(state) ? ` since ${clock(node.since)}` : "";
+  return `${nameOf(node)}${placeOf(node)}: ${STATES[state].word}${since}`;
+}
+
+function showDetails() {
+  const node = picture.chosen && mesh.all.get(picture.chosen);
+  const kept = document.activeElement && details.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  details.replaceChildren(...(node ? ofNode(node) : ofMesh()));
+  if (kept) details.querySelector(`[data-key="${CSS.escape(kept)}"]`)?.focus();
+}
+
+function goTo(position, key, ...inside) {
+  return html("button", { type: "button", class: "link", "data-key": key, onclick: () => choose(position, true) }, ...inside);
+}
+
+function ofMesh() {
+  const reporting = [...mesh.nodes.values()].filter((node) => node.parent);
+  const parts = [
+    html("h2", {}, "All links together"),
+    plot(
+      "Messages/s",
+      [
+        { name: "down", points: series(WHOLE, DOWN) },
+        { name: "up", points: series(WHOLE, UP) },
+      ],
+      number,
+    ),
+    plot(
+      "Slowest answers",
+      [
+        { name: "down", points: series(WHOLE, DOWN_P99) },
+        { name: "up", points: series(WHOLE, UP_P99) },
+      ],
+      duration,
+    ),
+    plot("In flight", [{ name: "", points: series(WHOLE, IN_FLIGHT) }], number),
+  ];
+  const slow = (node) => Math.max(node.down.ack_p99 ?? 0, node.up.ack_p99 ?? 0);
+  const waiting = (node) => node.down.in_flight + node.up.in_flight + node.down.queued + node.up.queued + (node.inbox?.line ?? 0);
+  parts.push(...ranking("Slowest to answer, p99", reporting, slow, duration), ...ranking("Most messages waiting", reporting, waiting, number));
+  return parts;
+}
+
+function ranking(heading, nodes, value, say) {
+  const first = nodes
+    .filter((node) => value(node) > 0)
+    .sort((one, other) => value(other) - value(one) || inOrder(one, other))
+    .slice(0, 5);
+  if (!first.length) return [];
+  const rows = first.map((node) =>
+    html("tr", {}, html("th", {}, goTo(node.position, `${heading} ${node.position}`, nameOf(node)), placeOf(node)), html("td", {}, say(value(node)))),
+  );
+  return [html("h3", {}, heading), html("table", {}, html("tbody", {}, ...rows))];
+}
+
+function ofNode(node) {
+  const state = mesh.states.get(node.position);
+  const head = [
+    html(
+      "div",
+      { class: "top" },
+      html("h2", { id: "who" }, nameOf(node)),
+      html("button", { type: "button", "data-key": "close", onclick: () => choose(null, false), title: "Back to the whole mesh (Esc)" }, "close"),
+    ),
+    html("p", { class: "muted" }, node.position),
+    html("p", { class: "state" }, swatch(state), html("span", {}, stateInWords(node, state))),
+  ];
+  if (state === "never_seen") {
+    return [...head, html("h3", {}, "What to do"), html("p", { class: "muted" }, `It is expected by the size of the job, and has never joined. Was its process started, and is its upstream the address of ${mesh.nodes.has(node.parent) ? nameOf(mesh.all.get(node.parent)) : `Proxy ${node.server_rank}`}?`)];
+  }
+  const at = node.position;
+  if (node.parent) {
+    head.push(
+      plot("Messages/s", [{ name: "to it", points: rates(at, DOWN) }, { name: "from it", points: rates(at, UP) }], number),
+      plot("Its answers take", [{ name: "p50", points: series(at, DOWN_P50) }, { name: "p99", points: series(at, DOWN_P99) }], duration),
+      plot("In flight", [{ name: "", points: series(at, IN_FLIGHT) }], number),
+    );
+  }
+  return [...head, ...links(node), ...inbox(node), ...about(node)];
+}
+
+function stateInWords(node, state) {
+  const below = mesh.below.get(node.position)?.length;
+  const since = node.since && state !== "cut_off" ? ` since ${clock(node.since)}, ${ago(node.since)}` : "";
+  const words = state === "strained" ? "joined, but messages wait for it" : `${STATES[state].word}${since}`;
+  return below ? `${words}; ${below} below it` : words;
+}
+
+function links(node) {
+  if (!node.parent) return [];
+  const rows = [
+    ["messages", (flow) => flow.messages.toLocaleString("en")],
+    ["size", (flow) => bytes(flow.bytes)],
+    ["not delivered", (flow) => flow.failed.toLocaleString("en"), (flow) => flow.failed > 0],
+    ["in flight", (flow) => number(flow.in_flight)],
+    ["waiting to leave", (flow) => number(flow.queued), (flow) => flow.queued > 0],
+    ["p50", (flow) => duration(flow.ack_p50)],
+    ["p99", (flow) => duration(flow.ack_p99)],
+  ];
+  const line = ([name, say, alarm]) =>
+    html("tr", {}, html("th", {}, name), ...[node.down, node.up].map((flow) => html("td", alarm && alarm(flow) ? { class: "alarm" } : {}, say(flow))));
+  return [
+    html("h3", {}, "Its link"),
+    html("table", {}, html("thead", {}, html("tr", {}, html("th", {}), html("th", {}, "to it"), html("th", {}, "from it"))), html("tbody", {}, ...rows.map(line))),
+  ];
+}
+
+function inbox(node) {
+  if (!node.inbox) return [];
+  const { held, room, line } = node.inbox;
+  const rows = [
+    ["in it", `${held} of ${room}`, room > 0 && held >= room],
+    ["in line before it", number(line), line > 0],
+    ["delivered", number(node.delivered), false],
+    ["lost", number(node.lost), node.lost > 0],
+  ];
+  return [html("h3", {}, "Its inbox"), table(rows)];
+}
+
+function about(node) {
+  const parent = node.parent && mesh.all.get(node.parent);
+  const peers = { taskd_net: "taskd_net", contract: "foreign, the four calls", original: "of the original" };
+  const rows = [
+    ["parent", parent ? goTo(node.parent, "parent", node.parent) : node.parent],
+    ["kind of link", node.link],
+    ["comes from", node.address],
+    ["listens on", node.listen],
+    ["kind of node", peers[node.peer] ?? "unknown: behind a foreign node"],
+    ["version", node.version],
+    ["last message", node.last_message && ago(node.last_message)],
+    ["reconnects", node.parent ? number(node.reconnects) : null],
+  ];
+  return [html("h3", {}, "About it"), table(rows.filter(([, value]) => value !== null))];
+}
+
+function table(rows) {
+  const line = ([name, value, alarm]) => html("tr", {}, html("th", {}, name), html("td", alarm ? { class: "alarm" } : {}, value));
+  return html("table", {}, html("tbody", {}, ...rows.map(line)));
+}

@@ -1,0 +1,161 @@
+"""What a browser has to be told: the whole tree once, then the nodes of which something has changed.
+
+Every look at the mesh that finds something new makes a version. A browser says which one it has, and gets what has
+changed since; what it holds then is the document of `taskd_net.status.document`, node by node.
+
+A look goes over every node, so it is taken in slices: whoever takes it lets others have their turn in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from taskd_net import limits
+from taskd_net.codes import Refusal
+from taskd_net.position import Position
+from taskd_net.status.document import Document, head, missing_of, node_document, states_of
+from taskd_net.status.expect import Expected
+from taskd_net.status.records import NodeStatus, State
+from taskd_net.wire.status import read_node, read_position
+
+_NOTHING: Final = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """One node: what it was made from, and what browsers get of it since which version."""
+
+    record: bytes
+    status: NodeStatus
+    state: State
+    node: Document
+    text: str
+    version: int
+
+
+class Feed:
+    """The state of one mesh, for all browsers together.
+
+    Args:
+        root: the node whose page it is.
+        expected: the size of the job, as text; empty where it is not known.
+        life: tells this feed from the one of an earlier process at the same address.
+    """
+
+    def __init__(self, root: Position, expected: str, life: str) -> None:
+        self._root = root
+        self._expected = Expected.parse(expected) if expected else None
+        self._life = life
+        self._version = 0
+        # What was removed, with its version; browsers that have an older version than `_floor` get everything.
+        self._removed: deque[tuple[int, Position]] = deque()
+        self._floor = 0
+        self._shown: dict[Position, _Shown] = {}
+        self._states: dict[Position, State] = {}
+        self._head: Document = {}
+        self._missing: list[Document] = []
+        self._missing_text = _NOTHING
+        self._missing_version = 0
+
+    def look(self, now: float, entries: Sequence[tuple[str, bytes]]) -> Iterator[None]:
+        """Take in the records of all nodes. Nothing of it is told before the end.
+
+        Args:
+            now: seconds since the epoch.
+            entries: each node's position and record.
+
+        Yields:
+            After every slice.
+        """
+        records: dict[Position, bytes] = {}
+        known: dict[Position, NodeStatus] = {}
+        for number, (name, record) in enumerate(entries, 1):
+            if number % limits.PAGE_SLICE == 0:
+                yield
+            position = read_position(name)
+            # What is not a record is left out: nobody on the way has looked at it.
+            if position is not None:
+                with contextlib.suppress(Refusal):
+                    old = self._shown.get(position)
+                    known[position] = old.status if old is not None and old.record == record else read_node(record)
+                    records[position] = record
+        yield
+        states = states_of(known)
+        yield
+        version = self._version + 1
+        found: dict[Position, _Shown] = {}
+        for number, (position, record) in enumerate(records.items(), 1):
+            if number % limits.PAGE_SLICE == 0:
+                yield
+            found[position] = self._show(position, record, known[position], states[position], version)
+        yield
+        missing = self._missing
+        if self._expected is not None and states != self._states:
+            missing = missing_of(self._root, known, states, self._expected)
+            yield
+        self._take(version, now, found, states, missing)
+
+    def answer(self, since: str) -> str:
+        """What a browser has to be told.
+
+        Args:
+            since: the `token` of the last answer that it got; anything else for none.
+
+        Returns:
+            A JSON object: the head of the document, with `missing` null if nothing in it has changed; `nodes`, those
+            that have changed; `removed`, positions that are known no more; `whole`, whether `nodes` are all there are;
+            `token`.
+        """
+        life, _, number = since.rpartition("-")
+        told = int(number) if life == self._life and number.isascii() and number.isdigit() else -1
+        whole = not self._floor <= told <= self._version
+        if whole:
+            told = -1
+        nodes = ",".join(shown.text for shown in self._shown.values() if shown.version > told)
+        removed = [] if whole else [position for version, position in self._removed if version > told]
+        rest = {
+            **self._head,
+            "removed": [str(position) for position in removed if position not in self._shown],
+            "whole": whole,
+            "token": f"{self._life}-{self._version}",
+        }
+        missing = self._missing_text if self._missing_version > told else _NOTHING
+        return f'{_json(rest)[:-1]},"missing":{missing},"nodes":[{nodes}]}}'
+
+    def _show(self, position: Position, record: bytes, status: NodeStatus, state: State, version: int) -> _Shown:
+        old = self._shown.get(position)
+        if old is not None and old.record == record and old.state is state:
+            return old
+        node = node_document(position, status, state)
+        text = _json(node)
+        return _Shown(record, status, state, node, text, old.version if old and old.text == text else version)
+
+    def _take(
+        self,
+        version: int,
+        now: float,
+        found: dict[Position, _Shown],
+        states: dict[Position, State],
+        missing: list[Document],
+    ) -> None:
+        removed = [position for position in self._shown if position not in found]
+        if missing != self._missing or not self._version:
+            self._missing, self._missing_text, self._missing_version = missing, _json(missing), version
+        self._removed.extend((version, position) for position in removed)
+        while len(self._removed) > limits.PAGE_REMOVED:
+            self._floor = self._removed.popleft()[0]
+        if removed or self._missing_version == version or any(shown.version == version for shown in found.values()):
+            self._version = version
+        self._shown, self._states = found, states
+        nodes = [shown.node for shown in found.values()]
+        self._head = head(self._root, now, self._expected, states, missing, nodes)
+        del self._head["missing"]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,62 @@
+"""Looking at the mesh for all browsers together, without holding up the node whose page it is."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from time import perf_counter
+
+from taskd_net import limits
+from taskd_net.node import Node
+from taskd_net.page.feed import Feed
+
+
+class Looking:
+    """What one node knows of the mesh, as browsers get it: never much older than `limits.PAGE_LOOK_S` when asked for.
+
+    Nobody looks while nobody asks. However many ask, one look at a time is taken, and after one that took long there is
+    a pause of so much longer.
+
+    Args:
+        node: a node that was started.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._feed = Feed(node.position, node.config.expect or "", secrets.token_hex(4))
+        self._look: asyncio.Task[None] | None = None
+        self._next = float("-inf")
+        self._pause = 0.0
+
+    async def answer(self, since: str) -> str:
+        """What a browser that has the version `since` has to be told, as a JSON object.
+
+        It holds what `Feed.answer` says, and in `ask_again` the seconds after which the browser should ask again.
+        """
+        if self._look is None and self._node.now() >= self._next:
+            self._look = asyncio.create_task(self._take_look())
+        if self._look is not None:
+            await asyncio.shield(self._look)
+        told = self._feed.answer(since)
+        return f'{{"ask_again":{max(limits.PAGE_ASK_S, self._pause):.3f},{told[1:]}'
+
+    async def close(self) -> None:
+        """End a look that is under way."""
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.wait([self._look])
+
+    async def _take_look(self) -> None:
+        busy, begun = 0.0, perf_counter()
+        try:
+            view = self._node.view
+            view.look()
+            for _ in self._feed.look(view.wall(), [(record.position, record.node) for record in view.records()]):
+                busy += perf_counter() - begun
+                await asyncio.sleep(0)
+                begun = perf_counter()
+            busy += perf_counter() - begun
+        finally:
+            self._look = None
+            self._pause = max(limits.PAGE_LOOK_S, busy / limits.PAGE_LOAD)
+            self._next = self._node.now() + self._pause

@@ -1,0 +1,55 @@
+"""The page as one HTML document, put together from the files in `face/`.
+
+Everything is in it, so it can be saved and sent to somebody: what was known at that moment is in it as well. The policy
+that goes with it permits its own script and style, by their hashes, and nothing else from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib import resources
+from typing import Final
+
+# In the order in which they build on each other.
+SCRIPTS: Final = ("mesh", "history", "layout", "picture", "plots", "details", "top", "moving", "live")
+
+
+class Shell:
+    """The document without what is known of the mesh; the files are read once."""
+
+    def __init__(self) -> None:
+        style = _read("page.css")
+        script = "(() => {\n" + "\n".join(_read(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
+        page = _read("page.html").replace("/* style */", style).replace("/* script */", script)
+        self._before, _, self._after = page.partition("/* tree */")
+        self.policy = "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src '{_hash(script)}'",
+                f"style-src '{_hash(style)}'",
+                "connect-src 'self'",
+                "img-src data:",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            )
+        )
+        """The value of the header Content-Security-Policy."""
+
+    def document(self, tree: str) -> str:
+        """The whole page.
+
+        Args:
+            tree: what is known of the mesh, as a JSON object.
+        """
+        # Inside a script element only a `<` could end it, or change how it is read.
+        return self._before + tree.replace("<", "\\u003c") + self._after
+
+
+def _read(name: str) -> str:
+    return (resources.files("taskd_net.page") / "face" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

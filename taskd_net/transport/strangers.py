@@ -1,0 +1,123 @@
+"""Who begins TLS with a node and is never heard of: a line per address and minute.
+
+gRPC says nothing to its application of a handshake that failed, and prints a line without an address. But it asks for
+certificates before each handshake. At that moment the system's table of connections has the peer; whoever is there and
+has not registered some time later was refused, has hung up, or is not a node.
+
+The table is looked at once a second at most, so a single attempt may go unseen; who tries again and again does not. It
+is Linux's; elsewhere nobody is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from taskd_net import limits
+
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+
+_TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
+_ESTABLISHED: Final = "01"
+
+Endpoint: TypeAlias = tuple[str, int]
+"""IP address and port of a peer."""
+
+
+class Strangers:
+    """The peers of one port.
+
+    Args:
+        port: where the node listens.
+        log: of the node.
+    """
+
+    def __init__(self, port: int, log: BoundLogger) -> None:
+        self._port = port
+        self._log = log
+        self._looked = float("-inf")
+        # Filled by gRPC's own threads, emptied by the loop.
+        self._looks: deque[tuple[float, frozenset[Endpoint]]] = deque(maxlen=64)
+        self._unheard: dict[Endpoint, float] = {}
+        # Connections that need no more looking at, while they stand.
+        self._settled: dict[Endpoint, float] = {}
+        self._logged: dict[str, float] = {}
+
+    def handshake(self) -> None:
+        """One is about to begin; on any thread."""
+        now = time.monotonic()
+        if now - self._looked >= limits.STRANGERS_LOOK_S:
+            self._looked = now
+            self._looks.append((now, frozenset(peers_of(self._port))))
+
+    def heard(self, connection: str) -> None:
+        """A node has registered over a connection, as gRPC names it."""
+        endpoint = _endpoint(connection)
+        self._unheard.pop(endpoint, None)
+        self._settled[endpoint] = time.monotonic()
+
+    async def watch(self) -> None:
+        """Log who is not heard of, until cancelled."""
+        while True:
+            await asyncio.sleep(limits.STRANGERS_HEARD_S / 2)
+            self._judge(time.monotonic())
+
+    def _judge(self, now: float) -> None:
+        while self._looks:
+            seen_at, seen = self._looks.popleft()
+            gone = [endpoint for endpoint, at in self._settled.items() if at < seen_at and endpoint not in seen]
+            for endpoint in gone:
+                del self._settled[endpoint]
+            for endpoint in seen - self._settled.keys():
+                self._unheard.setdefault(endpoint, seen_at)
+        for endpoint, since in list(self._unheard.items()):
+            if now - since >= limits.STRANGERS_HEARD_S:
+                del self._unheard[endpoint]
+                self._settled[endpoint] = now
+                self._say(now, endpoint[0])
+        self._logged = {host: at for host, at in self._logged.items() if now - at < limits.STRANGERS_LOG_S}
+
+    def _say(self, now: float, host: str) -> None:
+        if now - self._logged.get(host, float("-inf")) >= limits.STRANGERS_LOG_S:
+            self._logged[host] = now
+            reason = "it began TLS and did not register: its certificate was refused, or it is not a node"
+            self._log.warning("stranger", address=host, reason=reason)
+
+
+def peers_of(port: int) -> Iterator[Endpoint]:
+    """Who is connected to a port of this machine; nobody where the system does not tell."""
+    local = f":{port:04X} "
+    for table in _TABLES:
+        try:
+            lines = table.read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines[1:]:
+            if local not in line:
+                continue
+            _, here, there, state, *_ = line.split()
+            if state == _ESTABLISHED and here.endswith(local.strip()):
+                address, _, number = there.partition(":")
+                yield _address(address), int(number, 16)
+
+
+def _address(text: str) -> str:
+    """An IP address as the kernel writes it: words of 32 bits, each in the byte order of the machine."""
+    step = -1 if sys.byteorder == "little" else 1
+    data = b"".join(bytes.fromhex(text[at : at + 8])[::step] for at in range(0, len(text), 8))
+    address = ipaddress.ip_address(data)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _endpoint(connection: str) -> Endpoint:
+    """IP address and port of a connection as gRPC names it: `ipv4:127.0.0.1:40312`, `ipv6:%5B::1%5D:40312`."""
+    host, _, port = connection.partition(":")[2].rpartition(":")
+    return host.removeprefix("%5B").removesuffix("%5D"), int(port)

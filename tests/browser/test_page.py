@@ -1,0 +1,359 @@
+"""The status page in a real browser, with meshes that never were."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageChops
+from playwright.async_api import Browser, Page
+
+from tests.browser.watched import Watched
+from tests.page.meshes import Made, of_size
+from tests.page.stand import Stand
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
+
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "status-page"
+DRAWN = "() => performance.getEntriesByName('drawn').length > 0"
+
+
+@asynccontextmanager
+async def shown(
+    chromium: Browser, made: Made, expected: str = "", *, scheme: str = "light", pace: float = 0.0, nap: float = 0.25
+) -> AsyncIterator[tuple[Page, Stand]]:
+    """The page of a mesh, drawn, and what serves it; closed before that, so that it misses nothing."""
+    async with Stand(made, expected, pace=pace, nap=nap) as stand, Watched(chromium, scheme=scheme) as page:
+        await page.goto(stand.url)
+        await page.wait_for_function(DRAWN)
+        yield page, stand
+
+
+def node(position: str) -> str:
+    """The selector of a node in the picture."""
+    return f'#tree [data-position="{position}"]'
+
+
+async def focused(page: Page) -> str | None:
+    """The position of the node that has the focus."""
+    position: str | None = await page.evaluate("document.activeElement.dataset.position ?? null")
+    return position
+
+
+# ---- the picture
+
+
+@pytest.mark.parametrize("nodes", [3, 64, 512, 2000])
+async def test_every_node_is_drawn_in_its_state_and_none_over_another(chromium: Browser, nodes: int) -> None:
+    made, expected = of_size(nodes)
+    async with shown(chromium, made, expected) as (page, _):
+        took = float(await page.evaluate("performance.getEntriesByName('drawn')[0].duration"))
+        print(f"\n{nodes} nodes: drawn {took:.0f} ms after the browser began to load the page")
+        # What is asserted is generous, as the machine is shared; what is aimed at is 2 s.
+        assert took < 10_000
+        drawn = await page.evaluate(
+            """[...document.querySelectorAll('#tree [data-position]')].map((one) => {
+              const box = one.querySelector('.shape').getBoundingClientRect();
+              const forms = ['node', 'plain', 'small', 'behind', 'bare'];
+              const state = [...one.classList].filter((name) => !forms.includes(name));
+              return [one.dataset.position, state.join(), box.x, box.y, box.right, box.bottom, one.ariaLabel];
+            })"""
+        )
+        told = json.loads((await page.inner_text("#told")) or "{}")
+        states = {one["position"]: one["state"] for one in told["nodes"]}
+        states |= {one["position"]: "never_seen" for one in told["missing"] if one["why"] == "never_seen"}
+        strained = {position for position, state, *_ in drawn if state == "strained"}
+        assert {position: "joined" if state == "strained" else state for position, state, *_ in drawn} == states
+        assert strained == ({"Worker/1/12"} if nodes > 3 else set())
+        assert all(label and re.match(r"(Mgr|Proxy|Agent|Worker) \d+( on node \d+)?: \w", label) for *_, label in drawn)
+        boxes = sorted((x, y, right, bottom) for _, _, x, y, right, bottom, _ in drawn)
+        for index, (_, y, right, bottom) in enumerate(boxes):
+            for other_x, other_y, _, other_bottom in boxes[index + 1 :]:
+                if other_x >= right - 0.01:
+                    break
+                assert other_y >= bottom - 0.01 or other_bottom <= y + 0.01, "two nodes lie over each other"
+
+
+@pytest.mark.parametrize("nodes", [3, 64, 512, 2000])
+async def test_the_whole_tree_is_seen_at_once_and_texts_stay_in_their_cells(chromium: Browser, nodes: int) -> None:
+    made, expected = of_size(nodes)
+    async with shown(chromium, made, expected) as (page, _):
+        overhang, scrolls = await page.evaluate(
+            """(() => {
+              const over = (one) => {
+                const cell = one.parentNode.querySelector('.shape').getBoundingClientRect();
+                const text = one.getBoundingClientRect();
+                return Math.max(cell.x - text.x, text.right - cell.right);
+              };
+              const scroll = document.getElementById('scroll');
+              return [
+                Math.max(...[...document.querySelectorAll('#tree text')].filter((one) => one.textContent).map(over)),
+                [scroll.scrollHeight - scroll.clientHeight, scroll.scrollWidth - scroll.clientWidth,
+                 document.documentElement.scrollHeight - innerHeight],
+              ];
+            })()"""
+        )
+        assert overhang <= 2.0
+        assert scrolls == [0, 0, 0]
+
+
+async def test_a_node_that_changes_is_painted_anew_and_said(chromium: Browser) -> None:
+    made = Made(2)
+    async with shown(chromium, made, "2x8") as (page, _):
+        assert await page.inner_text("#missing") == "No rank is missing: 2 × 8 are expected, and all are here."
+        before = await page.evaluate(f"getComputedStyle(document.querySelector('{node('Worker/1/9')} .shape')).fill")
+        made.lose(["Worker/1/9"])
+        await page.wait_for_selector(node("Worker/1/9") + ".lost")
+        fill = await page.evaluate(f"getComputedStyle(document.querySelector('{node('Worker/1/9')} .shape')).fill")
+        assert (before, fill) == ("rgb(168, 197, 224)", "rgb(200, 50, 28)")
+        assert re.fullmatch(r"Worker 9 on node 1: lost since \d\d:\d\d:\d\d", await page.inner_text("#said"))
+        missing = " ".join((await page.inner_text("#missing")).split())
+        assert re.fullmatch(r"1 missing Worker 9 on node 1 lost since \d\d:\d\d:\d\d", missing)
+        assert (await page.title()).startswith("(1) ")
+        made.lose(["Proxy/1"])
+        await page.wait_for_selector(node("Worker/1/10") + ".cut_off")
+        assert await page.eval_on_selector('.frame[data-of="Proxy/1"]', "(one) => one.classList.contains('lost')")
+
+
+async def test_a_change_is_seen_where_no_size_of_the_job_is_known(chromium: Browser) -> None:
+    async with shown(chromium, Made(2)) as (page, stand):
+        stand.made.lose(["Worker/1/9"])
+        await page.wait_for_selector(node("Worker/1/9") + ".lost")
+        await page.click(node("Worker/1/9"))
+        assert "lost since" in await page.inner_text("#details .state")
+
+
+async def test_nodes_that_come_and_go(chromium: Browser) -> None:
+    made = Made(1)
+    async with shown(chromium, made) as (page, _):
+        assert "is not known" in await page.inner_text("#missing")
+        made.leave_out(["Worker/0/7"])
+        await page.wait_for_selector(node("Worker/0/7"), state="detached")
+        made.nodes |= Made(3).nodes
+        await page.wait_for_selector(node("Worker/2/23"))
+        assert len(await page.query_selector_all("#tree [data-position]")) == 31
+
+
+async def test_missing_ranks_are_named_in_few_words(chromium: Browser) -> None:
+    made = Made(8).leave_out(["Worker/1/8", "Worker/1/9", "Worker/1/12", "Agent/2", "Proxy/2"])
+    for gone in (4, 5, 6):
+        made.leave_out([f"Proxy/{gone}", f"Agent/{gone}", *(f"Worker/{gone}/{8 * gone + n}" for n in range(8))])
+    made.lose(["Worker/3/30"])
+    async with shown(chromium, made, "8x8") as (page, _):
+        groups = [" ".join((await one.inner_text()).split()) for one in await page.query_selector_all("#missing li")]
+        assert [re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", group) for group in groups] == [
+            "Workers 8, 9, 12 on node 1 never seen",
+            "Proxy 2, Agent 2 never seen",
+            "Worker 30 on node 3 lost since hh:mm:ss",
+            "Nodes 4–6, all of them never seen",
+        ]
+        await page.click("#missing li >> nth=3")
+        assert await focused(page) == "Proxy/4"
+        assert await page.inner_text("#who") == "Proxy 4"
+
+
+# ---- details, mouse and keyboard
+
+
+async def test_a_click_shows_the_details_of_a_node(chromium: Browser) -> None:
+    made, expected = of_size(64)
+    async with shown(chromium, made, expected, pace=2.0) as (page, _):
+        assert await page.inner_text("#details h2") == "All links together"
+        await page.click(node("Worker/1/12"))
+        assert await page.inner_text("#who") == "Worker 12"
+        text = await page.inner_text("#details")
+        for said in ("Worker/1/12", "messages wait for it", "8 of 8", "Proxy/1", "batched", "0.1.0", "127.0.0.1:"):
+            assert said in text
+        await page.wait_for_function("() => document.querySelectorAll('.plot .one')[0].getAttribute('d').includes('L')")
+        rate = await page.get_attribute(".plot >> nth=0", "aria-label")
+        assert rate is not None and re.match(r"Messages/s over the last five minutes: now to it [\d.]+, from it", rate)
+        await page.click("#details .link")
+        assert (await page.inner_text("#who"), await focused(page)) == ("Proxy 1", "Proxy/1")
+        await page.click("text=close")
+        assert await page.inner_text("#details h2") == "All links together"
+        await page.click(node("Worker/4/37"))
+        assert "never joined" in await page.inner_text("#details")
+
+
+async def test_everything_goes_by_keyboard(chromium: Browser) -> None:
+    made, expected = of_size(64)
+    async with shown(chromium, made, expected) as (page, _):
+        for _ in range(20):
+            await page.keyboard.press("Tab")
+            if await focused(page):
+                break
+        assert await focused(page) == "Mgr/0"
+        assert await page.eval_on_selector("#ring", "(ring) => getComputedStyle(ring).display") != "none"
+        walked = []
+        for key in (
+            "ArrowDown",
+            "ArrowDown",
+            "ArrowRight",
+            "ArrowRight",
+            "ArrowDown",
+            "ArrowLeft",
+            "ArrowUp",
+            "ArrowUp",
+        ):
+            await page.keyboard.press(key)
+            walked.append(await focused(page))
+        assert walked == [
+            "Proxy/0", "Agent/0", "Worker/0/0", "Agent/1", "Worker/1/9", "Worker/0/2", "Worker/0/0", "Proxy/0",
+        ]  # fmt: skip
+        await page.keyboard.press("Enter")
+        assert await page.inner_text("#who") == "Proxy 0"
+        for role, word in (("End", "Worker/5/47"), ("Home", "Mgr/0")):
+            await page.keyboard.press(role)
+            assert await focused(page) == word
+        trouble = []
+        for _ in range(8):
+            await page.keyboard.press("n")
+            trouble.append(await focused(page))
+        lost = ["Worker/2/19", "Worker/3/25", "Worker/3/26", "Worker/4/37", "Worker/4/38", "Worker/4/39"]
+        assert trouble == ["Worker/1/12", *lost, "Worker/1/12"]
+        await page.keyboard.press("Shift+N")
+        assert (await focused(page), await page.inner_text("#who")) == ("Worker/4/39", "Worker 39")
+        await page.keyboard.press("Escape")
+        assert await page.inner_text("#details h2") == "All links together"
+        assert await focused(page) == "Worker/4/39"
+
+
+async def test_the_picture_can_be_made_larger_and_smaller(chromium: Browser) -> None:
+    made, expected = of_size(512)
+    async with shown(chromium, made, expected) as (page, _):
+
+        async def width() -> float:
+            return float(await page.eval_on_selector(node("Worker/0/0") + " .shape", "(one) => one.getBBox().width"))
+
+        widths = [await width()]
+        for key in ("+", "+", "+", "+", "0", "-"):
+            await page.keyboard.press(key)
+            widths.append(await width())
+        assert widths[0] < widths[1] < widths[2] < widths[3] < widths[4]
+        assert widths[5] == widths[0] > widths[6]
+        await page.click("#fit")
+        assert await page.get_attribute("#fit", "aria-pressed") == "true"
+
+
+async def test_what_a_screen_reader_is_told(chromium: Browser) -> None:
+    made = Made(1, nested=1).lose(["Worker/1/9"])
+    async with shown(chromium, made) as (page, _):
+        tree = page.get_by_role("tree", name="Nodes of the mesh")
+        lost = tree.get_by_role("treeitem", name=re.compile("^Worker 9 on node 1: lost since"))
+        levels = [await tree.get_by_role("treeitem", name=name).get_attribute("aria-level") for name in
+                  ("Mgr 0: joined", "Proxy 0: joined", "Proxy 1: joined", "Worker 8 on node 1: joined")]  # fmt: skip
+        assert (levels, await lost.get_attribute("aria-level")) == (["1", "2", "3", "4"], "4")
+        await lost.click()
+        assert await lost.get_attribute("aria-selected") == "true"
+        assert len(await page.query_selector_all('#tree [tabindex="0"]')) == 1
+        await page.wait_for_function(
+            "() => document.getElementById('said').textContent.startsWith('Details of Worker 9')"
+        )
+
+
+# ---- the connection
+
+
+async def test_a_lost_server_is_said_and_found_again(chromium: Browser) -> None:
+    made = Made(2)
+    async with Watched(chromium, expected=("Failed to load resource", "failed: ")) as page:
+        async with Stand(made) as stand:
+            await page.goto(stand.url)
+            await page.wait_for_function(DRAWN)
+            assert (await page.inner_text("#connection")).startswith("Live, as of ")
+        await page.wait_for_selector("body.stale")
+        assert re.match(r"No answer since \d\d:\d\d:\d\d: what is shown is old", await page.inner_text("#connection"))
+        made.lose(["Worker/0/3"])
+        async with Stand(made, port=stand.port, life="another"):
+            await page.wait_for_selector("body:not(.stale)")
+            await page.wait_for_selector(node("Worker/0/3") + ".lost")
+
+
+async def test_who_looks_elsewhere_asks_less(chromium: Browser) -> None:
+    async with Stand(Made(1)) as stand, Watched(chromium) as page:
+        await page.add_init_script(
+            """window.pauses = [];
+            const later = window.setTimeout;
+            window.setTimeout = (what, ms) => { window.pauses.push(ms); return later(what, ms); };
+            window.away = false;
+            Object.defineProperty(document, 'hidden', { get: () => window.away });"""
+        )
+        await page.goto(stand.url)
+        await page.wait_for_function("() => pauses.filter((ms) => ms === 250).length >= 3")
+        await page.evaluate("away = true")
+        await page.wait_for_function("() => pauses.includes(10000)")
+        # Back again, it does not wait for that.
+        await page.evaluate("pauses.length = 0; away = false; document.dispatchEvent(new Event('visibilitychange'))")
+        await page.wait_for_function("() => pauses.includes(250)")
+
+
+async def test_a_saved_page_shows_what_was(chromium: Browser, tmp_path: Path) -> None:
+    made, expected = of_size(64)
+    async with shown(chromium, made, expected) as (page, stand):
+        saved = tmp_path / "mesh.html"
+        response = await page.request.get(stand.url)
+        saved.write_bytes(await response.body())
+    async with Watched(chromium) as again:
+        await again.goto(saved.as_uri())
+        await again.wait_for_function(DRAWN)
+        assert (await again.inner_text("#connection")).startswith("Saved at ")
+        await again.wait_for_selector(node("Worker/2/19") + ".lost")
+
+
+# ---- how it looks
+
+
+async def shot(page: Page) -> bytes:
+    """A picture of the page, in few colours."""
+    picture = Image.open(io.BytesIO(await page.screenshot()))
+    small = io.BytesIO()
+    picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        small, "PNG", optimize=True
+    )
+    return small.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "scheme", "chosen"),
+    [
+        ("3-light", 3, "light", None),
+        ("64-light", 64, "light", "Worker/1/12"),
+        ("64-dark", 64, "dark", "Worker/1/12"),
+        ("512-dark", 512, "dark", None),
+        ("512-light", 512, "light", None),
+        ("2000-light", 2000, "light", None),
+    ],
+)
+async def test_pictures(
+    chromium: Browser, request: pytest.FixtureRequest, name: str, nodes: int, scheme: str, chosen: str | None
+) -> None:
+    """With --rewrite-pictures they go to docs/; without, both colour schemes are seen to be what they say."""
+    made, expected = of_size(nodes)
+    async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0) as (page, _):
+        if chosen is not None:
+            await page.click(node(chosen))
+            await page.mouse.move(5, 500)
+        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 21, 27)"}[scheme]
+        if request.config.getoption("--rewrite-pictures"):
+            await page.wait_for_function(
+                "() => document.querySelectorAll('.plot .one')[0].getAttribute('d').length > 400"
+            )
+            PICTURES.mkdir(exist_ok=True)
+            (PICTURES / f"{name}.png").write_bytes(await shot(page))
+        else:
+            assert (PICTURES / f"{name}.png").exists()
+
+
+async def test_light_and_dark_differ_in_every_colour_of_a_state(chromium: Browser) -> None:
+    made, expected = of_size(64)
+    pictures = []
+    for scheme in ("light", "dark"):
+        async with shown(chromium, made, expected, scheme=scheme) as (page, _):
+            pictures.append(Image.open(io.BytesIO(await page.screenshot())).convert("RGB"))
+    assert ImageChops.difference(*pictures).getbbox() is not None

@@ -1,0 +1,45 @@
+"""`--http-port`: the daemons with a status page."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import Daemon, run
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def get(url: str) -> tuple[int, str]:
+    """What is at an address."""
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - the page's own, of http
+        return answer.status, answer.read().decode()
+
+
+async def test_a_daemon_serves_its_page_and_ends_with_it_open(tmp_path: Path) -> None:
+    async with Daemon("mgr", "--http-port", "0", "--expect", "1x1", logs=tmp_path) as mgr:
+        url = (await mgr.said(r"page_listening\s+.*url=(http://127\.0\.0\.1:\d+/)"))[1]
+        status, html = await asyncio.to_thread(get, url)
+        assert status == 200 and html.startswith("<!doctype html>")
+        assert '"missing":[{"position":"Proxy/0","why":"never_seen","since":null}' in html
+        port = url.rstrip("/").rpartition(":")[2]
+        _, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        taken = await run("mgr", "--listen", "127.0.0.1:0", "--http-port", port, "--log-path", str(tmp_path / "2"))
+        assert taken[0] == 1
+        assert "cannot listen there: Address already in use (from --http-port)" in taken[2]
+        mgr.signal(signal.SIGTERM)
+        assert await mgr.exit_code() == 0
+        writer.close()
+
+
+async def test_the_page_may_be_elsewhere_and_is_off_by_default(tmp_path: Path) -> None:
+    async with Daemon("mgr", logs=tmp_path, env={"TASKD_NET_HTTP_PORT": "[::1]:0"}) as mgr:
+        await mgr.said(r"page_listening\s+.*url=http://\[::1\]:\d+/")
+    async with Daemon("mgr", logs=tmp_path) as mgr:
+        mgr.signal(signal.SIGTERM)
+        assert await mgr.exit_code() == 0
+        assert "page_listening" not in mgr.errors

@@ -1,0 +1,48 @@
+"""docs/operators-guide.md: what the commands print stands there between markers, and is written there from here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "operators-guide.md"
+
+_SHOWN = re.compile(r"(<!-- shown: (\S+) -->\n)(?:```\n(.*?)```\n)?(<!-- end -->)", re.DOTALL)
+
+
+def shown(page: str) -> dict[str, str]:
+    """What a page has between its markers, by name."""
+    found = {name: text for _, name, text, _ in _SHOWN.findall(page)}
+    assert len(found) == page.count("<!-- shown: "), "a marker without end, or a name twice"
+    return found
+
+
+def written(page: str, texts: Mapping[str, str]) -> str:
+    """The page with these texts between its markers.
+
+    Raises:
+        KeyError: there is no text for a marker.
+    """
+    return _SHOWN.sub(lambda found: f"{found[1]}```\n{texts[found[2]]}```\n{found[4]}", page)
+
+
+_LEFT_OUT: Final = (
+    (r"  (gets )?answers in \S+ ms|  \d+ in flight|  reconnected \d+ times", ""),
+    (r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", "#"),
+    # How long something has lasted, in whatever unit.
+    (r"# (?:s|min|h)\b(?: # min)?", "# T"),
+    # What `top` has not measured.
+    (r"(?<= )-(?= |$)", "#"),
+    (r" +", " "),
+)
+
+
+def shape(text: str) -> list[str]:
+    """What has to be the same in every run: the words, without figures and what is only sometimes measured."""
+    for pattern, instead in _LEFT_OUT:
+        text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+    # Which of two clocks is ahead is no more than a figure.
+    text = re.sub(r"(ahead of|behind) the upstream's", "off the upstream's", text)
+    return [line.strip() for line in text.splitlines()]

@@ -1,0 +1,56 @@
+"""The page of a mesh that never was: everything of the real one but the node."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+from taskd_net.page.app import PageApp
+from taskd_net.page.feed import Feed
+from taskd_net.page.serving import Serving
+from taskd_net.position import Position
+from tests.page.meshes import Made
+
+
+class Stand:
+    """A page that is served. As a context it is closed at the end.
+
+    Args:
+        made: what it shows; a test may change it.
+        expected: the size of the job, as text.
+        pace: seconds that pass in the mesh with each question; 0: nothing happens there.
+        nap: seconds after which a browser asks again.
+        port: where; 0: any free one.
+        life: tells it from an earlier one at the same port.
+    """
+
+    def __init__(
+        self, made: Made, expected: str = "", *, pace: float = 0.0, nap: float = 0.25, port: int = 0, life: str = "one"
+    ) -> None:
+        self.made = made
+        self._pace = pace
+        self._nap = nap
+        self._feed = Feed(Position.mgr(), expected, life)
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.asked = 0
+
+    async def __aenter__(self) -> Self:
+        self._serving = Serving(PageApp(self.answer), self._socket)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._serving.close()
+
+    async def answer(self, since: str) -> str:
+        """What a browser is told."""
+        self.asked += 1
+        if self._pace:
+            self.made.go_on(self._pace)
+        for _ in self._feed.look(self.made.now, self.made.entries()):
+            pass
+        return f'{{"ask_again":{self._nap},' + self._feed.answer(since)[1:]

@@ -1,0 +1,274 @@
+"""The page over sockets, in the loop of a node: what clients may do to it, and what they cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from taskd_net import ConfigError, limits
+from taskd_net.page import StatusPage
+from tests.peers.mesh import Mesh
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+GET = b"GET %s HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes in this process."""
+    async with Mesh() as mesh:
+        yield mesh
+
+
+async def connect(page: StatusPage) -> Stream:
+    """A connection to a page."""
+    found = re.fullmatch(r"http://(.+):(\d+)/", page.url)
+    assert found is not None
+    return await asyncio.open_connection(found[1].strip("[]"), int(found[2]))
+
+
+async def answer(stream: Stream, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Send a request and read its answer."""
+    reader, writer = stream
+    writer.write(request)
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    status, *lines = head.strip().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return int(status.split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+
+
+async def ended(stream: Stream) -> bytes:
+    """Wait for the end of a connection; what came until then."""
+    got = b""
+    try:
+        while more := await stream[0].read(65536):
+            got += more
+    except ConnectionError:
+        pass
+    stream[1].close()
+    return got
+
+
+def connections(page: StatusPage) -> list[H11Protocol]:
+    """The server's ends."""
+    assert page._serving is not None
+    return [end for end in page._serving._server.server_state.connections if isinstance(end, H11Protocol)]
+
+
+def stuck(page: StatusPage) -> bool:
+    """Whether there is an answer that somebody does not take."""
+    return any(end.flow.write_paused for end in connections(page))
+
+
+async def test_the_page_of_a_mgr_follows_what_happens(mesh: Mesh) -> None:
+    mgr = await mesh.mgr(expect="1x2")
+    proxy = await mesh.proxy(0, mgr)
+    await mesh.worker(0, 0, proxy)
+    async with StatusPage(mgr) as page:
+        stream = await connect(page)
+        status, headers, html = await answer(stream, GET % b"/")
+        assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert b"<title>taskd_net</title>" in html and "server" not in headers
+        token = ""
+        nodes: dict[str, str] = {}
+
+        async def until(states: dict[str, str], missing: list[str]) -> None:
+            nonlocal token
+            still: list[str] | None = None
+            async with asyncio.timeout(20):
+                while (nodes, still) != (states, missing):
+                    _, _, body = await answer(stream, GET % f"/tree?since={token}".encode())
+                    tree = json.loads(body)
+                    token = tree["token"]
+                    nodes.update({node["position"]: node["state"] for node in tree["nodes"]})
+                    still = still if tree["missing"] is None else [entry["position"] for entry in tree["missing"]]
+
+        joined = dict.fromkeys(["Mgr/0", "Proxy/0", "Worker/0/0"], "joined")
+        await until(joined, ["Worker/0/1"])
+        await mesh.worker(0, 1, proxy)
+        await until({**joined, "Worker/0/1": "joined"}, [])
+        stream[1].close()
+
+
+async def test_a_proxy_shows_its_own_part(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(3, mgr)
+    await mesh.worker(3, 24, proxy)
+    async with StatusPage(proxy, "[::1]:0") as page:
+        assert page.url.startswith("http://[::1]:")
+        stream = await connect(page)
+        _, _, body = await answer(stream, GET % b"/tree")
+        tree = json.loads(body)
+        assert tree["node"] == "Proxy/3"
+        assert {node["position"] for node in tree["nodes"]} == {"Proxy/3", "Worker/3/24"}
+        stream[1].close()
+
+
+async def test_silent_clients_are_cut_off_and_hold_up_nobody(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_PATIENCE_S", 0.5)
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    async with StatusPage(mgr) as page:
+        silent, slow = await connect(page), await connect(page)
+        slow[1].write(b"GET / HTTP/1.1\r\nHo")
+        assert (await worker.send("step", to="Mgr/0")).ok
+        assert (await ended(silent), await ended(slow)) == (b"", b"")
+
+
+async def test_who_asks_now_and_then_is_not_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_PATIENCE_S", 1.0)
+    loop = asyncio.get_running_loop()
+    async with StatusPage(await mesh.mgr()) as page:
+        stream, begun = await connect(page), loop.time()
+        while loop.time() < begun + 3.0:
+            assert (await answer(stream, GET % b"/tree"))[0] == 200
+        stream[1].close()
+
+
+async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's buffers would swallow some megabytes, so many requests are sent, and no answer is read."""
+    monkeypatch.setattr(limits, "PAGE_PATIENCE_S", 1.0)
+    monkeypatch.setattr(limits, "PAGE_ANSWERS_PER_S", 5000)
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    async with StatusPage(mgr) as page:
+        port = int(page.url.rstrip("/").rpartition(":")[2])
+        with socket.socket() as greedy:
+            greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            greedy.connect(("127.0.0.1", port))
+            greedy.setblocking(False)
+            loop = asyncio.get_running_loop()
+
+            async def ask_on() -> None:
+                while True:
+                    await loop.sock_sendall(greedy, (GET % b"/") * 50)
+                    assert (await worker.send("step", to="Mgr/0")).ok
+                    await mgr.take()
+
+            with pytest.raises(ConnectionError):
+                await asyncio.wait_for(ask_on(), 40)
+
+
+async def test_connections_are_bounded_and_free_again(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_CONNECTIONS", 3)
+    monkeypatch.setattr(limits, "PAGE_PATIENCE_S", 3600.0)
+    async with StatusPage(await mesh.mgr()) as page:
+        held = [await connect(page) for _ in range(3)]
+        for stream in held:
+            assert (await answer(stream, GET % b"/tree"))[0] == 200
+        assert await ended(await connect(page)) == b""
+        held.pop()[1].close()
+
+        async def there_is_room() -> bool:
+            stream = await connect(page)
+            stream[1].write(GET % b"/tree")
+            got = await stream[0].read(15)
+            stream[1].close()
+            return got == b"HTTP/1.1 200 OK"
+
+        async with asyncio.timeout(20):
+            while not await there_is_room():
+                pass
+        for stream in held:
+            stream[1].close()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000, b"\r\n" * 9 + b"\x00\r\n"],
+    ids=["tls", "half a line", "endless header", "zeros"],
+)
+async def test_garbage_ends_a_connection_and_nothing_else(
+    mesh: Mesh, request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    mgr = await mesh.mgr()
+    async with StatusPage(mgr) as page:
+        stream = await connect(page)
+        stream[1].write(request_bytes)
+        got = await ended(stream)
+        assert got == b"" or got.startswith(b"HTTP/1.1 400 ")
+        again = await connect(page)
+        assert (await answer(again, GET % b"/"))[0] == 200
+        again[1].close()
+    assert [record.getMessage() for record in caplog.records if record.name != "taskd_net"] == []
+
+
+async def test_a_websocket_gets_the_page_instead(mesh: Mesh) -> None:
+    async with StatusPage(await mesh.mgr()) as page:
+        stream = await connect(page)
+        upgrade = b"GET /tree HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        assert (await answer(stream, upgrade))[0] == 200
+        stream[1].close()
+
+
+async def test_it_ends_at_once_whoever_is_looking_and_leaves_the_signals_alone(mesh: Mesh) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    async with StatusPage(await mesh.mgr()) as page:
+        waiting, silent = await connect(page), await connect(page)
+        assert (await answer(waiting, GET % b"/"))[0] == 200
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+        greedy = await connect(page)
+        greedy[0]._transport.pause_reading()  # type: ignore[attr-defined]
+        greedy[1].write((GET % b"/") * 100)
+        # Until its answers are stuck between here and there.
+        while (await answer(waiting, GET % b"/tree"))[0] == 200 and not stuck(page):
+            pass
+    assert not connections(page)
+    assert (await ended(waiting), await ended(silent)) == (b"", b"")
+    greedy[1].close()
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await connect(page)
+
+
+async def test_one_look_serves_all_who_ask(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_LOOK_S", 3600.0)
+    mgr = await mesh.mgr()
+    looks = 0
+    look = mgr.view.look
+
+    def counted() -> None:
+        nonlocal looks
+        looks += 1
+        look()
+
+    monkeypatch.setattr(mgr.view, "look", counted)
+    async with StatusPage(mgr) as page:
+        streams = [await connect(page) for _ in range(8)]
+        answers = await asyncio.gather(*(answer(stream, GET % b"/tree") for stream in streams))
+        assert {json.loads(body)["token"] for _, _, body in answers} == {json.loads(answers[0][2])["token"]}
+        assert looks == 1
+        assert json.loads(answers[0][2])["ask_again"] == 3600.0
+        for stream in streams:
+            stream[1].close()
+
+
+async def test_an_address_that_cannot_be_had_is_said(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"^http_port is 127\.0\.0\.1:{port}; .*in use"):
+            await StatusPage(mgr, f"127.0.0.1:{port}").__aenter__()
+    with pytest.raises(ConfigError, match=r"^http_port is 192\.0\.2\.1:1; "):
+        await StatusPage(mgr, "192.0.2.1:1").__aenter__()
+    with pytest.raises(ConfigError, match=r"^http_port is 'x'"):
+        StatusPage(mgr, "x")
+
+
+async def test_without_the_extra_it_says_what_to_install(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+    for name in [name for name in sys.modules if name.split(".")[0] == "starlette"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    monkeypatch.delitem(sys.modules, "taskd_net.page.app", raising=False)
+    with pytest.raises(ConfigError, match=r"^http_port is 127\.0\.0\.1:0; .*pip install 'taskd-net\[page\]'"):
+        await StatusPage(mgr).__aenter__()
