@@ -298,16 +298,32 @@ class Lab:
 
     # ---- traffic
 
-    def begin_traffic(self, interval: float = 0.1, *, posts: bool = False, **traffic: Any) -> None:
-        """Traffic in every direction: each Worker to the Mgr, to its neighbour and to one below another Proxy, the Mgr
-        and each Proxy to Workers; every flow a message each `interval` seconds. With `posts` each Worker also posts to
-        one below another Proxy, three messages one after another."""
+    def begin_traffic(
+        self, interval: float = 0.1, *, posts: bool = False, retries: bool = False, **traffic: Any
+    ) -> None:
+        """Traffic in every direction.
+
+        Each Worker sends to the Mgr, to its neighbour and to one below another Proxy; the Mgr and Proxies to Workers.
+
+        Args:
+            interval: seconds between two messages of a flow.
+            posts: each Worker also posts to one below another Proxy, three messages one after another.
+            retries: every second Worker leaves it to its node to send a message again; else, and with all others, each
+                attempt is written down.
+            traffic: what else `member.Member.begin` takes.
+        """
         workers, count = self.workers, len(self.workers)
         step = max(1, count // max(1, len(self.proxies)))
         for index, worker in enumerate(workers):
-            to = {workers[(index + 1) % count].position, workers[(index + step) % count].position} - {worker.position}
-            far = [workers[(index + step) % count].position] if posts else []
-            worker.begin(to=["Mgr/0", *sorted(to)], posts=far, interval=interval, **traffic)
+            far = workers[(index + step) % count].position
+            to = {workers[(index + 1) % count].position, far} - {worker.position}
+            worker.begin(
+                to=["Mgr/0", *sorted(to)],
+                posts=[far] if posts else [],
+                interval=interval,
+                retries=retries and index % 2 == 0,
+                **traffic,
+            )
         self.mgr.begin(to=[worker.position for worker in workers[:: max(1, count // 4)]], interval=interval, **traffic)
         for proxy in self.proxies:
             to = {worker.position for worker in self.below(proxy)[:1]}

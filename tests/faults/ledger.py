@@ -96,7 +96,7 @@ class Audit:
         disordered: overtook an earlier one from the same sender to the same destination.
         died: acknowledged with 0, and still in the inbox of a receiver when that was killed.
         again: in the inboxes of two lives of a receiver that was killed before the sender had its answer.
-        denied: in an inbox, though every answer said that it was not delivered (none was 0, none 6001).
+        denied: in an inbox, though no attempt up to then was answered 0 or 6001: so it was told otherwise.
         stray: in an inbox though nobody sent it, as far as this ledger goes back: given up, and long after still there.
         orphaned: without a code, as the sender was killed.
         codes: how often each code was the last word to a sync message.
@@ -163,7 +163,7 @@ class Ledger:
                     letter.sender, letter.dst, letter.begun, letter.kind = life, dst, at, kind
                 case ["tried", uuid, code, src, began, ended]:
                     self._letter(uuid).attempts.append(Attempt(began, ended, code, src))
-                case ["end", uuid, code]:
+                case ["end" | "handed", uuid, code]:
                     self._letter(uuid).code = code
                 case ["in", uuid, at]:
                     self._letter(uuid).arrivals.append(Arrival(life, at))
@@ -217,13 +217,7 @@ class Ledger:
             audit.lost.append(uuid)
         elif acked and not any(arrival.taken for arrival in arrivals):
             audit.died.append(uuid)
-        told = {attempt.code for attempt in letter.attempts}
-        if (
-            arrivals
-            and letter.code is not None
-            and letter.kind == "sent"
-            and not told & {Code.OK, Code.NETWORK_ACK_LOST}
-        ):
+        if arrivals and letter.code is not None and letter.kind == "sent" and _was_denied(letter):
             audit.denied.append(uuid)
 
     def _judge_copies(self, letter: Letter, audit: Audit) -> None:
@@ -257,3 +251,10 @@ class Ledger:
                 if at < latest:
                     yield uuid
                 latest = max(latest, at)
+
+
+def _was_denied(letter: Letter) -> bool:
+    """Whether it had arrived when no attempt had begun yet that may have delivered it, by its answer."""
+    arrived = min(arrival.at for arrival in letter.arrivals)
+    codes = {attempt.code for attempt in letter.attempts if attempt.began <= arrived}
+    return not codes & {Code.OK, Code.NETWORK_ACK_LOST}

@@ -153,11 +153,12 @@ class Connection:
     def reset(self) -> None:
         """End the connection at both ends as a reset does it: at once, what is under way is gone."""
         for writer in self._writers:
-            connection = writer.get_extra_info("socket")
-            if connection is not None:
-                with contextlib.suppress(OSError):
+            # uvloop raises RuntimeError for one that is closed already.
+            with contextlib.suppress(OSError, RuntimeError):
+                connection = writer.get_extra_info("socket")
+                if connection is not None:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
+                writer.transport.abort()
 
 
 class Way:
@@ -275,7 +276,11 @@ async def main() -> None:
     while line := await lines.readline():
         order = json.loads(line)
         number, what = order.pop("id"), order.pop("do")
-        print(json.dumps({"id": number, "value": await getattr(switchboard, what)(**order)}), flush=True)
+        try:
+            told = {"value": await getattr(switchboard, what)(**order)}
+        except Exception as error:  # noqa: BLE001 - the laboratory raises it
+            told = {"error": repr(error)}
+        print(json.dumps({"id": number, **told}), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ SENDER, RECEIVER, SECOND = "worker0.1", "worker1.1", "worker1.2"
 def sent(uuid: str, code: int | None, at: float = 1.0, *, ended: float = 2.0, kind: str = "sent") -> list[list[Any]]:
     """What a sender writes down of one message."""
     begin = ["begin", uuid, "Worker/0/1", at, kind]
+    if kind == "posted":
+        return [begin, ["handed", uuid, code]]
     return [begin] if code is None else [begin, ["tried", uuid, code, "", at, ended], ["end", uuid, code]]
 
 
@@ -80,6 +82,14 @@ def test_no_code() -> None:
 @pytest.mark.parametrize("code", [5001, 6000, 6002])
 def test_denied(code: int) -> None:
     assert ledger(worker0_1=sent("a", code), worker1_1=got("a")).audit().broken == {"denied": ["a"]}
+
+
+def test_denied_and_sent_again() -> None:
+    """The second attempt is answered 0, but it was the first one that arrived."""
+    first, second = ["tried", "a", 6000, "", 1.0, 2.0], ["tried", "a", 0, "", 3.0, 4.0]
+    records = [*sent("a", None), first, second, ["end", "a", 0]]
+    assert ledger(worker0_1=records, worker1_1=got("a", 1.5)).audit().broken == {"denied": ["a"]}
+    assert not ledger(worker0_1=records, worker1_1=got("a", 3.5)).audit().broken
 
 
 def test_posts_may_be_lost_but_not_doubled() -> None:

@@ -100,7 +100,7 @@ class Steady:
             uuid = f"{MARK}{self._name}-{next(self._numbers)}"
             self.recorder.note("begin", uuid, dst, time.monotonic(), "posted")
             ack = await self._node.post(body, to=dst, uuid=uuid, timeout=timeout)
-            self.recorder.note("end", uuid, ack.code)
+            self.recorder.note("handed", uuid, ack.code)
 
     async def _deliver(self, dst: str, body: str, timeout: float, patience: float, retry: Retry | None) -> None:
         uuid = f"{MARK}{self._name}-{next(self._numbers)}"
