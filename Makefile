@@ -22,6 +22,9 @@ CORE = taskd_net.core taskd_net.status taskd_net.position taskd_net.codes
 CORE_TESTS = tests/core tests/status tests/test_position.py tests/test_codes.py
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 
+# Most tests wait for something most of the time. What shares a laboratory or a browser stays together.
+SIDE_BY_SIDE = -n 2 --dist loadfile
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -34,7 +37,7 @@ demo: .venv/stamp-demo  ## show a mesh of processes at work (ARGS="--json" for o
 	@.venv/bin/taskd-net demo $(ARGS)
 
 test: .venv/stamp-test  ## run the tests with the newest dependencies (ARGS="-k router")
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
 	@.venv/bin/python -m pytest -q $(CORE_TESTS) $(CORE:%=--cov=%) --cov-branch --cov-fail-under=100 $(ARGS)
@@ -69,7 +72,7 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 	@.venv-proto/bin/python proto/generate.py --check
 
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
-	@.venv-oldest/bin/python -m pytest -m compat $(ARGS)
+	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m compat $(ARGS)
 
 # Chromium is the system's own; where it is missing, Debian's is installed, if that can be done.
 browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)

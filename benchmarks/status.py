@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 import uvloop
@@ -72,9 +73,8 @@ class Silent(Tally):
 
 def router_of(silent: bool) -> tuple[Router, Link]:
     """The Router of a Proxy with a Worker."""
-    router = Router(Position.proxy(0), upstream=True, clock=time.monotonic)
-    if silent:
-        router.tally = Silent(time.monotonic)
+    with patch("taskd_net.core.router.Tally", Silent if silent else Tally):
+        router = Router(Position.proxy(0), upstream=True, clock=time.monotonic)
     router.upstream_up(0.0, "up", Position.mgr())
     link = router.register(0.0, Position.worker(0, 0))
     router.link_up(0.0, link, "down")

@@ -26,6 +26,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.node import Node, NodeClosed, NodeForked
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
+from taskd_net.status.records import Mesh
 from taskd_net.wire.codec import Message
 from taskd_net.wire.probes import Echo
 
@@ -203,6 +204,14 @@ class BlockingNode:
         """Every node known below, with the child that leads to it."""
         return self._call(_routes(self._running))
 
+    def mesh(self) -> Mesh:
+        """The state of this node and of everything below it; see `Node.mesh`.
+
+        Raises:
+            NodeClosed: the node is not running.
+        """
+        return self._call(_mesh(self._running))
+
     def beside(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine beside the node, in its thread, until it ends or the node is closed.
 
@@ -306,6 +315,10 @@ async def _received_all(node: Node) -> Sequence[Message]:
             async with asyncio.timeout(0):  # what is held may turn out to be unreadable, and there is no more
                 messages.append(await node.receive())
     return messages
+
+
+async def _mesh(node: Node) -> Mesh:
+    return node.mesh()
 
 
 async def _routes(node: Node) -> Mapping[Position, Position]:

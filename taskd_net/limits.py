@@ -231,6 +231,9 @@ STATUS_URGENT_S: Final = 0.1
 STATUS_LATELY_S: Final = 10.0
 """Seconds for which the time that answers took is shown after the last one."""
 
+STATUS_LOOKS: Final = 100
+"""Children that a node looks at in one go: some 1.5 ms, if all of them are busy."""
+
 STATUS_REPORT_NODES: Final = 500
 """Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
 

@@ -182,7 +182,7 @@ class Collector:
         joined = sum(link.up for link in children)
         mesh = None
         if node.position.role == Role.MGR:
-            node.view.look()
+            await node.view.look_in_parts()
             mesh = (node.view.wall(), node.config.expect or "", node.view.records())
         return _Snapshot(
             joined=node.is_joined,

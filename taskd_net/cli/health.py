@@ -9,8 +9,9 @@ from typing import Final
 
 import click
 
+from taskd_net import ConfigError
 from taskd_net.cli.mesh import NOT_ASKED, address_of
-from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.cli.settings import COMMANDS, CONFIG, tls_of, wrong
 from taskd_net.transport.asking import AskFailed, ask_health
 
 _SERVING: Final = "SERVING"
@@ -37,14 +38,16 @@ Exit codes:
 @click.option("--service", default="", help="TaskNet, liveness, or nothing: the server as a whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeout: float) -> None:
+def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeout: float, **_: object) -> None:
     """Ask the node at ADDR (127.0.0.1:9601) for its health, by the protocol that gRPC has for it.
 
     A Proxy is SERVING while it has an upstream that leads to the Mgr; its service liveness for as long as it runs.
     """
-    address = address_of(ctx, addr, "ADDR")
+    address, tls = address_of(ctx, addr, "ADDR"), tls_of(ctx)
     try:
-        status = asyncio.run(ask_health(address, service, timeout))
+        status = asyncio.run(ask_health(address, service, timeout, tls))
+    except ConfigError as error:
+        raise wrong(ctx, error) from None
     except AskFailed as error:
         if as_json:
             click.echo(json.dumps({"address": str(address), "service": service, "status": None, "detail": str(error)}))

@@ -11,22 +11,16 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
 
 def end_at_once() -> None:
-    """From now on SIGTERM and SIGINT end the process with 128 + their number, the terminal as it was before.
+    """From now on SIGTERM and SIGINT end the process, in the middle of whatever it does.
 
-    At once, in the middle of whatever it does: it may be writing into a pipe that nobody reads.
+    By the operating system: it may be writing into a pipe that nobody reads, where no handler of ours would come.
     """
-    terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
-    before = termios.tcgetattr(terminal) if terminal is not None else None
-
-    def end(number: int, _: object) -> None:
-        if terminal is not None and before is not None:
-            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-        os._exit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -42,6 +36,12 @@ def keys(pressed: Callable[[str], None] | None) -> Iterator[None]:
         for key in os.read(terminal, 64).decode(errors="replace"):
             wanted(key)
 
+    def end(number: int, _: object) -> None:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        os._exit(128 + number)
+
+    for number in _ENDING:
+        signal.signal(number, end)
     tty.setcbreak(terminal)
     loop.add_reader(terminal, read)
     try:

@@ -13,9 +13,10 @@ import click
 from taskd_net import ConfigError
 from taskd_net.address import Address
 from taskd_net.cli.keys import end_at_once, keys
-from taskd_net.cli.settings import wrong
+from taskd_net.cli.settings import tls_of, wrong
 from taskd_net.status.document import Document, document
 from taskd_net.status.expect import Expected
+from taskd_net.tls import Tls
 from taskd_net.transport.asking import Asker, AskFailed
 
 NOT_ASKED: Final = 3
@@ -56,10 +57,10 @@ def look(
         expected = Expected.parse(ctx.params["expect"]) if ctx.params["expect"] is not None else None
     except ConfigError as error:
         raise wrong(ctx, error) from None
-    timeout = float(ctx.params["timeout"])
+    timeout, tls = float(ctx.params["timeout"]), tls_of(ctx)
 
     async def looked() -> None:
-        work = asyncio.create_task(_show_all(address, expected, timeout, show, interval, count))
+        work = asyncio.create_task(_show_all(address, tls, expected, timeout, show, interval, count))
 
         def on_key(key: str) -> None:
             if pressed is not None and key != "q":
@@ -73,16 +74,24 @@ def look(
     end_at_once()
     try:
         asyncio.run(looked())
+    except ConfigError as error:
+        raise wrong(ctx, error) from None
     except AskFailed as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(NOT_ASKED)
 
 
 async def _show_all(
-    address: Address, expected: Expected | None, timeout: float, show: Show, interval: float, count: int
+    address: Address,
+    tls: Tls | None,
+    expected: Expected | None,
+    timeout: float,
+    show: Show,
+    interval: float,
+    count: int,
 ) -> None:
     shown = 0
-    async with Asker(address) as asker:
+    async with Asker(address, tls) as asker:
         async for mesh in _documents(asker, expected, timeout, interval):
             show(mesh)
             shown += 1

@@ -49,7 +49,7 @@ class _Duration(click.FloatRange):
         return seconds
 
 
-class _Port(click.ParamType[Any]):
+class _Port(click.types.StringParamType):
     """Where something is to be served that has no place of its own: a port alone is on the loopback interface."""
 
     name = "port"
@@ -269,7 +269,6 @@ def _std_level(default: str) -> Setting:
 AT: Final = Setting("--at", _ADDRESS, "127.0.0.1:9601", "The node that is asked: a Mgr or a Proxy.")
 EXPECT: Final = Setting("--expect", _SIZE, None, "Size of the job, to know which ranks are missing.", shown="not known")
 PATIENCE: Final = Setting("--timeout", _DURATION, 5.0, "How long an answer may take.")
-ASKING: Final = (AT, EXPECT, PATIENCE)
 LINKS: Final = Setting("--links", _LINKS, "batched", "Offer and use the fast link, or only the four calls.")
 TRACING: Final = Setting("--tracing/--no-tracing", _SWITCH, False, "Trace messages with OpenTelemetry.")
 BACKOFF: Final = (
@@ -417,7 +416,7 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
         *TLS,
         *TLS_UPSTREAM,
     ),
-    "tree": ASKING,
-    "top": ASKING,
-    "health": (PATIENCE,),
+    "tree": (AT, EXPECT, PATIENCE, *TLS, *TLS_UPSTREAM),
+    "top": (AT, EXPECT, PATIENCE, *TLS, *TLS_UPSTREAM),
+    "health": (PATIENCE, *TLS, *TLS_UPSTREAM),
 }

@@ -11,7 +11,7 @@ again as soon as the last wrong claim is gone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
 from taskd_net.position import Destination, Position, Role
@@ -24,10 +24,13 @@ _Key = TypeVar("_Key")
 class Routes:
     """Position → link, with the indexes that broadcasts need. Positions are identities (`Position.identity`)."""
 
-    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_claims", "_epoch", "_next_hop", "_replaced")
+    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_claims", "_epoch", "_next_hop", "_replaced", "next_hop")
 
     def __init__(self) -> None:
         self._next_hop: dict[Position, LinkId] = {}
+        # The link to a node, or None where the table does not know it. The dict's own method, not one around it: it is
+        # called twice for each message.
+        self.next_hop: Callable[[Position], LinkId | None] = self._next_hop.get
         self._epoch: dict[Position, int] = {}
         # Link and epoch of older claims, the oldest first; empty but for nodes that have moved.
         self._replaced: dict[Position, dict[LinkId, int]] = {}
@@ -49,10 +52,6 @@ class Routes:
     def items(self) -> Iterable[tuple[Position, LinkId]]:
         """Every known node below, with the link that leads to it."""
         return self._next_hop.items()
-
-    def next_hop(self, identity: Position) -> LinkId | None:
-        """The link to a node, or None where the table does not know it."""
-        return self._next_hop.get(identity)
 
     def behind(self, link: LinkId) -> frozenset[Position]:
         """The nodes that a link leads to."""

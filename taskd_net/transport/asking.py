@@ -9,7 +9,8 @@ import grpc
 from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.status.records import Mesh
-from taskd_net.transport.channel import STATUS_SERVICE, channel_options
+from taskd_net.tls import Tls
+from taskd_net.transport.channel import STATUS_SERVICE, channel_to
 from taskd_net.wire import status as wire
 
 
@@ -22,11 +23,15 @@ class Asker:
 
     Args:
         address: where the node listens.
+        tls: the files to speak TLS with, as a child would; None: plain text.
+
+    Raises:
+        ConfigError: a file is not usable; names it and says what is wrong.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, tls: Tls | None = None) -> None:
         self._address = address
-        self._channel = grpc.aio.insecure_channel(str(address), options=channel_options(pings=False))
+        self._channel = channel_to(address, tls)
         self._tree: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
             f"/{STATUS_SERVICE}/Tree"
         )
@@ -56,22 +61,24 @@ class Asker:
             raise AskFailed(f"{self._address}: {refusal}") from refusal
 
 
-async def ask_health(address: Address, service: str, timeout: float) -> str:
+async def ask_health(address: Address, service: str, timeout: float, tls: Tls | None = None) -> str:
     """The health of a server, by gRPC's own protocol: `SERVING`, `NOT_SERVING`, `UNKNOWN`.
 
     Args:
         address: where it listens.
         service: `TaskNet`, `liveness`, or empty: the server as a whole.
         timeout: seconds until the answer at the latest.
+        tls: as for `Asker`.
 
     Raises:
+        ConfigError: a file of TLS is not usable.
         AskFailed: nobody answered in time, the server has no such service, or the package for it is missing here.
     """
     try:
         from grpc_health.v1 import health_pb2, health_pb2_grpc
     except ImportError as error:
         raise AskFailed("grpcio-health-checking is not installed: pip install 'taskd-net[health]'") from error
-    async with grpc.aio.insecure_channel(str(address), options=channel_options(pings=False)) as channel:
+    async with channel_to(address, tls) as channel:
         try:
             stub: Any = health_pb2_grpc.HealthStub(channel)
             answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)

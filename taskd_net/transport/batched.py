@@ -147,7 +147,8 @@ class BatchedLink(Session):
             host.log.error("batch_unreadable", peer=str(self.peer), detail=refusal.detail)
             self.close()
             return
-        if host.links.get(link) is not self:
+        # One that another node has replaced says nothing any more; one that has handed over still has the last word.
+        if self.successor is None and host.links.get(link) is not self:
             return
         self._ahead = max(0, self._ahead - taken)
         if messages or accepted or answers:

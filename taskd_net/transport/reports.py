@@ -56,7 +56,7 @@ class Reporter:
                 urgent = self._news.is_set()
                 self._news.clear()
                 if loop.time() >= figures_at:
-                    view.look()
+                    await view.look_in_parts()
                     figures_at = loop.time() + pace
                 # Not until nothing is left: what children tell meanwhile waits for the next time.
                 for _ in range(ledger.reports):
@@ -135,7 +135,7 @@ class StatusService:
 
     async def _tree(self, _: bytes, context: Context) -> bytes:
         view = self._view
-        view.look()
+        await view.look_in_parts()
         return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.records())
 
 

@@ -6,8 +6,9 @@ passes over every child, but makes a record only of those of whom something has 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -72,13 +73,25 @@ class View:
 
     def look(self) -> None:
         """Bring the ledger up to date with what this node sees itself."""
-        now = self._host.now()
+        for _ in self._look():
+            pass
+
+    async def look_in_parts(self) -> None:
+        """The same, with room for messages in between: thousands of busy children take tens of milliseconds."""
+        for _ in self._look():
+            await asyncio.sleep(0)
+
+    def _look(self) -> Iterator[None]:
+        now, children = self._host.now(), self._router.children.by_id
         status = self._of_itself(now)
         if status != self._upward.status:
             self._upward.status = status
             self.ledger.put(Record(self._name, wire.write_node(replace(status, at=self._epoch + now))))
-        for link in list(self._router.children.by_id.values()):
-            self._look_at(now, link)
+        for number, link in enumerate(list(children.values()), 1):
+            if link.id in children:  # not forgotten meanwhile
+                self._look_at(now, link)
+            if number % limits.STATUS_LOOKS == 0:
+                yield
         self._look_behind_foreigners()
         for position, since in list(self._gone.items()):
             if now - since > limits.STATUS_GONE_S:

@@ -262,7 +262,8 @@ _SIX_BYTES = 0x8080_8080_8080
 @lru_cache(maxsize=16_384)
 def _flow(data: bytes) -> _Flow:
     header = pb.MessageHeader.FromString(data)
-    if header.uuid or not header.HasField("src") or not header.HasField("dst"):
+    # Of another length when written again, it says something twice, such as an empty uuid in place of the first one.
+    if header.uuid or header.ByteSize() != len(data) or not header.HasField("src") or not header.HasField("dst"):
         raise ValueError("not what stands between uuid and time")
     src, dst_written = _read_position(header.src), _read_position(header.dst)
     dst = Destination.of(dst_written)

@@ -16,6 +16,7 @@ import pytest
 from taskd_net import BlockingNode, Code, NodeConfig, Position, api, limits
 from taskd_net.api import manager, settings
 from taskd_net.api.body import Body
+from taskd_net.status.document import document
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 
 CONFIG: dict[str, object] = {
@@ -51,6 +52,29 @@ def leaf(config: NodeConfig) -> Iterator[BlockingNode]:
 
 
 UPSTREAM = f"{OWN_IP}:9601"
+
+
+def test_the_size_of_the_job_says_which_ranks_are_missing(running: Future[bool]) -> None:
+    with leaf(NodeConfig.worker(server_rank=0, rank=3, upstream=UPSTREAM)):
+        shown = document(manager.slot.member.node.mesh())
+    assert shown["expected"] == {"nodes": 2, "processes": 8}
+    missing = {entry["position"] for entry in shown["missing"]}
+    assert missing == {
+        *(f"Proxy/{node}" for node in range(2)),
+        *(f"Worker/{rank // 8}/{rank}" for rank in range(16) if rank != 3),
+    }
+
+
+@pytest.mark.parametrize("config", [{}, {"node_nums": 2}, {"proc_per_node": 8}, {"node_nums": 0, "proc_per_node": 8}])
+def test_without_the_size_of_the_job_nobody_is_missing(
+    config: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    assert api.init_taskd_manager(config)
+    try:
+        assert document(manager.slot.member.node.mesh())["expected"] is None
+    finally:
+        assert api.destroy_taskd_manager()
 
 
 def test_what_each_node_has_last_reported(running: Future[bool]) -> None:

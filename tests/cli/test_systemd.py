@@ -46,7 +46,7 @@ def test_what_went_wrong_is_said(monkeypatch: pytest.MonkeyPatch, address: str) 
     ("allowed", "pid", "period"),
     [
         ("30000000", "", 15.0),
-        ("30000000", str(os.getpid()), 15.0),
+        pytest.param("30000000", str(os.getpid()), 15.0, id="own-pid"),
         ("30000000", "1", None),
         ("0", "", None),
         ("soon", "", None),

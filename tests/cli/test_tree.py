@@ -108,7 +108,8 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
             while {n["position"]: n["state"] for n in first["nodes"]}.get("Worker/1/2") != "lost":
                 first = json.loads(await watch.line())
         watch.signal(signal.SIGINT)
-        assert await watch.exit_code() == 130
+        await watch.rest()
+        assert await watch.exit_code() == -signal.SIGINT
 
     async with Command("top", "--at", job.mgr.address, "--interval", "0.2", "--json", "--role", "Worker") as top:
         rates: dict[str, Any] = {}
@@ -116,7 +117,8 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
             assert (await run("send", "Worker/0/0", "x", "--upstream", job.proxies[0].address))[0] == 0
             rates = json.loads(await top.line())["rates"]
         top.signal(signal.SIGTERM)
-        assert await top.exit_code() == 143
+        await top.rest()
+        assert await top.exit_code() == -signal.SIGTERM
 
     code, table, errors = await run("top", "--at", job.mgr.address, "--count", 1, "--role", "worker", "--by", "node")
     assert (code, errors) == (0, "")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.router import Router
 from taskd_net.core.tally import BATCH_SIZES
+from taskd_net.position import Destination
 from tests.core.routers import Caller, CheckedRouter, add_child, at, frame, join, joined, router
 
 Counted = dict[str, dict[int, int]]
@@ -38,7 +40,8 @@ def timed() -> tuple[CheckedRouter, Clock]:
 def test_batches_are_counted_once_for_all_their_messages() -> None:
     proxy = joined("Proxy/0")
     child = add_child(proxy, "Worker/0/0")
-    batch = [frame("Mgr", "Worker/0/0", uuid=str(number)) for number in range(3)]
+    sender, mgr = at("Worker/0/0"), Destination.of(at("Mgr"))
+    batch = [Frame(str(number), True, sender, mgr, bytes(10)) for number in range(3)]
     proxy.frames_arrived(5.0, child.id, [(message, Caller(), 1.0) for message in batch])
     proxy.written(UP, "up", 3, 30)
     proxy.accepted(6.0, UP, ["0", "1", "unknown"], sync=True)

@@ -298,14 +298,16 @@ class Lab:
 
     # ---- traffic
 
-    def begin_traffic(self, interval: float = 0.1, **traffic: Any) -> None:
+    def begin_traffic(self, interval: float = 0.1, *, posts: bool = False, **traffic: Any) -> None:
         """Traffic in every direction: each Worker to the Mgr, to its neighbour and to one below another Proxy, the Mgr
-        and each Proxy to Workers; every flow a message each `interval` seconds."""
+        and each Proxy to Workers; every flow a message each `interval` seconds. With `posts` each Worker also posts to
+        one below another Proxy, three messages one after another."""
         workers, count = self.workers, len(self.workers)
         step = max(1, count // max(1, len(self.proxies)))
         for index, worker in enumerate(workers):
             to = {workers[(index + 1) % count].position, workers[(index + step) % count].position} - {worker.position}
-            worker.begin(to=["Mgr/0", *sorted(to)], interval=interval, **traffic)
+            far = [workers[(index + step) % count].position] if posts else []
+            worker.begin(to=["Mgr/0", *sorted(to)], posts=far, interval=interval, **traffic)
         self.mgr.begin(to=[worker.position for worker in workers[:: max(1, count // 4)]], interval=interval, **traffic)
         for proxy in self.proxies:
             to = {worker.position for worker in self.below(proxy)[:1]}

@@ -67,7 +67,7 @@ class Letter:
         sender: the life that sent it.
         dst: where to.
         begun: when (seconds of the monotonic clock, which all processes of a machine share).
-        retries: its sender left it to its node to send it again, so that only the last answer is known.
+        kind: `sent`, `retried` (its node sent it again, so that only the last answer is known) or `posted`.
         code: what its sender was told in the end; None while it has not been told.
     """
 
@@ -75,7 +75,7 @@ class Letter:
     sender: str = ""
     dst: str = ""
     begun: float = 0.0
-    retries: bool = False
+    kind: str = "sent"
     code: int | None = None
     attempts: list[Attempt] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Audit:
     """What the ledger says. Lists name messages by uuid.
 
     Attributes:
-        sent: messages.
+        sent: sync messages.
         acked: of them acknowledged with 0.
         delivered: of them in the inbox of at least one life of the receiver.
         lost: acknowledged with 0, and in no inbox; or in the inbox of a life that goes on, and never taken out.
@@ -99,7 +99,8 @@ class Audit:
         denied: in an inbox, though every answer said that it was not delivered (none was 0, none 6001).
         stray: in an inbox though nobody sent it, as far as this ledger goes back: given up, and long after still there.
         orphaned: without a code, as the sender was killed.
-        codes: how often each code was the last word.
+        codes: how often each code was the last word to a sync message.
+        posted, arrived: `sync=false` messages that their first hop has taken, and how many of them arrived.
     """
 
     sent: int = 0
@@ -115,6 +116,8 @@ class Audit:
     again: list[str] = field(default_factory=list)
     orphaned: list[str] = field(default_factory=list)
     codes: dict[int, int] = field(default_factory=dict)
+    posted: int = 0
+    arrived: int = 0
 
     @property
     def broken(self) -> dict[str, list[str]]:
@@ -155,9 +158,9 @@ class Ledger:
         """Take in what one life has seen, in its order."""
         for record in records:
             match record:
-                case ["begin", uuid, dst, at, retries]:
+                case ["begin", uuid, dst, at, kind]:
                     letter = self._letter(uuid)
-                    letter.sender, letter.dst, letter.begun, letter.retries = life, dst, at, retries
+                    letter.sender, letter.dst, letter.begun, letter.kind = life, dst, at, kind
                 case ["tried", uuid, code, src, began, ended]:
                     self._letter(uuid).attempts.append(Attempt(began, ended, code, src))
                 case ["end", uuid, code]:
@@ -194,6 +197,13 @@ class Ledger:
         if not letter.sender:
             audit.stray.append(uuid)
             return
+        if len(arrivals) > 1:
+            self._judge_copies(letter, audit)
+        if letter.kind == "posted":
+            taken = letter.code == Code.OK
+            audit.posted += taken
+            audit.arrived += taken and bool(arrivals)
+            return
         audit.sent += 1
         audit.delivered += bool(arrivals)
         if letter.code is None:
@@ -208,10 +218,13 @@ class Ledger:
         elif acked and not any(arrival.taken for arrival in arrivals):
             audit.died.append(uuid)
         told = {attempt.code for attempt in letter.attempts}
-        if arrivals and letter.code is not None and not letter.retries and not told & {Code.OK, Code.NETWORK_ACK_LOST}:
+        if (
+            arrivals
+            and letter.code is not None
+            and letter.kind == "sent"
+            and not told & {Code.OK, Code.NETWORK_ACK_LOST}
+        ):
             audit.denied.append(uuid)
-        if len(arrivals) > 1:
-            self._judge_copies(letter, audit)
 
     def _judge_copies(self, letter: Letter, audit: Audit) -> None:
         arrivals = sorted(letter.arrivals, key=lambda arrival: arrival.at)
@@ -224,14 +237,20 @@ class Ledger:
         audit.again.append(letter.uuid)
 
     def _overtaking(self) -> Iterator[str]:
-        # By life of the sender, destination and life of the receiver: the order of sending against that of arriving.
-        flows: dict[tuple[str, str, str], list[tuple[float, float, str]]] = {}
+        # By life of the sender, kind, destination and life of the receiver: the order of sending against that of
+        # arriving. What is posted and what is sent to the same destination is under way together.
+        flows: dict[tuple[str, str, str, str], list[tuple[float, float, str]]] = {}
         for letter in self.letters.values():
+            # What was answered 6001 may come at any time, until it is sent again.
+            if letter.code != Code.OK:
+                continue
             first: dict[str, float] = {}
             for arrival in letter.arrivals:
                 first.setdefault(arrival.life, arrival.at)
             for life, at in first.items():
-                flows.setdefault((letter.sender, letter.dst, life), []).append((letter.begun, at, letter.uuid))
+                flows.setdefault((letter.sender, letter.kind, letter.dst, life), []).append(
+                    (letter.begun, at, letter.uuid)
+                )
         for flow in flows.values():
             latest = float("-inf")
             for _, at, uuid in sorted(flow):

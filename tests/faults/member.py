@@ -97,9 +97,12 @@ class Member:
         patience: float = 30.0,
         size: int = 64,
         retries: bool = False,
+        posts: Sequence[str] = (),
     ) -> None:
         """Begin steady traffic."""
-        self.steady.start(to, interval=interval, timeout=timeout, patience=patience, size=size, retries=retries)
+        self.steady.start(
+            to, posts=posts, interval=interval, timeout=timeout, patience=patience, size=size, retries=retries
+        )
 
     async def quiet(self) -> None:
         """End the steady traffic: every message has its code."""

@@ -29,21 +29,22 @@ def main() -> int:
     parser.add_argument("minutes", type=float, help="how long")
     parser.add_argument("--workers", type=int, default=16, help="of the mesh, below two Proxies (%(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the choice of faults")
+    parser.add_argument("--links", choices=["batched", "tasknet"], default="batched", help="the links (%(default)s)")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
-    broken = soak(folder, options.minutes, options.workers, options.seed)
+    broken = soak(folder, options.minutes, options.workers, options.seed, options.links)
     if not broken:
         shutil.rmtree(folder)
     return int(broken)
 
 
-def soak(folder: Path, minutes: float, workers: int, seed: int) -> bool:
+def soak(folder: Path, minutes: float, workers: int, seed: int, links: str) -> bool:
     """Let it run. Returns whether a promise was broken: then what the processes have logged stays in the folder."""
     names = [f"proxy{rank}" for rank in range(2)] + [f"worker{rank}" for rank in range(workers)]
     totals = dict.fromkeys(("sent", "acked", "delivered", "lost", "duplicated"), 0)
     broken = False
     print(f"1 Mgr, 2 Proxies, {workers} Workers; seed {seed}", flush=True)
-    with Lab(folder, workers=workers, relayed=names) as lab:
+    with Lab(folder, workers=workers, relayed=names, settings={"links": links}) as lab:
         chaos = Chaos(lab, seed)
         began = time.monotonic()
         end = began + minutes * MINUTE_S
@@ -52,7 +53,7 @@ def soak(folder: Path, minutes: float, workers: int, seed: int) -> bool:
             minute += 1
             faults = chaos.total
             try:
-                lab.begin_traffic(interval=0.05, timeout=1.0, retries=True)
+                lab.begin_traffic(interval=0.05, posts=True, timeout=1.0, retries=True)
                 chaos.run(min(end, max(began + minute * MINUTE_S, now + 1.0)))
                 lab.quiet()
                 audit = lab.audit()

@@ -110,6 +110,8 @@ def test_reconnect_together(alone: Lab, form: Form, figures: Figures) -> None:
         crowds.ask("left")
         time.sleep(3.0 if form.long else 1.0)
         doorman.close()
+        # Let those come to their end whom the doorman has let in and never answered; from now on all are turned away.
+        time.sleep(4.0 if form.long else 0.5)
         knocks = doorman.knocks
         assert len(knocks) >= children
         first = sorted(knocks)[:children]

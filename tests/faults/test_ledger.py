@@ -12,9 +12,9 @@ from tests.faults.ledger import Ledger, Recorder
 SENDER, RECEIVER, SECOND = "worker0.1", "worker1.1", "worker1.2"
 
 
-def sent(uuid: str, code: int | None, at: float = 1.0, *, ended: float = 2.0) -> list[list[Any]]:
+def sent(uuid: str, code: int | None, at: float = 1.0, *, ended: float = 2.0, kind: str = "sent") -> list[list[Any]]:
     """What a sender writes down of one message."""
-    begin = ["begin", uuid, "Worker/0/1", at, False]
+    begin = ["begin", uuid, "Worker/0/1", at, kind]
     return [begin] if code is None else [begin, ["tried", uuid, code, "", at, ended], ["end", uuid, code]]
 
 
@@ -82,6 +82,13 @@ def test_denied(code: int) -> None:
     assert ledger(worker0_1=sent("a", code), worker1_1=got("a")).audit().broken == {"denied": ["a"]}
 
 
+def test_posts_may_be_lost_but_not_doubled() -> None:
+    records = sent("a", 0, kind="posted") + sent("b", 0, kind="posted") + sent("c", 6001, kind="posted")
+    audit = ledger(worker0_1=records, worker1_1=got("b")).audit()
+    assert (audit.posted, audit.arrived, audit.sent, audit.broken) == (2, 1, 0, {})
+    assert ledger(worker0_1=records, worker1_1=got("b") + got("b", 1.6)).audit().duplicated == ["b"]
+
+
 def test_nobody_sent_it() -> None:
     assert ledger(worker1_1=got("a")).audit().broken == {"stray": ["a"]}
 
@@ -90,6 +97,9 @@ def test_order() -> None:
     records = sent("a", 0, 1.0) + sent("b", 0, 2.0) + sent("c", 0, 3.0)
     audit = ledger(worker0_1=records, worker1_1=got("b", 2.5) + got("a", 2.6) + got("c", 3.5)).audit()
     assert audit.broken == {"disordered": ["b"]}
+    # What was given up has no place in the order any more.
+    given_up = sent("a", 6001, 1.0) + records[3:]
+    assert not ledger(worker0_1=given_up, worker1_1=got("b", 2.5) + got("a", 2.6)).audit().disordered
     # Another life of the receiver has its own order.
     lives = {"worker1_1": got("b", 2.5), "worker1_2": got("a", 2.6)}
     assert not ledger({RECEIVER: 2.55}, worker0_1=records[:6], **lives).audit().disordered

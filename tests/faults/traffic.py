@@ -36,12 +36,21 @@ class Steady:
         self._stopping = asyncio.Event()
 
     def start(
-        self, to: Sequence[str], *, interval: float, timeout: float, patience: float, size: int, retries: bool
+        self,
+        to: Sequence[str],
+        *,
+        posts: Sequence[str],
+        interval: float,
+        timeout: float,
+        patience: float,
+        size: int,
+        retries: bool,
     ) -> None:
         """Begin to send.
 
         Args:
             to: the destinations, each a flow of its own.
+            posts: destinations of `sync=false` messages, each a flow of its own.
             interval: seconds between two messages of a flow.
             timeout: seconds of one attempt.
             patience: seconds until a message is given up, with the code of the last attempt.
@@ -53,6 +62,9 @@ class Steady:
         for dst in to:
             flow = self._flow(dst, "x" * size, interval, timeout, patience, retry)
             self._flows.append(asyncio.create_task(flow, name=f"flow to {dst}"))
+        for dst in posts:
+            flow = self._flow(dst, "x" * size, interval, timeout, 0.0, None, post=True)
+            self._flows.append(asyncio.create_task(flow, name=f"posts to {dst}"))
 
     async def stop(self) -> None:
         """Begin no further message, and wait until those under way have their code."""
@@ -61,20 +73,39 @@ class Steady:
         self._flows.clear()
 
     async def _flow(
-        self, dst: str, body: str, interval: float, timeout: float, patience: float, retry: Retry | None
+        self,
+        dst: str,
+        body: str,
+        interval: float,
+        timeout: float,
+        patience: float,
+        retry: Retry | None,
+        *,
+        post: bool = False,
     ) -> None:
         # Not all in step.
         await asyncio.sleep(random.uniform(0.0, interval))
         while not self._stopping.is_set():
-            await self._deliver(dst, body, timeout, patience, retry)
+            if post:
+                await self._post(dst, body, timeout)
+            else:
+                await self._deliver(dst, body, timeout, patience, retry)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(interval):
                     await self._stopping.wait()
 
+    async def _post(self, dst: str, body: str, timeout: float) -> None:
+        # Three at a time, so that they queue up behind each other.
+        for _ in range(3):
+            uuid = f"{MARK}{self._name}-{next(self._numbers)}"
+            self.recorder.note("begin", uuid, dst, time.monotonic(), "posted")
+            ack = await self._node.post(body, to=dst, uuid=uuid, timeout=timeout)
+            self.recorder.note("end", uuid, ack.code)
+
     async def _deliver(self, dst: str, body: str, timeout: float, patience: float, retry: Retry | None) -> None:
         uuid = f"{MARK}{self._name}-{next(self._numbers)}"
         begun = time.monotonic()
-        self.recorder.note("begin", uuid, dst, begun, retry is not None)
+        self.recorder.note("begin", uuid, dst, begun, "sent" if retry is None else "retried")
         pause = 0.02
         while True:
             began = time.monotonic()

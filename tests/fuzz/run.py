@@ -67,7 +67,7 @@ def throw_garbage(seconds: float) -> bool:
     async def besiege() -> Siege:
         async with Mesh() as mesh:
             mesh.expected_errors.add("batch_unreadable")
-            mgr = await mesh.mgr(grace=0.5, registration_hold=0.5)
+            mgr = await mesh.mgr(grace=0.5, registration_hold=0.5, ack_timeout=30.0)
             async with await Bystanders.beside(mesh, mgr) as bystanders:
                 siege = Siege(mesh, bystanders, seed)
                 until = asyncio.get_running_loop().time() + seconds
@@ -113,7 +113,6 @@ def main() -> None:
     if said.child:
         child(said.child, said.seconds, said.grown)
         return
-    os.nice(10)
     known = [*target_names(), GARBAGE]
     names = said.only or known
     if set(names) - set(known):

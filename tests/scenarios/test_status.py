@@ -276,19 +276,40 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
         told(*arguments)
 
     mgr.view.told = count  # type: ignore[assignment, method-assign]
-    looks, look = 0, near.view.look
+    looks, look = 0, near.view.look_in_parts
     done = asyncio.Event()
 
-    def counted() -> None:
+    async def counted() -> None:
         nonlocal looks
-        look()
+        await look()
         looks += 1
         if looks == 10:
             done.set()
 
-    near.view.look = counted  # type: ignore[method-assign]
+    near.view.look_in_parts = counted  # type: ignore[method-assign]
     await asyncio.wait_for(done.wait(), PATIENCE_S)
     assert calls <= 1
+
+
+async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STATUS_LOOKS", 1)
+    mgr = await mesh.mgr()
+    workers = [await mesh.worker(0, rank, mgr) for rank in range(3)]
+    for worker in workers:
+        assert (await worker.send("x", to="Mgr")).ok
+    parts = mgr.view._look()
+    next(parts)
+    # Between two parts one is forgotten: it must not come back.
+    await workers[2].withdraw(PATIENCE_S)
+    await workers[2].close()
+    await mesh.until(lambda: mgr.router.tally.losses)
+    mgr.perform(mgr.router.tick(mgr.now() + 3600))
+    assert len(list(parts)) == 2
+    assert {p: known["up"]["messages"] for p, known in seen(mgr).items()} == {
+        "Mgr/0": 0,
+        "Worker/0/0": 1,
+        "Worker/0/1": 1,
+    }
 
 
 async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> None:

@@ -12,7 +12,9 @@ import grpc.aio
 import pytest
 
 from taskd_net import Position
+from taskd_net.address import Address
 from taskd_net.tls import Tls
+from taskd_net.transport.asking import Asker, AskFailed, ask_health
 from taskd_net.transport.channel import unary_call
 from taskd_net.wire import codec
 from tests.peers.certificates import Folder
@@ -194,3 +196,19 @@ async def test_tls_1_2_and_1_3_and_nothing_older(mesh: Mesh, certificates: Folde
     foreign.trust(certificates.authority)
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         assert await asyncio.to_thread(speaks, address, foreign, version) is None
+
+
+async def test_the_state_of_the_mesh_and_health_are_told_over_tls(mesh: Mesh, certificates: Folder) -> None:
+    mgr = await mesh.mgr(tls=certificates.listening())
+    proxy = await mesh.proxy(0, mgr, tls=certificates.tls())
+    await mesh.worker(0, 0, proxy, tls=certificates.connecting())
+    address = Address.parse(str(mgr.address))
+    known: set[str] = set()
+    async with Asker(address, certificates.connecting()) as asker, asyncio.timeout(PATIENCE_S):
+        while known != {"Mgr/0", "Proxy/0", "Worker/0/0"}:
+            # Each answer comes over the network: that is what takes the time here.
+            known = {str(position) for position, _ in (await asker.mesh(PATIENCE_S)).nodes}
+    assert await ask_health(address, "", PATIENCE_S, certificates.connecting()) == "SERVING"
+    async with Asker(address) as plain:
+        with pytest.raises(AskFailed, match="UNAVAILABLE"):
+            await plain.mesh(PATIENCE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -153,3 +154,10 @@ def test_equal_as_long_as_nothing_has_changed(files: Folder) -> None:
     files.issue()
     assert read(files.tls()) != before
     assert read(replace(files.tls(), server_key=None, server_crt=None)).server is None
+
+
+def test_who_does_not_use_tls_does_not_pay_for_it() -> None:
+    names = ("cryptography", "watchfiles", "anyio")
+    script = f"import sys, taskd_net; print([name for name in {names} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=50)
+    assert done.stdout == "[]\n"
