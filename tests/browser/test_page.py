@@ -59,7 +59,7 @@ async def test_every_node_is_drawn_in_its_state_and_none_over_another(chromium: 
         drawn = await page.evaluate(
             """[...document.querySelectorAll('#tree [data-position]')].map((one) => {
               const box = one.querySelector('.shape').getBoundingClientRect();
-              const forms = ['node', 'plain', 'small', 'behind', 'bare'];
+              const forms = ['node', 'plain', 'behind', 'bare'];
               const state = [...one.classList].filter((name) => !forms.includes(name));
               return [one.dataset.position, state.join(), box.x, box.y, box.right, box.bottom, one.ariaLabel];
             })"""

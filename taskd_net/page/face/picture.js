@@ -105,19 +105,23 @@ function fillIn(element, cell, size) {
   const text = (name, tx, ty, font, anchor = "start") =>
     draw("text", { class: name, x: tx, y: ty, "font-size": font, "text-anchor": anchor });
   if (cell.head) {
-    // Among dots there is room for a name alone; who is in trouble has a tile behind it.
-    const small = !size.text && !cell.root;
-    const side = small ? 6 : Math.min(size.head - 4 - (size.text ? 4 : 0), 16);
-    const [at, top] = [small ? x + w - side + 3 : x + 1, y + (h - side) / 2];
+    const shape = draw("rect", { class: "shape", x, y, width: w, height: h, rx: 4 });
+    // Among dots there is room for a name alone.
+    cell.small = !size.text && !cell.root;
+    if (cell.small) {
+      element.append(shape, draw("path", { class: "mark" }), text("name", x + 1, y + h / 2, size.title));
+      return;
+    }
+    const side = Math.min(size.head - 4 - (size.text ? 4 : 0), 16);
+    const [at, top] = [x + 1, y + (h - side) / 2];
     element.append(
-      draw("rect", { class: "shape", x, y, width: w, height: h, rx: 4 }),
+      shape,
       draw("rect", { class: "tile", x: at, y: top, width: side, height: side, rx: node.role === "Mgr" ? side / 2 : side / 4 }),
       draw("path", { class: "mark" }),
-      text("name", small ? x + 1 : x + side + 6, y + h / 2, size.title),
+      text("name", x + side + 6, y + h / 2, size.title),
     );
     if (size.text && cell.leaves.length) element.append(text("share", x + w - 1, y + h / 2, size.font, "end"));
     cell.mark = [at, top, side];
-    cell.small = small;
     return;
   }
   const round = node.role === "Agent" ? Math.min(w, h) / 2 : Math.min(5, h / 5);
@@ -157,13 +161,19 @@ function paint(position) {
   const node = (cell.node = mesh.all.get(position) || cell.node);
   const state = mesh.states.get(position);
   const size = picture.placed.size;
-  const form = cell.head ? (cell.small ? "plain small" : "plain") : size.text === "rank" ? "behind" : size.text ? "" : "bare";
+  const form = cell.head ? "plain" : size.text === "rank" ? "behind" : size.text ? "" : "bare";
   element.setAttribute("class", `node ${form} ${state}`);
   element.setAttribute("aria-label", sentence(node));
-  element.querySelector(".mark").setAttribute("d", cell.mark ? markOf(state, ...cell.mark) : across(state, cell));
+  element.querySelector(".mark").setAttribute("d", cell.mark ? markOf(state, ...cell.mark) : cell.small ? "" : across(state, cell));
   const name = element.querySelector(".name");
-  if (name) name.textContent = cell.head ? titleOf(node, size) : labelOf(node, size);
+  if (name) name.textContent = cell.small ? markedTitle(node, state) : cell.head ? titleOf(node, size) : labelOf(node, size);
   paintFigures(position);
+}
+
+// The name of a Proxy where there is no room for a mark: the mark stands in place of the P.
+function markedTitle(node, state) {
+  const sign = { lost: "×", gone: "×", cut_off: "/", strained: "!", never_seen: "?" }[state] ?? node.role[0];
+  return `${sign}${rankOf(node)}`;
 }
 
 function labelOf(node, size) {
