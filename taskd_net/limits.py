@@ -221,9 +221,10 @@ COMMAND_RETRY_S: Final = 3.0
 STATUS_FIGURES_S: Final = 2.0
 """Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
 
-STATUS_REPORTS_PER_S: Final = 125
+STATUS_REPORTS_PER_S: Final = 50
 """Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
-where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`)."""
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so figures cost a parent some
+2 % of a core, however many children it has; changes of state are told at once."""
 
 STATUS_URGENT_S: Final = 0.1
 """Seconds that a change of state waits for others, to be told together; at each level of the tree."""

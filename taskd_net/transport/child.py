@@ -295,7 +295,8 @@ class ChildSide:
         )
         self._spawn(stay, self._announce_all(stay))
         if stay.peer.reports:
-            self._spawn(stay, Reporter(host, lambda: stay.connection.channel, self._ack_timeout).run())
+            reporter = Reporter(host, lambda: stay.connection.channel, self._ack_timeout, stay.peer.pace)
+            self._spawn(stay, reporter.run())
         self.renew()  # the files may have changed while it joined
         try:
             while True:

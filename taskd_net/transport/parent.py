@@ -231,7 +231,7 @@ class ParentSide:
         if self._strangers is not None:
             self._strangers.heard(context.peer())
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
-        context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched))
+        context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched, pace=self._status.pace))
         return Ack(uuid, Code.OK, self._router.position)
 
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:

@@ -27,6 +27,7 @@ LINKS_KEY = "taskd-net-links"
 BATCHED = "batched/2"
 STATUS_KEY = "taskd-net-status"
 REPORTS = "reports/1"
+PACE_KEY = "taskd-net-pace"
 ROUTES_KEY = "taskd-net-routes"
 PROBES_KEY = "taskd-net-probes"
 PROBES = "1"
@@ -103,6 +104,7 @@ class Peer:
         depth: levels below the Mgr, as far as it says so; another parent is taken for the Mgr.
         batched: it offers the batched link.
         reports: it takes reports of the state of the mesh.
+        pace: seconds between two of them of one child that it asks for at present, where it has many.
         probes: it answers probes, and never hands one to its application.
     """
 
@@ -112,6 +114,7 @@ class Peer:
     batched: bool = False
     reports: bool = False
     probes: bool = False
+    pace: float = 0.0
 
     def ended(self, *, batched: bool) -> Ended | None:
         """What a probe is answered that ends after it came from this peer; None for a peer that knows no probes."""
@@ -140,12 +143,14 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         return Peer(ORIGINAL)
     depth = metadata.get(DEPTH_KEY, "")
     levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
+    pace = metadata.get(PACE_KEY, "")
     return Peer(
         OURS,
         version,
         levels,
         batched=metadata.get(LINKS_KEY) == BATCHED,
         reports=metadata.get(STATUS_KEY) == REPORTS,
+        pace=float(pace) if pace.isascii() and pace.isdigit() and len(pace) < 4 else 0.0,
         probes=metadata.get(PROBES_KEY) == PROBES,
     )
 
@@ -160,11 +165,15 @@ def own_metadata() -> tuple[tuple[str, str], ...]:
     return ((VERSION_KEY, __version__), (PROBES_KEY, PROBES))
 
 
-def parent_metadata(depth: int, *, batched: bool) -> tuple[tuple[str, str], ...]:
-    """What a node of ours says of itself when somebody registers, and what it offers."""
+def parent_metadata(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tuple[str, str], ...]:
+    """What a node of ours says of itself when somebody registers, and what it offers.
+
+    `pace`: seconds between two reports of one child, where they are to be longer than usual.
+    """
     offer = ((LINKS_KEY, BATCHED),) if batched else ()
+    slower = ((PACE_KEY, str(min(999, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
-    return (*says, *offer)
+    return (*says, *offer, *slower)
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> tuple[tuple[str, str], ...]:

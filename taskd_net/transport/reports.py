@@ -7,6 +7,7 @@ gets fewer. What changes while one is under way is told in the next.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Final
 
@@ -16,6 +17,7 @@ from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import Link
+from taskd_net.position import Role
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import STATUS_SERVICE
 from taskd_net.transport.connections import host_of
@@ -34,19 +36,25 @@ class Reporter:
         host: the node.
         channel: to the parent, of the moment.
         timeout: seconds for the parent's answer.
+        pace: seconds between two reports that the parent asks for from the start; 0.0 where it has few children.
     """
 
-    def __init__(self, host: Host, channel: Callable[[], grpc.aio.Channel], timeout: float) -> None:
+    def __init__(self, host: Host, channel: Callable[[], grpc.aio.Channel], timeout: float, pace: float = 0.0) -> None:
         self._host = host
         self._view = host.view
         self._channel = channel
         self._timeout = timeout
+        self._pace = pace
         self._news = asyncio.Event()
 
     async def run(self) -> None:
         """Tell the parent, until it is cancelled or the parent takes no reports any more."""
         view, ledger = self._view, self._view.ledger
         loop = asyncio.get_running_loop()
+        if Role(self._host.router.position.role).is_leaf:
+            # Thousands that join together have nothing to tell that would be worth delaying them all: that they have
+            # joined the parent sees.
+            await asyncio.sleep(random.uniform(0.0, self._pace))  # noqa: S311 - to spread them
         view.changed = self._news.set
         ledger.begin()
         pace = limits.STATUS_FIGURES_S
@@ -111,6 +119,11 @@ class StatusService:
         self._expected = expected
         self._reporting = reporting
 
+    @property
+    def pace(self) -> float:
+        """Seconds between two reports of one child, if all children send them."""
+        return len(self._host.router.children) / limits.STATUS_REPORTS_PER_S
+
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
         """The calls of the service."""
         return {
@@ -130,8 +143,7 @@ class StatusService:
         except Refusal as refusal:
             host.log.warning("status_refused", child=child, detail=str(refusal))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
-        pause = self._view.reporters / limits.STATUS_REPORTS_PER_S
-        return wire.write_pace(max(limits.STATUS_FIGURES_S, pause))
+        return wire.write_pace(max(limits.STATUS_FIGURES_S, self._view.reporters / limits.STATUS_REPORTS_PER_S))
 
     async def _tree(self, _: bytes, context: Context) -> bytes:
         view = self._view

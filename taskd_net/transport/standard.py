@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -86,6 +85,8 @@ def add_reflection(server: grpc.aio.Server) -> bool:
         from grpc_reflection.v1alpha import reflection, reflection_pb2
     except ImportError:
         return False
+    from importlib import resources
+
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 

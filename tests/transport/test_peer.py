@@ -16,6 +16,14 @@ def test_nodes_of_ours_recognise_each_other() -> None:
         assert parent == peers.Peer(peers.OURS, __version__, 3, batched, reports=True, probes=True)
 
 
+def test_parent_of_many_asks_for_longer_pauses() -> None:
+    for pace, heard in ((0.0, 0.0), (2.0, 0.0), (7.6, 8.0), (5000.0, 999.0)):
+        assert peers.of_parent(dict(peers.parent_metadata(0, batched=True, pace=pace))).pace == heard
+    said = dict(peers.parent_metadata(0, batched=True))
+    for wrong in ("", "-1", "1e9", "nan", "9999", "²"):
+        assert peers.of_parent(said | {peers.PACE_KEY: wrong}).pace == 0.0
+
+
 def test_only_who_says_so_knows_probes() -> None:
     """An earlier node of ours would hand them to its application."""
     said = {peers.VERSION_KEY: "0.1.0"}
