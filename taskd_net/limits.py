@@ -223,7 +223,7 @@ STATUS_FIGURES_S: Final = 2.0
 
 STATUS_REPORTS_PER_S: Final = 50
 """Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
-where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so figures cost a parent some
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so they cost a parent some
 2 % of a core, however many children it has; changes of state are told at once."""
 
 STATUS_URGENT_S: Final = 0.1
