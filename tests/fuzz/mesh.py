@@ -171,7 +171,7 @@ class _Game:
         assert router.children.find(_HONEST) is self.honest and self.honest.up
         assert router.routes.next_hop(_HONEST) == self.honest.id, "somebody took the place of a living node"
         frame = Frame("honest", False, _HONEST, Destination.of(Position.mgr()), b"")
-        router.inbox_taken(self.now, router.door.held)
+        self.perform(router.inbox_taken(self.now, router.door.held))
         before = router.statistics.delivered
         router.frames_arrived(self.now, self.honest.id, [(frame, None, None)])
         assert router.statistics.delivered > before or router.door.line
