@@ -141,6 +141,10 @@ class NotAParent:
         await self._server.wait_closed()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self._server is not None
+        if not self._server.is_serving():  # it came while the test ended
+            writer.transport.abort()
+            return
         self.connections.put_nowait(None)
         self._closes.append(writer.transport.abort)
         writer.write(self._answer)
