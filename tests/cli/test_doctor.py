@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import re
+import socket
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
