@@ -11,7 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import grpc
@@ -24,14 +24,12 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
-from taskd_net.transport.channel import Stream, open_channel, open_stream, unary_call
+from taskd_net.transport.channel import unary_call
+from taskd_net.transport.connecting import Connection, Connector, Failed
 from taskd_net.transport.host import Host
 from taskd_net.transport.keyring import Keyring
-from taskd_net.transport.refused import in_words
 from taskd_net.transport.reports import Reporter
-from taskd_net.transport.stream import ClientPipe, Session
-from taskd_net.transport.tasknet import ToParent
-from taskd_net.transport.traced import batched_link
+from taskd_net.transport.stream import Session
 from taskd_net.wire import codec
 
 if TYPE_CHECKING:
@@ -50,10 +48,6 @@ class Backoff:
         return random.uniform(0.0, min(self.maximum, self.initial * 2.0 ** min(failures - 1, 30)))
 
 
-class _Failed(Exception):
-    """An attempt to join came to nothing; the text says why."""
-
-
 class _Lost(Exception):
     """The stream to the parent ended. `pause`: seconds to wait at least before joining again."""
 
@@ -62,19 +56,10 @@ class _Lost(Exception):
         self.pause = pause
 
 
-class _Connection(NamedTuple):
-    """A connection to the parent: the channel, what it was made with, its stream, and what runs over that."""
-
-    channel: grpc.aio.Channel
-    credentials: grpc.ChannelCredentials | None
-    stream: Stream
-    session: Session
-
-
 class _Stay:
     """One stay with the parent: from the stream's opening to the end of it, or of the one that it has moved to."""
 
-    def __init__(self, connection: _Connection, parent: Position, peer: peers.Peer, *, batched: bool) -> None:
+    def __init__(self, connection: Connection, parent: Position, peer: peers.Peer, *, batched: bool) -> None:
         self.parent = parent
         self.peer = peer
         self.batched = batched
@@ -84,7 +69,7 @@ class _Stay:
         self.moving = asyncio.Lock()
         self.use(connection)
 
-    def use(self, connection: _Connection) -> None:
+    def use(self, connection: Connection) -> None:
         """From now on it is this connection."""
         self.connection = connection
         self.path_discovery = unary_call(connection.channel, "PathDiscovery")
@@ -125,23 +110,17 @@ class ChildSide:
     ) -> None:
         self._host = host
         self._router = host.router
-        self._keyring = keyring
         self._upstream = upstream
+        self._connector = Connector(host, upstream, ack_timeout, keyring, tracer)
         self._on_joined = on_joined
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
         self._batched = batched
-        self._tracer = tracer
         self._stay: _Stay | None = None
         self._task: asyncio.Task[None] | None = None
-        # Pings are a setting of the channel, which exists before the parent has said whether it permits them: assume
-        # what was true last time, and connect again where it is not.
-        self._pings = True
         self.joined = asyncio.Event()
         self.trouble = "no attempt has been made yet"
-        # What gRPC has said last of a parent that is not there, and what it means.
-        self._details = ("", "")
 
     def start(self) -> None:
         """Begin to join."""
@@ -177,7 +156,7 @@ class ChildSide:
             began = loop.time()
             try:
                 await self._attempt()
-            except _Failed as failed:
+            except Failed as failed:
                 failures += 1
                 if str(failed) != self.trouble:
                     self.trouble = str(failed)
@@ -198,89 +177,23 @@ class ChildSide:
             await asyncio.sleep(pause)
 
     async def _attempt(self) -> None:
-        """One attempt: returns to be repeated at once, or raises `_Failed` or `_Lost`."""
-        credentials, channel = self._open_channel()
+        """One attempt: returns to be repeated at once, or raises `Failed` or `_Lost`."""
+        credentials, channel = self._connector.open_channel()
         try:
-            parent, peer = await self._register(channel)
-            if peer.profile.permits_pings != self._pings:
-                self._pings = peer.profile.permits_pings
+            parent, peer = await self._connector.register(channel)
+            if peer.profile.permits_pings != self._connector.pings:
+                # What was true last time was assumed: connect again.
+                self._connector.pings = peer.profile.permits_pings
                 await channel.close()
                 return
             batched = self._batched and peer.batched
-            stream = await self._open_stream(channel, peer, batched=batched)
+            stream = await self._connector.open_stream(channel, peer, batched=batched)
         except BaseException:
             await channel.close()
             raise
-        session = self._new_session(channel, stream, parent, peer, batched=batched)
-        connection = _Connection(channel, credentials, stream, session)
+        session = self._connector.session(channel, stream, parent, peer, batched=batched)
+        connection = Connection(channel, credentials, stream, session)
         await self._while_open(_Stay(connection, parent, peer, batched=batched))
-
-    def _open_channel(self) -> tuple[grpc.ChannelCredentials | None, grpc.aio.Channel]:
-        credentials, server_name = None, None
-        if self._keyring is not None:
-            credentials, server_name = self._keyring.client, self._keyring.tls.server_name
-        return credentials, open_channel(self._upstream, credentials, server_name, pings=self._pings)
-
-    async def _register(self, channel: grpc.aio.Channel) -> tuple[Position, peers.Peer]:
-        # The same three fields here, on the stream and in announcements: some parents look them up as they are. And
-        # no longer than it takes until the first ping, as this parent may not permit one.
-        call = unary_call(channel, "Register")(
-            codec.write_register(self._new_uuid(), self._router.identity),
-            metadata=peers.own_metadata(),
-            timeout=min(self._ack_timeout, limits.KEEPALIVE_TIME_S) if self._pings else self._ack_timeout,
-        )
-        try:
-            ack = codec.read_ack(await call, Position.mgr())
-            metadata = peers.read_metadata(await call.trailing_metadata())
-        except grpc.aio.AioRpcError as error:
-            raise _Failed(f"Register: {error.code().name}: {await self._in_words(error)}") from error
-        except Refusal as refusal:
-            raise _Failed(f"Register: {refusal}") from refusal
-        if not ack.ok:
-            raise _Failed(f"Register was refused: {describe(ack.code)}")
-        return ack.src, peers.of_parent(metadata)
-
-    async def _in_words(self, error: grpc.aio.AioRpcError) -> str:
-        details = error.details() or ""
-        if error.code() is not grpc.StatusCode.UNAVAILABLE:
-            return details
-        if details != self._details[0]:  # it may take a connection to find out
-            tls = self._keyring is not None and self._keyring.client is not None
-            name = self._keyring.tls.server_name if self._keyring is not None else None
-            words = await in_words(details, self._upstream, tls=tls, name=name or self._upstream.host)
-            self._details = (details, words)
-        return self._details[1]
-
-    async def _open_stream(
-        self, channel: grpc.aio.Channel, peer: peers.Peer, *, batched: bool, continues: bool = False
-    ) -> Stream:
-        """Open the stream and wait until it stands, as far as this kind of parent lets one know."""
-        metadata = peers.stream_metadata(self._router.identity, continues=continues)
-        stream = open_stream(channel, metadata, batched=batched)
-        confirms = peer.profile.confirms_stream
-        try:
-            async with asyncio.timeout(self._ack_timeout):
-                await (stream.initial_metadata() if confirms else stream.wait_for_connection())
-            if confirms and stream.done():
-                status, details = await stream.code(), await stream.details()
-                raise _Failed(f"opening the stream: {status.name}: {details}")
-        except TimeoutError as error:
-            stream.cancel()
-            raise _Failed("opening the stream: the parent did not accept the stream in time") from error
-        except grpc.aio.AioRpcError as error:
-            raise _Failed(f"opening the stream: {error.code().name}: {error.details()}") from error
-        except BaseException:
-            stream.cancel()
-            raise
-        return stream
-
-    def _new_session(
-        self, channel: grpc.aio.Channel, stream: Stream, parent: Position, peer: peers.Peer, *, batched: bool
-    ) -> Session:
-        pipe = ClientPipe(stream)
-        if batched:
-            return batched_link(self._host, UP, parent, pipe, self._tracer)
-        return ToParent(self._host, UP, parent, pipe, peer.profile, channel, self._ack_timeout)
 
     async def _while_open(self, stay: _Stay) -> None:
         """Everything between the stream's opening and its end."""
@@ -331,21 +244,18 @@ class ChildSide:
     def renew(self) -> None:
         """There are other certificates: move to a connection that is made with them, without losing a message."""
         stay = self._stay
-        if stay is not None and not stay.renewing and self._is_stale(stay):
+        if stay is not None and not stay.renewing and self._connector.is_stale(stay.connection):
             stay.renewing = True
             self._spawn(stay, self._renew(stay))
 
-    def _is_stale(self, stay: _Stay) -> bool:
-        return self._keyring is not None and stay.connection.credentials is not self._keyring.client
-
     async def _renew(self, stay: _Stay) -> None:
         reason = ""
-        while self._is_stale(stay):
+        while self._connector.is_stale(stay.connection):
             # Nodes that have new certificates at the same moment do not come at the same moment.
             await asyncio.sleep(random.uniform(0.0, limits.RENEWAL_SPREAD_S))
             try:
                 await self._move(stay)
-            except _Failed as failed:
+            except Failed as failed:
                 if str(failed) != reason:
                     reason = str(failed)
                     self._host.log.warning("renewal_failed", upstream=str(self._upstream), reason=reason)
@@ -356,32 +266,34 @@ class ChildSide:
 
     async def _move(self, stay: _Stay) -> None:
         """Go on over a new connection where that of the moment has come to rest."""
-        credentials, channel = self._open_channel()
+        credentials, channel = self._connector.open_channel()
         before = stay.connection
         old = before.session
         overlap = stay.peer.profile.confirms_stream
         try:
             # What can fail comes first: as long as it does, the old connection does its work.
-            await (self._register(channel) if overlap else self._connected(channel))
+            await (self._connector.register(channel) if overlap else self._connector.connected(channel))
             async with stay.moving:
                 try:
                     await asyncio.wait_for(old.pause(), 2 * limits.RENEWAL_S)
                     if not overlap:
                         await self._end(before)
-                        await self._register(channel)
-                    stream = await self._open_stream(channel, stay.peer, batched=stay.batched, continues=overlap)
+                        await self._connector.register(channel)
+                    stream = await self._connector.open_stream(
+                        channel, stay.peer, batched=stay.batched, continues=overlap
+                    )
                     if overlap and not old.alive:
                         stream.cancel()
-                        raise _Failed("the old connection was lost meanwhile")
+                        raise Failed("the old connection was lost meanwhile")
                 except BaseException as error:
                     old.resume()
                     if isinstance(error, TimeoutError):
-                        raise _Failed("the old connection does not come to rest") from error
+                        raise Failed("the old connection does not come to rest") from error
                     raise
                 # Nothing is awaited between the last look at the old stream and this.
-                session = self._new_session(channel, stream, stay.parent, stay.peer, batched=stay.batched)
+                session = self._connector.session(channel, stream, stay.parent, stay.peer, batched=stay.batched)
                 old.hand_over(session)
-                stay.use(_Connection(channel, credentials, stream, session))
+                stay.use(Connection(channel, credentials, stream, session))
                 self._host.links[UP] = session
                 self._router.renewed(UP, session)
         except BaseException:
@@ -392,20 +304,14 @@ class ChildSide:
         if not overlap:
             self._spawn(stay, self._announce_all(stay))
 
-    async def _connected(self, channel: grpc.aio.Channel) -> None:
-        try:
-            await asyncio.wait_for(channel.channel_ready(), self._ack_timeout)
-        except TimeoutError as error:
-            raise _Failed("there is no connection") from error
-
-    async def _end(self, connection: _Connection) -> None:
+    async def _end(self, connection: Connection) -> None:
         """End a stream to a parent that would take a second one for another node's."""
         await connection.stream.done_writing()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(connection.session.over.wait(), limits.RENEWAL_S / 2)
         connection.stream.cancel()
 
-    async def _finish(self, connection: _Connection) -> None:
+    async def _finish(self, connection: Connection) -> None:
         """Keep an old connection for as long as something is under way on it."""
         try:
             await connection.session.over.wait()

@@ -77,10 +77,10 @@ async def test_parent_is_asked_for_pings_only_where_it_permits_them(mesh: Mesh) 
     async with RawParent() as parent:
         worker = await mesh.worker(0, 0, parent.address)
         assert parent.requests["Register"].qsize() == 2
-        assert worker._child is not None and worker._child._pings is False
+        assert worker._child is not None and worker._child._connector.pings is False
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    assert worker._child is not None and worker._child._pings is True
+    assert worker._child is not None and worker._child._connector.pings is True
     async with RawChild("Worker/0/1") as child:
         await child.join(mgr.address or "")
 

@@ -23,7 +23,8 @@ from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
 from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.child import Backoff, ChildSide, _Connection, _Stay
+from taskd_net.transport.child import Backoff, ChildSide, _Stay
+from taskd_net.transport.connecting import Connection
 from taskd_net.transport.parent import ParentSide
 from taskd_net.transport.stream import Session
 from taskd_net.transport.tasknet import ToChild, ToParent
@@ -94,7 +95,7 @@ class Rig(FakeNode):
         router = self.router
         up = ToParent(cast("Any", self), UP, Position.mgr(), self._pipe("up"), peers.ORIGINAL, cast("Any", self), 1.0)
         self._run("up", up, UP)
-        connection = _Connection(cast("Any", self), None, cast("Any", None), up)
+        connection = Connection(cast("Any", self), None, cast("Any", None), up)
         self.stay = _Stay(connection, Position.mgr(), peers.Peer(peers.ORIGINAL), batched=False)
         self.perform(router.upstream_up(0.0, up, Position.mgr(), manners=peers.ORIGINAL.parent))
         below = {"Worker/0/0": peers.ORIGINAL, "Proxy/1": peers.ORIGINAL, "Worker/0/1": peers.OURS}
