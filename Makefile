@@ -89,8 +89,8 @@ browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page
 guide: .venv/stamp-test  ## write into docs/operators-guide.md what the commands print
 	@.venv/bin/python -m tests.guide
 
-torch: .venv-torch/stamp  ## run the tests marked `torch`: a data loader that forks 200 times beside a node
-	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
+torch: .venv-torch/stamp  ## a data loader that forks 600 times beside a node, and 20,000 forks beside threads that log
+	@.venv-torch/bin/python -m pytest -s -m "torch or long" tests/api tests/test_logs.py $(ARGS)
 
 fuzz: .venv/stamp-fuzz  ## throw anything at what comes in, for MINUTES=10; fail if something gives way
 	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)

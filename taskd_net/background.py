@@ -13,13 +13,14 @@ from typing import Final
 
 import uvloop
 
+from taskd_net import fork
+
 
 class Background:
     """The loop, its thread, and how many nodes use them."""
 
     def __init__(self) -> None:
-        # Re-entrant, like every lock that a signal handler could meet again in the thread that holds it.
-        self._changing = threading.RLock()
+        self._changing = fork.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._users = 0
@@ -50,7 +51,7 @@ class Background:
         return threading.current_thread() is self._thread
 
     def in_forked_child(self) -> None:
-        """The thread did not come along, and its lock may have been held."""
+        """The thread did not come along."""
         self.__init__()  # type: ignore[misc]
 
 

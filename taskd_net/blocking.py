@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from queue import SimpleQueue
@@ -49,9 +48,8 @@ class BlockingNode:
         self._started = False
         self._tasks: set[asyncio.Task[None]] = set()
         # Held while a call is handed over, so that none is handed to a loop that has stopped: it would wait for ever.
-        # Both locks are re-entrant: a signal handler may close the node while its own thread is in here.
-        self._handing_over = threading.RLock()
-        self._closing = threading.RLock()
+        self._handing_over = fork.Lock()
+        self._closing = fork.Lock()
 
     def start(self) -> Self:
         """Listen (Mgr, Proxy) and begin to join; returns when listening, not when joined.

@@ -13,21 +13,24 @@ The environment (contract, section 7), read by `start` where its arguments are N
 - `TASKD_LOG_PATH`: the folder of the files, made if it is missing; default `./taskd_log/`
 - `TASKD_FILE_LOG_LEVEL`, `TASKD_STD_LOG_LEVEL`: DEBUG, INFO, WARNING or ERROR; default INFO
 - `TASKD_LOG_STDOUT`: True or False, whether lines go to the standard output as well; default True
+
+A line is one `write` to a descriptor, past every buffered stream. The lock of such a stream is unknown to `logging`: a
+thread inside `flush` at the moment of a fork would leave it locked in the child for ever. The price: what the
+application has printed and not yet flushed comes after lines that were logged later.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
-import threading
 from collections.abc import MutableMapping, Sequence
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net import limits
+from taskd_net import fork, limits
 from taskd_net.codes import ConfigError
 
 PATH: Final = "TASKD_LOG_PATH"
@@ -39,7 +42,7 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 _logger: Final = logging.getLogger("taskd_net")
 # Held while handlers change, so that two threads that start at once do not leave the handlers of both.
-_changing = threading.RLock()
+_changing: Final = fork.Lock()
 _handlers: list[logging.Handler] = []
 _level_before = logging.NOTSET
 _propagated_before = True
@@ -108,6 +111,64 @@ class _Console(logging.StreamHandler[Any]):
         own = logging.getLogger().hasHandlers() or any(h not in _handlers for h in _logger.handlers)
         return False if own else super().filter(record)
 
+    def emit(self, record: logging.LogRecord) -> None:
+        # Asked for each line, as the application may close its stream, and the number is somebody else's then.
+        descriptor = _descriptor(self.stream)
+        if descriptor is None:
+            super().emit(record)
+            return
+        try:
+            _write(descriptor, f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace"))
+        except Exception:  # noqa: BLE001 - as in every handler: a line that cannot be written ends nothing
+            self.handleError(record)
+
+    def flush(self) -> None:
+        if _descriptor(self.stream) is None:
+            super().flush()
+
+
+class _File(logging.Handler):
+    """A file of JSON lines that is renamed when it is full.
+
+    The descriptor stays the same from the first line to `close`, and is valid at every moment: a child that is forked
+    in the middle of a rename writes into the full file or into the new one.
+    """
+
+    def __init__(self, path: Path, level: int) -> None:
+        from structlog.processors import JSONRenderer
+
+        super().__init__(level)
+        self.rotates = True
+        self._path = path
+        self._file: io.FileIO | None = _appending(path)
+        self.setFormatter(_formatter(JSONRenderer(default=str, ensure_ascii=False)))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+            if self._file is not None:
+                size = os.fstat(self._file.fileno()).st_size
+                if self.rotates and 0 < size > limits.LOG_FILE_BYTES - len(line):
+                    self._rotate(self._file.fileno())
+                _write(self._file.fileno(), line)
+        except Exception:  # noqa: BLE001 - as in every handler: a line that cannot be written ends nothing
+            self.handleError(record)
+
+    def close(self) -> None:
+        with self.lock or fork.Lock():
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()
+        super().close()
+
+    def _rotate(self, descriptor: int) -> None:
+        names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, limits.LOG_FILES))]
+        for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
+            if newer.exists():
+                newer.replace(older)
+        with _appending(self._path) as fresh:
+            os.dup2(fresh.fileno(), descriptor, inheritable=False)
+
 
 class _Onward(logging.Handler):
     """Hands on to the handlers of the application what they would have got without `start`.
@@ -130,12 +191,11 @@ class _Onward(logging.Handler):
 def _in_forked_child() -> None:
     """Leave the renaming of full files to the parent, which would go on writing into the renamed one."""
     for handler in _handlers:
-        if isinstance(handler, RotatingFileHandler):
-            handler.maxBytes = 0
-    _changing.release()
+        if isinstance(handler, _File):
+            handler.rotates = False
 
 
-os.register_at_fork(before=_changing.acquire, after_in_parent=_changing.release, after_in_child=_in_forked_child)
+os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _add(handlers: Sequence[logging.Handler]) -> None:
@@ -166,24 +226,31 @@ def _remove() -> None:
 
 
 def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Handler:
-    from structlog.processors import JSONRenderer
-
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(
-            Path(folder) / file_name,
-            maxBytes=limits.LOG_FILE_BYTES,
-            backupCount=limits.LOG_FILES - 1,
-            encoding="utf-8",
-            errors="backslashreplace",
-        )
+        return _File(Path(folder) / file_name, level)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         text = f"{setting} is {folder!r}; expected a folder in which {file_name} can be written: {reason}"
         raise ConfigError(text) from None
-    handler.setLevel(level)
-    handler.setFormatter(_formatter(JSONRenderer(default=str, ensure_ascii=False)))
-    return handler
+
+
+def _appending(path: Path) -> io.FileIO:
+    """Open a file without a buffer; each write goes to its end, whoever else writes into it."""
+    return path.open("ab", buffering=0)
+
+
+def _descriptor(stream: object) -> int | None:
+    """The descriptor below a text stream; None for one in memory, of a notebook, or closed."""
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return raw.fileno() if isinstance(raw, io.FileIO) and not raw.closed else None
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """Write a line, at once as a rule."""
+    while line:
+        line = line[os.write(descriptor, line) :]
 
 
 def _formatter(renderer: Any) -> logging.Formatter:

@@ -213,3 +213,60 @@ def test_forked_child_renames_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert os.waitpid(child, 0)[1] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["x.log"]
     assert len(lines(tmp_path / "x.log")) == 30
+
+
+def test_line_on_the_console_goes_past_the_buffer_of_the_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock may be held when a child is forked, so that none of our threads may ever be in it."""
+    out = tmp_path / "out"
+    with out.open("w", encoding="ascii") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        logs.start(None)
+        print("not yet flushed")
+        get_logger().info("umlaut_ä")
+        assert "umlaut_\\xe4" in out.read_text() and "not yet flushed" not in out.read_text()
+    # Its number may be another file's from here on.
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    before = out.read_text()
+    with (tmp_path / "another").open("w"):
+        get_logger().info("lost")
+    assert out.read_text() == before and (tmp_path / "another").read_text() == ""
+
+
+def test_file_that_cannot_be_written_ends_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.log").symlink_to("/dev/full")
+    logs.start("x.log", path=str(tmp_path), stdout=False)
+    get_logger().info("lost")
+    assert "No space left on device" in capsys.readouterr().err
+
+
+def fork_while_threads_log(folder: Path, count: int, timeout: float) -> None:
+    """Run `tests.forked_logs`; every child has to log its line and to end."""
+    command = [sys.executable, "-m", "tests.forked_logs", str(folder), str(count)]
+    root = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    forks = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        said = forks.communicate(timeout=timeout)[1]
+    finally:
+        forks.kill()
+        forks.wait()
+    assert forks.returncode == 0, said
+    assert json.loads(said) == {"children": count, "troubles": []}
+    # Whole lines, of parent and children, though the files were renamed meanwhile.
+    assert len(list(folder.iterdir())) > 1
+    assert all(lines(path) for path in folder.iterdir() if path.stat().st_size)
+
+
+@pytest.mark.timeout(120)
+def test_forked_children_log_while_threads_of_the_parent_do(tmp_path: Path) -> None:
+    fork_while_threads_log(tmp_path, 300, timeout=100)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1900)
+def test_20_000_forked_children_log_while_threads_of_the_parent_do(tmp_path: Path) -> None:
+    fork_while_threads_log(tmp_path, 20_000, timeout=1800)

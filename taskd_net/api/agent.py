@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from taskd_net import limits
+from taskd_net import fork, limits
 from taskd_net.api import body as bodies
 from taskd_net.api import settings
 from taskd_net.api.body import Body
@@ -43,7 +43,7 @@ class Agent:
     def __init__(self, config: NodeConfig, framework_agent: object) -> None:
         self.node = BlockingNode(config).start()
         self.framework_agent = framework_agent
-        self._starting = threading.Lock()
+        self._starting = fork.Lock()
         self._started = False
         self._closed = threading.Event()
 

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import limits
+from taskd_net import fork, limits
 from taskd_net.api import body as bodies
 from taskd_net.api import settings
 from taskd_net.api.body import Body
@@ -65,7 +65,7 @@ class Manager:
         self.config = config
         self.node = BlockingNode(node).start()
         self._receiver = Receiver(self.node, self._take)
-        self._starting = threading.Lock()
+        self._starting = fork.Lock()
         self._started = False
         # A SimpleQueue and no Event: a signal handler may put into it while its own thread is about to wait.
         self._ending: queue.SimpleQueue[None] = queue.SimpleQueue()

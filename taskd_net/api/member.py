@@ -7,7 +7,6 @@ A process has at most one Worker, one Agent, one Proxy and one Mgr of these call
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Final, Generic, ParamSpec, Protocol, TypeVar
@@ -80,8 +79,7 @@ class Slot(Generic[M]):
 
     def __init__(self, role: str) -> None:
         self._role = role
-        # Re-entrant, as a signal handler may destroy what its own thread is about to make.
-        self._changing = threading.RLock()
+        self._changing = fork.Lock()
         self._member: M | None = None
 
     def fill(self, make: Callable[[], M], log_file: str) -> None:
@@ -141,7 +139,7 @@ class _LogFile:
     """The log file of this process: opened with its first member, closed with its last."""
 
     def __init__(self) -> None:
-        self._changing = threading.RLock()
+        self._changing = fork.Lock()
         self._users = 0
         self._ours = False
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Final
 
-from taskd_net import limits
+from taskd_net import fork, limits
 from taskd_net.api import settings
 from taskd_net.api.body import REGISTER, WORKER_REGISTERS, Body
 from taskd_net.api.disk import Pruner
@@ -81,7 +80,7 @@ class Worker:
         self.node = BlockingNode(config).start()
         self._receiver = Receiver(self.node, _handlers.take)
         self._pruner = Pruner(limit_mb)
-        self._starting = Lock()
+        self._starting = fork.Lock()
         self._started = False
 
     def start(self) -> None:
@@ -89,10 +88,10 @@ class Worker:
         with self._starting:
             if self._started:
                 raise Refused("it has been started already")
+            self._started = True
             self.node.beside(lambda node: stay_registered(node, Body(REGISTER, WORKER_REGISTERS), MTYPE))
             self._receiver.start()
             self._pruner.start()
-            self._started = True
 
     def close(self) -> None:
         """Leave the mesh, and end every thread."""

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 
 from taskd_net import BlockingNode, Node, NodeConfig, NodeForked, api, fork
 from taskd_net.api import worker
+from tests.forked_logs import log_until
 
 CHILD_S = 20.0
 EXIT_STATUS = 7
@@ -38,8 +39,8 @@ def main(way: str, count: int) -> None:
 
 
 @contextmanager
-def traffic() -> Iterator[list[int]]:
-    """Have a Worker send all the time: [messages, failures]."""
+def traffic(logging_threads: int = 0) -> Iterator[list[int]]:
+    """Have a Worker send all the time, and threads log without pause: [messages, failures]."""
     assert api.init_taskd_worker(3) and api.start_taskd_worker()
     assert api.send_to_manager(1, "STATUS")
     sent, over = [0, 0], threading.Event()
@@ -49,14 +50,17 @@ def traffic() -> Iterator[list[int]]:
             sent[0] += 1
             sent[1] += not api.send_to_manager(2, "STATUS")
 
-    thread = threading.Thread(target=send)
-    thread.start()
+    threads = [threading.Thread(target=send)]
+    threads += [threading.Thread(target=log_until, args=(over,)) for _ in range(logging_threads)]
+    for thread in threads:
+        thread.start()
     try:
         yield sent
     finally:
         if not fork.forked():  # a child may end through here
             over.set()
-            thread.join()
+            for thread in threads:
+                thread.join()
             assert api.destroy_taskd_worker()
 
 

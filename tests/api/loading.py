@@ -1,6 +1,6 @@
-"""A training process whose data loader forks 4 workers for each epoch, under traffic: `python -m tests.api.loading N`.
+"""A training process whose data loader forks 4 workers for each epoch: `python -m tests.api.loading EPOCHS [THREADS]`.
 
-Prints one JSON object, like `tests.api.forking`.
+It sends all the time, and so many threads log without pause. Prints one JSON object, like `tests.api.forking`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Numbers:
         return torch.full((64,), float(index))
 
 
-def main(count: int) -> None:
+def main(count: int, threads: int) -> None:
     """Load the items in `count` epochs."""
     troubles = []
-    with traffic() as sent:
+    with traffic(threads) as sent:
         for epoch in range(count):
             batches = iter(DataLoader(Numbers(), batch_size=4, num_workers=WORKERS, multiprocessing_context="fork"))
             try:
@@ -50,4 +50,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

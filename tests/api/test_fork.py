@@ -74,6 +74,41 @@ def test_child_that_was_forked_before_there_was_a_node(near: BlockingNode) -> No
     assert (training.returncode, training.stderr) == (0, b"")
 
 
+WHILE_A_NODE_IS_MADE = """
+import os, signal, threading
+from taskd_net import BlockingNode, api
+begun, over, start = threading.Event(), threading.Event(), BlockingNode.start
+def slow(node):
+    begun.set()
+    over.wait()
+    return start(node)
+BlockingNode.start = slow
+making = threading.Thread(target=api.init_taskd_worker, args=(3,))
+making.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    over.set()
+    assert api.destroy_taskd_worker() is False
+    assert api.init_taskd_worker(3) and api.start_taskd_worker()
+    assert api.send_to_manager(1, "STATUS")
+    assert api.destroy_taskd_worker()
+    os._exit(7)
+over.set()
+making.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert api.destroy_taskd_worker()
+"""
+
+
+def test_child_that_was_forked_while_another_thread_made_a_node(near: BlockingNode) -> None:
+    """It has no node of its parent's, and no lock of that thread's either."""
+    command = [sys.executable, "-c", WHILE_A_NODE_IS_MADE]
+    training = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (training.returncode, training.stderr) == (0, "")
+
+
 @pytest.mark.torch
 @pytest.mark.timeout(280)
 def test_data_loader_under_traffic(mgr: BlockingNode, near: BlockingNode) -> None:
@@ -83,3 +118,19 @@ def test_data_loader_under_traffic(mgr: BlockingNode, near: BlockingNode) -> Non
     assert said["failed"] == 0
     assert came[2] == said["messages"] and came[3] == 0
     print(f"200 forked workers of a data loader, {came[2]} messages of the parent's meanwhile")
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(580)
+def test_data_loader_beside_threads_that_log(mgr: BlockingNode, near: BlockingNode) -> None:
+    """And beside two busy processes: its items log, too, and a worker that hangs in that stops the training."""
+    pytest.importorskip("torch")
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        said, came = run("tests.api.loading", "100", "2", mgr=mgr, timeout=570)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert said["troubles"] == []
+    print(f"400 forked workers of a data loader beside threads that log, {came[2]} messages of the parent's meanwhile")
