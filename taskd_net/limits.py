@@ -154,10 +154,6 @@ message's."""
 PULSE_S: Final = 0.2
 """Seconds between two looks at whether the event loop stood still, on a link to a parent of the original's."""
 
-ORIGINAL_GONE_S: Final = 0.05
-"""Seconds in which a lost connection to a parent of the original's shows itself by its stream. UNAVAILABLE on a stream
-that stands then is an answer: a node further away is gone."""
-
 ORIGINAL_ANNOUNCE_POSITIONS: Final = 100_000
 """Positions in one PathDiscovery to a parent of the original's: some 3 MB, so everything below us in one request."""
 

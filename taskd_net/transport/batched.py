@@ -58,11 +58,9 @@ class BatchedLink(Session):
 
     def unwritten(self) -> list[Frame]:
         """What was in no batch that was written."""
-        # Whether the batch that the stream ended under was written, nobody knows. Sync messages are answered 6001 then;
-        # the others have only this to tell.
-        left = [frame for frame in self._under_way if not frame.sync]
-        left += self._frames
-        self._under_way = []
+        under_way, self._under_way = self._under_way, []
+        self._interrupted(under_way)
+        left = self._frames
         self._frames, self._patience, self._bytes = [], [], 0
         if self._share is not None:
             self._share.add(-self._waiting, -self._waiting_bytes)

@@ -49,7 +49,6 @@ class Profile:
         fails_by_status: as a child it has to be told of failures by a status; an Ack with a code looks like success.
         pauses: as a child it waits before it joins again. Another one is made to wait when its position is fought for.
         next_ack: as a parent it takes the next Ack for the answer to what it sent last.
-        unavailable_answers: it passes UNAVAILABLE on from further away as its answer.
         read_status: what its statuses mean.
         proxy, leaf, parent: what a Router has to know of it, by its place; None where it keeps the contract.
     """
@@ -62,7 +61,6 @@ class Profile:
     fails_by_status: bool = False
     pauses: bool = True
     next_ack: bool = False
-    unavailable_answers: bool = False
     read_status: statuses.Reader = statuses.read_plain
     proxy: Manners | None = None
     leaf: Manners | None = None
@@ -80,7 +78,6 @@ ORIGINAL = Profile(
     fails_by_status=True,
     pauses=False,
     next_ack=True,
-    unavailable_answers=True,
     read_status=statuses.read_original,
     proxy=Manners(
         largest=limits.ORIGINAL_DOWN_BYTES,

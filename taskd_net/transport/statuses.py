@@ -29,9 +29,10 @@ _TEXTS: Final = {
     "dst type illegal": Code.DST_TYPE_ILLEGAL,
     "client not inited": Code.SERVER_ERR,
     "broadcast error": Code.NET_ERR,
-    "EOF": Code.NETWORK_SEND_LOST,
+    "EOF": Code.NETWORK_ACK_LOST,
 }
-_TEXT_OF: Final = {int(code): text for text, code in _TEXTS.items()}
+# Of two texts for one code, the first: the original's children read it as their own.
+_TEXT_OF: Final = {int(code): text for text, code in reversed(_TEXTS.items())}
 _DESCRIBED: Final = {describe(code): code for code in Code}
 _QPS: Final = "qps exceeded"
 _NIL: Final = "Marshal called with nil"
@@ -61,15 +62,13 @@ def read_plain(status: grpc.StatusCode, text: str, broadcast: bool) -> int:
 def read_original(status: grpc.StatusCode, text: str, broadcast: bool) -> int:
     """The code for a status that a node of the original's answered with.
 
-    A broadcast that went up has been delivered when it is answered INTERNAL: 0. UNAVAILABLE and CANCELLED are what a
-    node further away left behind when it went.
+    A broadcast that went up has been delivered when it is answered INTERNAL: 0. UNAVAILABLE, CANCELLED and `EOF`
+    are left behind by a node further away that went, perhaps after it had taken the message: 6001.
     """
     if status is grpc.StatusCode.UNKNOWN:
         return _read_text(text)
     if status is grpc.StatusCode.INTERNAL and broadcast and _NIL in text:
         return Code.OK
-    if status in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return Code.NETWORK_SEND_LOST
     return read_plain(status, text, broadcast)
 
 

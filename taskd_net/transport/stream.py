@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Protocol, Self, TypeAlias
 
 import grpc
 
 from taskd_net import limits
+from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
@@ -212,6 +214,17 @@ class Session(ABC):
         """Something was queued: the writer has work."""
         sleep, self._sleep = self._sleep, None
         _rouse(sleep)
+
+    def _interrupted(self, frames: Iterable[Frame]) -> None:
+        """Report the messages under whose write the stream ended: whether they were written, nobody knows (6001).
+
+        The Router answers 6001 to every sync message that is in flight; `sync=false` messages have only this to tell.
+        """
+        host = self._host
+        for frame in frames:
+            if not frame.sync:
+                now, code = host.now(), Code.NETWORK_ACK_LOST
+                host.perform(self._router.post_answered(now, self.link, frame, code, self.peer, "the stream broke"))
 
     @abstractmethod
     def _has_queued(self) -> bool:

@@ -40,12 +40,9 @@ class ToChild(Session):
 
     def unwritten(self) -> list[Frame]:
         """What the child never got."""
+        broken, self._broken = self._broken, None
+        self._interrupted(() if broken is None else (broken,))
         left = list(self._queue)
-        # Whether the one that the stream ended under was written, nobody knows. A sync message is answered 6001 then;
-        # the other kind has only this to tell.
-        if self._broken is not None and not self._broken.sync:
-            left.insert(0, self._broken)
-        self._broken = None
         self._queue.clear()
         return left
 

@@ -145,16 +145,13 @@ class UnaryWriter:
             data = frame.data if self._profile.checks else codec.write_checked(frame)
             ack = codec.read_ack(await self._call(data, timeout=timeout), self._parent)
         except grpc.aio.AioRpcError as error:
-            ack = await self._read_status(frame, error)
+            ack = self._read_status(frame, error)
         except Refusal as refusal:
             ack = Ack(frame.uuid, refusal.code, self._parent, str(refusal))
         self._answered(frame, ack)
 
-    async def _read_status(self, frame: Frame, error: grpc.aio.AioRpcError) -> Ack:
+    def _read_status(self, frame: Frame, error: grpc.aio.AioRpcError) -> Ack:
         status, text = error.code(), error.details() or ""
-        if status is grpc.StatusCode.UNAVAILABLE and self._profile.unavailable_answers:
-            # If it is our own connection that broke, the stream ends, and this task with it: 6001.
-            await asyncio.sleep(limits.ORIGINAL_GONE_S)
         code = self._profile.read_status(status, text, not frame.dst.unicast)
         return Ack(frame.uuid, code, self._parent, f"{status.name}: {text}")
 

@@ -271,7 +271,7 @@ async def test_unavailable_as_an_answer_is_not_the_loss_of_the_upstream(mesh: Me
         raise Failed("error reading from server: EOF", grpc.StatusCode.UNAVAILABLE)
 
     take, below(mgr)._take = below(mgr)._take, gone
-    assert (await worker.send("x", to="Mgr")).code == Code.NETWORK_SEND_LOST
+    assert (await worker.send("x", to="Mgr")).code == Code.NETWORK_ACK_LOST
     below(mgr)._take = take
     assert (await worker.send("x", to="Mgr")).ok
     assert mesh.count("upstream_lost") == 0

@@ -195,7 +195,7 @@ class OriginalRouter:
         self._up = None
         calls, self._calls = self._calls, {}
         for uuid, reply in calls.items():
-            self._answer(reply, uuid, Code.NETWORK_SEND_LOST, self.position)
+            self._answer(reply, uuid, Code.NETWORK_ACK_LOST, self.position)
         waiting, self._announcing = self._announcing, []
         for reply, uuid in waiting:
             self._answer(reply, uuid, Code.SERVER_ERR, self.position)

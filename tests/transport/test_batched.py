@@ -283,16 +283,21 @@ async def test_link_that_was_replaced_takes_in_nothing_more(cable: Cable) -> Non
 
 
 async def test_every_message_that_was_not_written_is_told_once(cable: Cable) -> None:
-    """Nobody knows of the batch under way: its sync messages may have arrived; the others have only this to tell."""
+    """Nobody knows of the batch under way: 6001, which its `sync=false` messages learn at once."""
     cable.pipe.gate.clear()
     cable.node.send(frame(uuid="sync under way"))
-    cable.node.send(frame(uuid="async under way", sync=False))
+    asked = cable.node.send(frame(uuid="async under way", sync=False))
+    passed = frame(uuid="passed under way", src="Worker/9/9", sync=False)
+    cable.node.perform(cable.node.router.frame_arrived(0.0, 99, passed, None))
     await cable.take()
     cable.node.send(frame(uuid="sync queued"))
     cable.node.send(frame(uuid="async queued", sync=False))
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
-    assert [one.uuid for one in cable.link.unwritten()] == ["async under way", "sync queued", "async queued"]
+    assert asked == []
+    assert [one.uuid for one in cable.link.unwritten()] == ["sync queued", "async queued"]
+    assert [(ack.code, ack.src) for ack in asked] == [(Code.NETWORK_ACK_LOST, WORKER)]
+    assert cable.node.lost == ["passed under way"]
     assert cable.link.unwritten() == []
 
 

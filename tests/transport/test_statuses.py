@@ -34,7 +34,7 @@ def test_peer_of_the_contract(status: grpc.StatusCode) -> None:
         ("client not inited, dial failed", 5999),
         ("qps exceeded, method=/TaskNet/TransferMessage", 5001),
         ("broadcast error", 6999),
-        ("EOF", 6000),
+        ("EOF", 6001),
         ("", 6999),
         ("no route to host", 6999),
         ("something else", 6999),
@@ -48,9 +48,9 @@ def test_texts_of_the_original(text: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("status", "text", "code"),
     [
-        (grpc.StatusCode.CANCELLED, "context canceled", 6000),
-        (grpc.StatusCode.UNAVAILABLE, "error reading from server: EOF", 6000),
-        (grpc.StatusCode.UNAVAILABLE, "no route", 6000),
+        (grpc.StatusCode.CANCELLED, "context canceled", 6001),
+        (grpc.StatusCode.UNAVAILABLE, "error reading from server: EOF", 6001),
+        (grpc.StatusCode.UNAVAILABLE, "no route", 6001),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "grpc: received message larger than max", 4999),
         (grpc.StatusCode.DEADLINE_EXCEEDED, "context deadline exceeded", 6001),
         (grpc.StatusCode.INTERNAL, NIL, 6999),
