@@ -30,6 +30,7 @@ class Manners:
         largest: bytes of the largest serialized message that may be sent to it.
         reads_lists: it knows comma lists; another looks them up as if they were one node's rank.
         acks_broadcasts: it answers sync broadcasts; to another they go with `sync=false`.
+        acks_lists: the same for the messages that take the place of a list.
         turn: seconds that it may take for each message, as it handles them one by one; 0 for one that does not.
         announces_again: when it joins again it announces everything below it; what is below another is learnt from
             what comes from there as well.
@@ -40,6 +41,7 @@ class Manners:
     largest: int = limits.MESSAGE_BYTES
     reads_lists: bool = True
     acks_broadcasts: bool = True
+    acks_lists: bool = True
     turn: float = 0.0
     announces_again: bool = True
     repeats: bool = False
@@ -60,10 +62,14 @@ def copies(link: Link, manners: Manners, frame: Frame, routes: Routes, here: Pos
     if "," in dst.position.server_rank or "," in dst.position.process_rank:
         if manners.reads_lists:
             return [frame]
+        frame = _asked(frame, manners.acks_lists)
         return [_for_one(link, frame, node) for node in _named(link, frame, routes, here)] or [frame]
-    if frame.sync and not manners.acks_broadcasts:
-        return [Adapted(frame.uuid, False, frame.src, dst, frame.data)]
-    return [frame]
+    return [_asked(frame, manners.acks_broadcasts)]
+
+
+def _asked(frame: Frame, answered: bool) -> Frame:
+    """The message, with `sync=false` where nobody answers it."""
+    return frame if answered or not frame.sync else Adapted(frame.uuid, False, frame.src, frame.dst, frame.data)
 
 
 def spelled(link: Link, frame: Frame) -> Frame:

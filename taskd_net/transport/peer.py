@@ -87,7 +87,13 @@ ORIGINAL = Profile(
         announces_again=False,
     ),
     leaf=Manners(largest=limits.ORIGINAL_DOWN_BYTES, reads_lists=False),
-    parent=Manners(reads_lists=False, repeats=True, announce_positions=limits.ORIGINAL_ANNOUNCE_POSITIONS),
+    parent=Manners(
+        reads_lists=False,
+        acks_broadcasts=False,
+        acks_lists=False,
+        repeats=True,
+        announce_positions=limits.ORIGINAL_ANNOUNCE_POSITIONS,
+    ),
 )
 
 

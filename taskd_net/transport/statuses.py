@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import grpc
 
 from taskd_net.codes import Code, describe
+from taskd_net.position import Destination, Position, Role
 
 Reader: TypeAlias = Callable[[grpc.StatusCode, str, bool], int]
 """Status, its text, whether the message was a broadcast → code."""
@@ -70,6 +71,17 @@ def read_original(status: grpc.StatusCode, text: str, broadcast: bool) -> int:
     if status is grpc.StatusCode.INTERNAL and broadcast and _NIL in text:
         return Code.OK
     return read_plain(status, text, broadcast)
+
+
+def may_have_reached(parent: Position, dst: Destination) -> bool:
+    """Whether the original's `parent` can have had a receiver for a broadcast that it has delivered on its own side.
+
+    A Proxy of theirs passes no broadcast up, and its answer is the same with and without receivers. Below it is its own
+    node; a broadcast that names other nodes alone, or the Mgr, reached nobody.
+    """
+    if parent.role != Role.PROXY:
+        return True
+    return dst.position.role != Role.MGR and (dst.servers is None or parent.server_rank in dst.servers)
 
 
 def _read_text(text: str) -> int:

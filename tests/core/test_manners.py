@@ -30,7 +30,7 @@ from tests.core.routers import (
 
 PROXY = Manners(largest=100, reads_lists=False, acks_broadcasts=False, turn=4.0, announces_again=False)
 LEAF = Manners(largest=100, reads_lists=False)
-PARENT = Manners(reads_lists=False, repeats=True, announce_positions=3)
+PARENT = Manners(reads_lists=False, acks_broadcasts=False, acks_lists=False, repeats=True, announce_positions=3)
 
 
 def add_odd_child(parent: Router, position: Position, *behind: Position, manners: Manners = PROXY) -> Link:
@@ -128,6 +128,20 @@ def test_list_that_goes_up(to: str, up: list[str]) -> None:
     add_child(proxy, "Worker/0/1")
     actions = proxy.send(0.0, frame(to, "Proxy/0"), Caller(), 3.0)
     assert [str(copy.dst) for copy in went_up(actions)] == up
+
+
+@pytest.mark.parametrize("to", ["Worker/All/All", "Worker/1/8,9", "Worker/All/0,1,8", "Worker/0,1/0,8", "Proxy/0,1"])
+def test_nothing_but_unicasts_goes_up_as_sync(to: str) -> None:
+    """Such a parent awaits an Ack for each copy, and its other children pay for it."""
+    proxy, ask = below_an_odd_parent("Proxy/0"), Caller()
+    copies = went_up(proxy.send(0.0, frame(to, "Proxy/0"), ask, 3.0))
+    assert copies and {copy.sync for copy in copies} == {False}
+    *others, last = copies
+    for copy in others:
+        assert proxy.post_answered(0.0, UP, copy, 0, at("Mgr")) == []
+    assert answers(proxy.post_answered(0.0, UP, last, Code.NO_ROUTE, at("Mgr"))) == [(Code.NO_ROUTE, "Mgr/0")]
+    (alone,) = went_up(proxy.send(0.0, frame("Worker/1/8", "Proxy/0", uuid="v"), ask, 3.0))
+    assert alone.sync
 
 
 def test_list_goes_as_it_is_to_who_reads_it() -> None:

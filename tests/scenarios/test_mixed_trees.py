@@ -7,7 +7,6 @@ was seen.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,10 @@ from tests.peers.mesh import Mesh
 from tests.peers.original.cluster import Originals
 from tests.peers.original.mixed import EVERY, Combination, Member, Tree
 from tests.peers.original.sizes import body_for
+from tests.scenarios.matrix import keep, table_of
 
 pytestmark = pytest.mark.timeout(120)
 
-PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
 BEGIN, END = "<!-- matrix: written by the tests -->\n", "<!-- end of the matrix -->\n"
 MIB = 1024 * 1024
 PATIENCE_S = 4.0
@@ -245,21 +244,12 @@ async def test_matrix(mesh: Mesh, theirs: Originals, request: pytest.FixtureRequ
         if cell != wanted
     ]
     assert not wrong, "\n".join(wrong)
-    page = PAGE.read_text("utf-8")
-    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    table = table_of(seen)
-    if request.config.getoption("--rewrite-matrix"):
-        PAGE.write_text(page[:start] + table + page[end:], "utf-8")
-    else:
-        assert page[start:end] == table, "docs/interop.md: pytest --rewrite-matrix"
-
-
-def table_of(rows: dict[str, dict[str, str]]) -> str:
-    head = ["Mgr", "Proxy", "Worker", "Agent", *COLUMNS]
-    lines = [head, ["---"] * len(head)]
-    lines += [[*(f"**{kind}**" if kind == "theirs" else kind for kind in kinds.split()), *row.values()]
-              for kinds, row in rows.items()]  # fmt: skip
-    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+    rows_of_page = [
+        [*(f"**{kind}**" if kind == "theirs" else kind for kind in kinds.split()), *row.values()]
+        for kinds, row in seen.items()
+    ]
+    table = table_of(["Mgr", "Proxy", "Worker", "Agent", *COLUMNS], rows_of_page)
+    keep(BEGIN, END, table, rewrite=request.config.getoption("--rewrite-matrix"))
 
 
 def verdict(found: set[int]) -> str:

@@ -22,6 +22,7 @@ from taskd_net.core.links import UP
 from taskd_net.core.manners import Manners
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position, Role
+from taskd_net.transport import statuses
 
 INF = float("inf")
 
@@ -80,7 +81,7 @@ class OriginalRouter:
     # ---- messages
 
     def send(self, now: float, frame: Frame, reply: Reply, timeout: float) -> list[Action]:
-        """Its application sends a message."""
+        """Its application sends a message; a broadcast without `sync`, whatever it asks for."""
         if self.position.role in (Role.AGENT, Role.WORKER):
             self._transfer(frame, reply)
         else:
@@ -96,7 +97,7 @@ class OriginalRouter:
             self._next_from_above(now)
         else:
             assert reply is not None
-            self._route(now, frame, reply)
+            self._route(now, frame, reply, sync=frame.sync)
         return self._take()
 
     def ack_arrived(
@@ -242,13 +243,14 @@ class OriginalRouter:
 
     # ---- inside
 
-    def _route(self, now: float, frame: Frame, reply: Reply) -> None:
+    def _route(self, now: float, frame: Frame, reply: Reply, sync: bool = False) -> None:
         """A message from below, or its own. The answer comes once."""
         dst = frame.dst.position
         if "All" in dst:
-            self._spread(now, frame)
+            self._spread(now, frame, sync)
             # INTERNAL, which a node of ours reads as this.
-            self._answer(reply, frame.uuid, Code.OK, self.position)
+            code = Code.OK if statuses.may_have_reached(self.position, frame.dst) else Code.NO_ROUTE
+            self._answer(reply, frame.uuid, code, self.position)
         elif dst == self.position:
             self._deliver(frame)
             self._answer(reply, frame.uuid, Code.OK, self.position)
@@ -293,13 +295,14 @@ class OriginalRouter:
         self.door.held += 1
         self._actions.append(Deliver(frame))
 
-    def _spread(self, now: float, frame: Frame) -> None:
-        copy = Adapted(frame.uuid, False, frame.src, frame.dst, frame.data)
+    def _spread(self, now: float, frame: Frame, sync: bool = False) -> None:
+        """Send a copy for each receiver; with `sync` await an Ack for each. Proxies of its own kind never give one."""
+        copy = Adapted(frame.uuid, sync, frame.src, frame.dst, frame.data)
         if frame.dst.matches(self.position):
             self._deliver(copy)
         for position, link_id in self._routes.items():
             if frame.dst.matches(position) and self._links[link_id].session is not None:
-                self._actions.append(Forward(link_id, copy, 0.0))
+                self._down(now, self._links[link_id], copy, lambda ack: None)
 
     def _down(self, now: float, link: _Link, frame: Frame, reply: Reply) -> None:
         if link.session is None:

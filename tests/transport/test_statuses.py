@@ -4,7 +4,8 @@ import grpc
 import pytest
 
 from taskd_net import Code
-from taskd_net.transport.statuses import read_original, read_plain, text_for
+from taskd_net.position import Destination, Position
+from taskd_net.transport.statuses import may_have_reached, read_original, read_plain, text_for
 
 PLAIN = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Code.CLIENT_ERR,
@@ -78,3 +79,21 @@ def test_code_comes_back_through_a_node_of_the_originals(code: Code) -> None:
 
 def test_code_that_nobody_knows() -> None:
     assert read_original(grpc.StatusCode.UNKNOWN, text_for(7777), False) == Code.NET_ERR
+
+
+@pytest.mark.parametrize(
+    ("parent", "to", "reached"),
+    [
+        ("Mgr", "Worker/1/All", True),
+        ("Proxy/0", "Worker/0/All", True),
+        ("Proxy/0", "Worker/0,1/All", True),
+        ("Proxy/0", "Worker/All/7", True),
+        ("Proxy/0", "Proxy/All", True),
+        ("Proxy/0", "Worker/1/All", False),
+        ("Proxy/0", "Worker/1,2/All", False),
+        ("Proxy/0", "Mgr/All", False),
+    ],
+)
+def test_whom_a_broadcast_up_can_have_reached(parent: str, to: str, reached: bool) -> None:
+    """A Proxy of the original's passes none on to its parent, and answers all of them alike."""
+    assert may_have_reached(Position.parse(parent), Destination.of(Position.parse(to))) is reached

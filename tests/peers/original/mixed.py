@@ -137,29 +137,13 @@ def _freeze(node: WatchedNode) -> Callable[[], None]:
     return thaw
 
 
-class Tree:
-    """A Mgr, two Proxies, below each a Worker and an Agent, and a second Worker on node 0.
+class Members:
+    """The nodes of one job, of either kind, by position."""
 
-    Args:
-        kinds: who plays what.
-    """
-
-    def __init__(self, kinds: Combination, mesh: Mesh, originals: Originals) -> None:
-        self.kinds = kinds
+    def __init__(self, mesh: Mesh, originals: Originals) -> None:
         self._mesh = mesh
         self._originals = originals
         self.members: dict[str, Member] = {}
-
-    async def start(self) -> Tree:
-        """Start every node, from the root down."""
-        kinds = self.kinds
-        mgr = await self._add("Mgr/0", kinds.mgr, None)
-        for rank in (0, 1):
-            proxy = await self._add(f"Proxy/{rank}", kinds.proxy, mgr)
-            await self._add(f"Worker/{rank}/{rank}", kinds.worker, proxy)
-            await self._add(f"Agent/{rank}", kinds.agent, proxy)
-        await self._add("Worker/0/2", kinds.worker, self["Proxy/0"])
-        return self
 
     async def _add(self, position: str, theirs: bool, parent: Member | None) -> Member:
         leaf = position.partition("/")[0] in ("Worker", "Agent")
@@ -187,3 +171,54 @@ class Tree:
                 return seen
             # Not to wait for something, but for nothing to happen.
             await asyncio.sleep(SETTLE_S)
+
+
+class Tree(Members):
+    """A Mgr, two Proxies, below each a Worker and an Agent, and a second Worker on node 0.
+
+    Args:
+        kinds: who plays what.
+    """
+
+    def __init__(self, kinds: Combination, mesh: Mesh, originals: Originals) -> None:
+        super().__init__(mesh, originals)
+        self.kinds = kinds
+
+    async def start(self) -> Tree:
+        """Start every node, from the root down."""
+        kinds = self.kinds
+        mgr = await self._add("Mgr/0", kinds.mgr, None)
+        for rank in (0, 1):
+            proxy = await self._add(f"Proxy/{rank}", kinds.proxy, mgr)
+            await self._add(f"Worker/{rank}/{rank}", kinds.worker, proxy)
+            await self._add(f"Agent/{rank}", kinds.agent, proxy)
+        await self._add("Worker/0/2", kinds.worker, self["Proxy/0"])
+        return self
+
+
+ABOVE = ("their Mgr", "our Mgr", "our Proxy")
+"""The parents that two Proxies of different kinds can have in common."""
+
+
+class Siblings(Members):
+    """One Proxy of the original's and one of ours side by side; below each a Worker of either kind and an Agent.
+
+    Args:
+        above: their parent, one of `ABOVE`. A Proxy of ours is below a Mgr of ours.
+    """
+
+    def __init__(self, above: str, mesh: Mesh, originals: Originals) -> None:
+        super().__init__(mesh, originals)
+        self.above = above
+
+    async def start(self) -> Siblings:
+        """Start every node, from the root down."""
+        top = await self._add("Mgr/0", self.above == "their Mgr", None)
+        if self.above == "our Proxy":
+            top = await self._add("Proxy/9", False, top)
+        for rank, theirs in ((0, True), (1, False)):
+            proxy = await self._add(f"Proxy/{rank}", theirs, top)
+            await self._add(f"Worker/{rank}/{2 * rank}", False, proxy)
+            await self._add(f"Worker/{rank}/{2 * rank + 1}", True, proxy)
+            await self._add(f"Agent/{rank}", not theirs, proxy)
+        return self

@@ -116,9 +116,11 @@ class OriginalNode:
     # ---- what its application does
 
     async def send(self, to: str, body: str = "", *, sync: bool = True, uuid: str = "", src: str = "") -> Answer:
-        """Send a message. `createTime` stays 0."""
+        """Send a message. `createTime` stays 0; a broadcast loses its `sync`."""
+        dst = parse(to)
+        sync = sync and "All" not in dst
         header = pb.MessageHeader(
-            uuid=uuid or str(uuid4()), mtype="go", sync=sync, src=wire(parse(src or self.position)), dst=wire(parse(to))
+            uuid=uuid or str(uuid4()), mtype="go", sync=sync, src=wire(parse(src or self.position)), dst=wire(dst)
         )
         message = pb.Message(header=header, body=body)
         try:
@@ -173,11 +175,13 @@ class OriginalNode:
         raise Failed("no route")
 
     async def _spread(self, dst: Triple, message: Any) -> None:
-        """One copy for each matching node, also where several lie behind one child; also back where it came from."""
+        """One copy for each matching node, also where several lie behind one child; also back where it came from.
+
+        With `sync` it awaits an Ack for each copy. Its own Proxies give none; its own nodes send no broadcast so.
+        """
         assert self.down is not None
         copy = pb.Message(body=message.body)
         copy.header.CopyFrom(message.header)
-        copy.header.sync = False
         if matches(dst, self.me):
             self._deliver(copy)
         for _, hop in self.down.below(dst, matches):
@@ -197,6 +201,7 @@ class OriginalNode:
                     raise Failed("no route")
                 ack = self._deliver(message)
             elif "All" in dst:
+                header.sync = False
                 await self._spread(dst, message)
                 return None
             elif dst == self.me:
