@@ -7,10 +7,24 @@ prepare()  # before anything imports grpc
 from typing import TYPE_CHECKING
 
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import Code, ConfigError, MeshError, NetworkError, ReceiverError, SenderError, TaskdNetError
+from taskd_net.codes import (
+    ArgumentError,
+    ArgumentTypeError,
+    Code,
+    ConfigError,
+    MeshError,
+    NetworkError,
+    NodeClosed,
+    NodeError,
+    NodeForked,
+    NodeTimeout,
+    ReceiverError,
+    SenderError,
+    TaskdNetError,
+)
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
-from taskd_net.node import Node, NodeClosed, NodeForked
+from taskd_net.node import Node
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
 from taskd_net.version import __version__
@@ -41,6 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ack",
+    "ArgumentError",
+    "ArgumentTypeError",
     "BlockingNode",
     "Body",
     "Code",
@@ -53,7 +69,9 @@ __all__ = [
     "Node",
     "NodeClosed",
     "NodeConfig",
+    "NodeError",
     "NodeForked",
+    "NodeTimeout",
     "Position",
     "ReceiverError",
     "Report",

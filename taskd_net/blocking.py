@@ -18,11 +18,11 @@ from uuid import uuid4
 
 from taskd_net import fork
 from taskd_net.background import shared
-from taskd_net.codes import Code
+from taskd_net.codes import Code, NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import NodeConfig
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
-from taskd_net.node import Node, NodeClosed, NodeForked
+from taskd_net.node import Node
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
@@ -57,13 +57,13 @@ class BlockingNode:
         Raises:
             ConfigError: the listening address cannot be bound.
             NodeForked: this process was forked off one that has started a node.
-            RuntimeError: the node was started before.
+            NodeError: the node was started before.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
         with self._closing:
             if self._started:
-                raise RuntimeError("a node can be started once; make a new one")
+                raise NodeError("a node can be started once; make a new one")
             self._started = True
             self._loop = shared.acquire()
             try:
@@ -110,7 +110,7 @@ class BlockingNode:
         """Wait until the Mgr knows the way to this node; see `Node.joined`.
 
         Raises:
-            TimeoutError: not joined in time; the text says what the last attempt ran into.
+            NodeTimeout: not joined in time; the text says what the last attempt ran into.
         """
         self._call(self._running.joined(timeout))
 
@@ -160,7 +160,7 @@ class BlockingNode:
             timeout: seconds, None without end.
 
         Raises:
-            TimeoutError: nothing came in time.
+            NodeTimeout: nothing came in time.
             NodeClosed: the node is closed.
         """
         return self._call(_received(self._running, timeout))
@@ -249,7 +249,7 @@ class BlockingNode:
 
         if shared.runs_here():
             work.close()
-            raise RuntimeError("a call from the node's own thread would wait for itself; use Node there")
+            raise NodeError("a call from the node's own thread would wait for itself; use Node there")
         with self._handing_over:
             loop = self._loop
             try:
@@ -303,7 +303,10 @@ async def _started(config: NodeConfig) -> Node:
 
 
 async def _received(node: Node, timeout: float | None) -> Message:
-    return await asyncio.wait_for(node.receive(), timeout)
+    try:
+        return await asyncio.wait_for(node.receive(), timeout)
+    except TimeoutError:
+        raise NodeTimeout(f"{node.position} has received nothing within {timeout} s") from None
 
 
 async def _received_all(node: Node) -> Sequence[Message]:

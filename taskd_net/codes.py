@@ -1,19 +1,28 @@
 """Every answer code of the mesh, and the errors that carry one (contract, section 6; seed: TaskD's return codes).
 
-The errors:
+The errors, with the built-in ones that they also are:
 
     TaskdNetError
-    ├── ConfigError            a value in the configuration is not usable; names the field, the value, what was expected
+    ├── ConfigError            ValueError: a value in the configuration is not usable; names it and what was expected
+    ├── ArgumentError          ValueError: the same of a call's argument
+    │   └── ArgumentTypeError  TypeError: the argument is of another type
+    ├── NodeError              RuntimeError: the node cannot do this now; it was not started, or started before
+    │   └── NodeClosed         the node is closed, and nothing is left in its inbox
+    │       └── NodeForked     this process was forked off one that has a node, and can have none itself
+    ├── NodeTimeout            TimeoutError: not joined, or nothing received, in time
     └── MeshError              a message was not delivered; carries code, src, uuid, detail
         ├── SenderError        4xxx: the message itself is wrong; sending it again will not help
         ├── ReceiverError      5xxx: the far side could not take it; may be sent again with the same uuid
         └── NetworkError       6xxx: it got lost on the way, or its answer did; may be sent again with the same uuid
+
+`except TaskdNetError` catches all that this package raises. Each can be copied and pickled, with what it carries.
 
 `Refusal` is the core's own exception for "answer with this code"; it never leaves the package.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -83,9 +92,45 @@ def describe(code: int) -> str:
 class TaskdNetError(Exception):
     """The root of all errors of this package."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Not by calling the class with `args`, as an exception's own does: those are the text alone.
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[TaskdNetError], args: tuple[object, ...], carried: Mapping[str, object]) -> TaskdNetError:
+    """An error as it was, from a pickle or for a copy."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(carried)
+    return error
+
 
 class ConfigError(TaskdNetError, ValueError):
     """A configured value is not usable. The text names the field, the value and what was expected."""
+
+
+class ArgumentError(TaskdNetError, ValueError):
+    """An argument is not usable. The text names the argument, its value and what was expected."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is of another type than was expected."""
+
+
+class NodeError(TaskdNetError, RuntimeError):
+    """The node cannot do this now; the text says why."""
+
+
+class NodeClosed(NodeError):
+    """The node is closed, and nothing is left in its inbox."""
+
+
+class NodeForked(NodeClosed):
+    """The process was forked off one that has a node; the node is the parent's, and this process can have none."""
+
+
+class NodeTimeout(TaskdNetError, TimeoutError):
+    """The node has not joined, or nothing came in, within the time given."""
 
 
 class MeshError(TaskdNetError):
@@ -124,7 +169,7 @@ def error_for(code: int, src: Position, uuid: str, detail: str = "") -> MeshErro
     return kind(code, src, uuid, detail)
 
 
-class Refusal(Exception):
+class Refusal(TaskdNetError):
     """Raised inside the core to answer with a code; turned into an Ack at the gate where the request came in."""
 
     def __init__(self, code: Code, detail: str, uuid: str = "", *, sync: bool = False) -> None:

@@ -8,14 +8,22 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, Sequence
-from functools import lru_cache
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, assert_never
 
 from taskd_net import fork, limits
 from taskd_net.address import Address
-from taskd_net.codes import Code, Refusal
+from taskd_net.codes import (
+    ArgumentError,
+    ArgumentTypeError,
+    Code,
+    NodeClosed,
+    NodeError,
+    NodeForked,
+    NodeTimeout,
+    Refusal,
+)
 from taskd_net.config import NodeConfig
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
@@ -25,7 +33,7 @@ from taskd_net.core.identity import Accusations
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.log import get_logger
-from taskd_net.position import Position
+from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
 from taskd_net.transport.child import Backoff, ChildSide
@@ -90,12 +98,12 @@ class Node:
             ConfigError: an address cannot be listened on, a file of TLS is not usable, or what tracing needs is not
                 installed.
             NodeForked: this process was forked off one that has started a node.
-            RuntimeError: the node was started before; a closed node cannot be started again.
+            NodeError: the node was started before; a closed node cannot be started again.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
         if self._loop is not None or self._closed:
-            raise RuntimeError("a node can be started once; make a new one")
+            raise NodeError("a node can be started once; make a new one")
         self._loop = asyncio.get_running_loop()
         fork.protect(self)
         config = self.config
@@ -228,14 +236,14 @@ class Node:
             timeout: seconds, None without end.
 
         Raises:
-            TimeoutError: not joined in time; the text says what the last attempt ran into.
+            NodeTimeout: not joined in time; the text says what the last attempt ran into.
             NodeClosed: the node is closed, or was while it was waited for.
-            RuntimeError: the node was not started.
+            NodeError: the node was not started.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
         if self._loop is None:
-            raise RuntimeError("the node was not started")
+            raise NodeError("the node was not started")
         if self._child is None:
             return
         try:
@@ -243,7 +251,7 @@ class Node:
                 await self._child.joined.wait()
         except TimeoutError:
             text = f"{self.position} has not joined {self.config.upstream} within {timeout} s: {self._child.trouble}"
-            raise TimeoutError(text) from None
+            raise NodeTimeout(text) from None
         if self._closed:
             raise NodeClosed(f"{self.position} is closed")
 
@@ -274,8 +282,8 @@ class Node:
             With `retry`, the last attempt's.
 
         Raises:
-            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
-            TypeError: `body` or `mtype` is not text.
+            ArgumentError: `to` is a text that is not a position, or `timeout` is not a number of seconds.
+            ArgumentTypeError: `to` is neither a position nor a text, or `body` or `mtype` is no text.
             NodeForked: this process is a forked child; see `fork`.
         """
         if retry is None:
@@ -316,7 +324,7 @@ class Node:
             (one that is not of this package). Whether there is room in the inbox, it does not say.
 
         Raises:
-            ValueError: `to` is a text that is not a position, or `timeout` is not a number.
+            ArgumentError: `to` is not a position, or `timeout` is not a number of seconds.
             NodeClosed: the node is closed, or was not started.
         """
         dst, seconds = self._probing(to, timeout)
@@ -334,7 +342,7 @@ class Node:
             ends.
 
         Raises:
-            ValueError: `to` is not the position of one node, or `timeout` is not a number.
+            ArgumentError: `to` is not the position of one node, or `timeout` is not a number of seconds.
             NodeClosed: the node is closed, or was not started.
         """
         dst, seconds = self._probing(to, timeout)
@@ -408,10 +416,10 @@ class Node:
         """The state of this node and of everything below it, as far as it is known here; see docs/status.md.
 
         Raises:
-            RuntimeError: the node was not started.
+            NodeError: the node was not started.
         """
         if self._loop is None:
-            raise RuntimeError("the node was not started")
+            raise NodeError("the node was not started")
         view = self.view
         view.look()
         nodes = status_wire.read_records(view.records())
@@ -512,11 +520,7 @@ class Node:
         self, body: object, to: Position | str, mtype: object, timeout: float | None, uuid: str | None, *, sync: bool
     ) -> Awaitable[Ack]:
         """Send a message; its Ack is to be awaited."""
-        dst = _parse(to) if isinstance(to, str) else to
-        if timeout is None:
-            timeout = self.config.ack_timeout
-        elif math.isnan(timeout):
-            raise ValueError("timeout is not a number of seconds")
+        dst, timeout = destination(to), self._seconds(timeout)
         uuid = uuid or self._new_uuid()
         loop = self._loop
         if loop is None or self._closed:
@@ -527,7 +531,8 @@ class Node:
         if body is None:
             return _known(Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None"))
         if not isinstance(body, str) or not isinstance(mtype, str):
-            raise TypeError(f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}")
+            text = f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}"
+            raise ArgumentTypeError(text)
         try:
             message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
             frame = write_message(message, self.config.limits)
@@ -542,17 +547,24 @@ class Node:
         answered: Reply = reply
         if self._tracer is not None:
             frame, answered = self._tracer.sent(frame, reply)
-        self.perform(self.router.send(loop.time(), frame, answered, min(timeout, limits.TIMEOUT_MAX_S)))
+        self.perform(self.router.send(loop.time(), frame, answered, timeout))
         return answer
 
     def _probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
         """Whom to probe, and within how many seconds; see `ping` for what it raises."""
         if self._loop is None or self._closed:
             raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is not running")
-        seconds = self.config.ack_timeout if timeout is None else timeout
-        if math.isnan(seconds):
-            raise ValueError("timeout is not a number of seconds")
-        return _parse(to) if isinstance(to, str) else to, min(seconds, limits.TIMEOUT_MAX_S)
+        return destination(to), self._seconds(timeout)
+
+    def _seconds(self, timeout: object) -> float:
+        """A timeout that was given, or the configured one."""
+        if timeout is None:
+            return self.config.ack_timeout
+        if not isinstance(timeout, int | float):
+            raise ArgumentTypeError(f"timeout is not a number of seconds, but {timeout!r}")
+        if math.isnan(timeout):
+            raise ArgumentError(f"timeout is not a number of seconds, but {timeout!r}")
+        return min(timeout, limits.TIMEOUT_MAX_S)
 
     def _new_uuid(self) -> str:
         return f"{self._uuid_prefix}{next(self._uuid_count):012x}"
@@ -599,14 +611,3 @@ class Node:
 
 async def _known(ack: Ack) -> Ack:
     return ack
-
-
-_parse = lru_cache(maxsize=1024)(Position.parse)
-
-
-class NodeClosed(RuntimeError):
-    """The node is closed, and nothing is left in its inbox."""
-
-
-class NodeForked(NodeClosed):
-    """The process was forked off one that has a node; the node is the parent's, and this process can have none."""

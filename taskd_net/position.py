@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
 from taskd_net.limits import RANK_CHARS, RANKS_PER_LIST, REMEMBERED_CHARS
 
 ALL: Final = "All"
@@ -36,7 +36,13 @@ class Role(StrEnum):
 _ROLES: Final = frozenset(str(role) for role in Role)
 
 
-class Position(NamedTuple):
+class _Fields(NamedTuple):
+    role: str
+    server_rank: str
+    process_rank: str
+
+
+class Position(_Fields):
     """A node's place in the job, as it stands on the wire.
 
     A tuple, as positions are looked up in tables several times for each message and a tuple's hash is the cheapest.
@@ -46,12 +52,22 @@ class Position(NamedTuple):
         server_rank: the node's rank, as text; `"0"` for the Mgr.
         process_rank: the global rank of a Worker, as text; `"-1"` for the other roles.
 
+    Raises:
+        ArgumentTypeError: a rank is no text. A number would equal no position that comes over the wire;
+            `Position.worker(0, 3)` and its like take numbers, and make texts of them.
+
     Source: contract, section 1.
     """
 
-    role: str
-    server_rank: str
-    process_rank: str = NO_PROCESS
+    __slots__ = ()
+
+    def __new__(cls, role: str, server_rank: str, process_rank: str = NO_PROCESS) -> Self:
+        given: tuple[object, object, object] = role, server_rank, process_rank
+        if isinstance(given[0], str) and isinstance(given[1], str) and isinstance(given[2], str):
+            return tuple.__new__(cls, given)
+        name, value = next(field for field in zip(cls._fields, given, strict=True) if not isinstance(field[1], str))
+        expected = "a text, as on the wire; Position.worker(0, 3), .agent(0) and .proxy(0) take numbers"
+        raise ArgumentTypeError(f"{name} is {value!r}; expected {expected}")
 
     @classmethod
     def mgr(cls) -> Position:
@@ -80,13 +96,13 @@ class Position(NamedTuple):
         The ranks are not checked here: that is done where the position is used, with the contract's codes.
 
         Raises:
-            ValueError: the text has not two or three fields (`Mgr` alone means `Mgr/0`).
+            ArgumentError: the text has not two or three fields (`Mgr` alone means `Mgr/0`).
         """
         fields = text.strip().split("/")
         if fields == [Role.MGR]:
             return cls.mgr()
         if len(fields) not in (2, 3) or not all(fields):
-            raise ValueError(f"{text!r} is not a position; expected Role/serverRank[/processRank], e.g. Worker/0/3")
+            raise ArgumentError(f"{text!r} is not a position; expected Role/serverRank[/processRank], e.g. Worker/0/3")
         return cls(*fields)
 
     @property
@@ -100,6 +116,23 @@ class Position(NamedTuple):
         if self.role == Role.WORKER:
             return f"{self.role}/{self.server_rank}/{self.process_rank}"
         return f"{self.role}/{self.server_rank}"
+
+
+def destination(to: object) -> Position:
+    """The position that a caller names as a message's destination; its ranks are not checked here.
+
+    Raises:
+        ArgumentError: a text that is not a position.
+        ArgumentTypeError: neither a text nor a Position.
+    """
+    if isinstance(to, Position):
+        return to
+    if isinstance(to, str):
+        return _parsed(to)
+    raise ArgumentTypeError(f"to is {to!r}; expected a Position, or a text such as 'Mgr', 'Proxy/1' or 'Worker/0/3'")
+
+
+_parsed: Final = lru_cache(maxsize=1024)(Position.parse)
 
 
 def is_rank(text: str) -> bool:

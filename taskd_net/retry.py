@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from taskd_net import limits
+from taskd_net.codes import ArgumentError
 from taskd_net.core.frame import Ack
 
 
@@ -23,7 +24,7 @@ class Retry:
             attempts there is a random pause that doubles: up to 50 ms at first, up to 1 s later (`limits`).
 
     Raises:
-        ValueError: names the field, its value and what was expected.
+        ArgumentError: names the field, its value and what was expected.
     """
 
     attempts: int = limits.RETRY_ATTEMPTS
@@ -32,9 +33,9 @@ class Retry:
     def __post_init__(self) -> None:
         attempts, within = (getattr(self, field) for field in ("attempts", "within"))
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
-            raise ValueError(f"attempts is {attempts!r}; expected a whole number, at least 1")
+            raise ArgumentError(f"attempts is {attempts!r}; expected a whole number, at least 1")
         if not isinstance(within, int | float) or not math.isfinite(within) or within <= 0:
-            raise ValueError(f"within is {within!r}; expected a number of seconds above 0")
+            raise ArgumentError(f"within is {within!r}; expected a number of seconds above 0")
 
     async def run(self, attempt: Callable[[], Awaitable[Ack]]) -> Ack:
         """Repeat an attempt while that may help. Returns the last answer."""

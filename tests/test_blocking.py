@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from taskd_net import BlockingNode, Code, ConfigError, Message, Node, NodeClosed, NodeConfig, Position
+from taskd_net import ArgumentTypeError, BlockingNode, Code, ConfigError, Message, Node, NodeClosed, NodeConfig, Position
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -229,6 +230,11 @@ def test_codes_and_errors_are_those_of_node(mgr: BlockingNode) -> None:
     assert mgr.send("x", to="Worker/0/0", timeout=0.1).code == Code.NO_ROUTE
     with pytest.raises(ValueError, match="not a position"):
         mgr.send("x", to="")
+    for to in (3, ("Mgr", "0")):
+        with pytest.raises(ArgumentTypeError, match=re.escape(f"to is {to!r}; expected a Position, or a text")):
+            mgr.send("x", to=to)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="timeout is not a number of seconds, but '3'"):
+        mgr.send("x", to="Mgr", timeout="3")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="text"):
         mgr.post(b"bytes", to="Mgr")  # type: ignore[arg-type]
     assert mgr.send("x", to="Mgr").ok

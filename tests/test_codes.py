@@ -1,9 +1,36 @@
 """The codes, in numbers and names of the contract (section 6), and the errors that carry one."""
 
+import copy
+import importlib
+import pickle
+import pkgutil
+import re
+import signal
+from collections.abc import Callable, Iterator
+
 import pytest
 
-from taskd_net import Code, ConfigError, MeshError, NetworkError, Position, ReceiverError, SenderError, TaskdNetError
-from taskd_net.codes import describe, error_for
+import taskd_net
+from taskd_net import (
+    ArgumentError,
+    ArgumentTypeError,
+    Code,
+    ConfigError,
+    MeshError,
+    NetworkError,
+    NodeClosed,
+    NodeError,
+    NodeTimeout,
+    Position,
+    ReceiverError,
+    SenderError,
+    TaskdNetError,
+    codes,
+)
+from taskd_net.cli.demo.fleet import Interrupted
+from taskd_net.codes import Refusal, describe, error_for
+from taskd_net.core.identity import Violation
+from taskd_net.transport.probe_client import NotAskedError
 
 
 def test_codes_are_those_of_the_contract() -> None:
@@ -54,8 +81,81 @@ def test_error_of_an_unknown_code_is_still_a_mesh_error() -> None:
     assert str(error) == "7123: a code that this version does not know (from Mgr/0, uuid u)"
 
 
-def test_one_except_catches_every_error() -> None:
-    for kind in (ConfigError, MeshError, SenderError, ReceiverError, NetworkError):
-        assert issubclass(kind, TaskdNetError)
-    assert issubclass(ConfigError, ValueError)
-    assert not issubclass(ConfigError, MeshError)
+def public_errors() -> Iterator[type[Exception]]:
+    """Every exception that is defined anywhere in the package, but for a module's own."""
+    for module in pkgutil.walk_packages(taskd_net.__path__, "taskd_net."):
+        if not module.name.endswith("__main__"):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                own = isinstance(value, type) and issubclass(value, Exception) and value.__module__ == module.name
+                if own and not name.startswith("_"):
+                    yield value
+
+
+ERRORS = sorted(set(public_errors()), key=lambda kind: kind.__name__)
+MADE: dict[type[Exception], Callable[[], Exception]] = {
+    **{
+        kind: lambda kind=kind: kind(5001, Position.worker(0, 3), "some-uuid", "words")  # type: ignore[misc]
+        for kind in (MeshError, SenderError, ReceiverError, NetworkError)
+    },
+    **{
+        kind: lambda kind=kind: kind(Code.NO_ROUTE, "words", "some-uuid", sync=True)  # type: ignore[misc]
+        for kind in (Refusal, Violation)
+    },
+    Interrupted: lambda: Interrupted(signal.SIGINT),
+    NotAskedError: lambda: NotAskedError("words", implemented=False),
+}
+
+
+def test_errors_are_found() -> None:
+    assert {ArgumentError, ConfigError, MeshError, NodeClosed, NodeTimeout, NotAskedError, Refusal} < set(ERRORS)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_one_except_catches_every_error(kind: type[Exception]) -> None:
+    assert issubclass(kind, TaskdNetError)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("again", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy])  # noqa: S301
+def test_error_is_pickled_and_copied_with_what_it_carries(
+    kind: type[Exception], again: Callable[[Exception], Exception]
+) -> None:
+    error = MADE.get(kind, lambda: kind("timeout is 'x'; expected a number"))()
+    error.add_note("a note")
+    made = again(error)
+    assert made is not error and type(made) is kind
+    assert (str(made), repr(made), made.args) == (str(error), repr(error), error.args)
+    assert vars(made) == vars(error) and made.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "built_in"),
+    [
+        (ConfigError, ValueError),
+        (ArgumentError, ValueError),
+        (ArgumentTypeError, TypeError),
+        (ArgumentTypeError, ValueError),
+        (NodeError, RuntimeError),
+        (NodeClosed, RuntimeError),
+        (NodeTimeout, TimeoutError),
+    ],
+)
+def test_error_is_the_built_in_one_too(kind: type[Exception], built_in: type[Exception]) -> None:
+    assert issubclass(kind, built_in)
+
+
+def test_drawn_tree_is_the_tree() -> None:
+    """In the docstring: each exported error below the one that it is derived from, and no other."""
+    drawn: list[tuple[int, str]] = []
+    parents: dict[str, str | None] = {}
+    for line in (codes.__doc__ or "").splitlines():
+        if named := re.match(r"([ │├└─]{4,})(\w+(?:Error|Closed|Forked|Timeout))\b", line):
+            depth, name = len(named[1]), named[2]
+            drawn = [above for above in drawn if above[0] < depth]
+            parents[name] = drawn[-1][1] if drawn else None
+            drawn.append((depth, name))
+    exported = [getattr(taskd_net, name) for name in taskd_net.__all__]
+    errors = [kind for kind in exported if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert parents == {
+        kind.__name__: None if kind is TaskdNetError else kind.__bases__[0].__name__ for kind in errors
+    }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import limits
-from taskd_net.codes import Code, Refusal
-from taskd_net.position import ALL, Destination, Position, Role, _checked, is_rank, require_node
+from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
+from taskd_net.position import ALL, Destination, Position, Role, _checked, destination, is_rank, require_node
 
 
 def code_of(position: Position) -> int:
@@ -51,6 +54,38 @@ def test_text_is_read(text: str, position: Position) -> None:
 def test_text_that_is_no_position(text: str) -> None:
     with pytest.raises(ValueError, match="is not a position"):
         Position.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (("Worker", 0, 3), "server_rank is 0; expected a text"),
+        (("Worker", "0", 3), "process_rank is 3; expected a text"),
+        ((None, "0"), "role is None; expected a text"),
+    ],
+)
+def test_rank_that_is_no_text(fields: tuple[str, str], reason: str) -> None:
+    """It would never equal what comes over the wire."""
+    with pytest.raises(ArgumentTypeError, match=reason + r".*Position\.worker\(0, 3\)"):
+        Position(*fields)
+
+
+def test_position_is_the_tuple_that_it_was() -> None:
+    position = Position.worker(0, 3)
+    assert position == ("Worker", "0", "3") and hash(position) == hash(("Worker", "0", "3"))
+    assert repr(position) == "Position(role='Worker', server_rank='0', process_rank='3')"
+    assert pickle.loads(pickle.dumps(position)) == position  # noqa: S301
+    assert position._replace(process_rank="4") == Position.worker(0, 4)
+    assert not hasattr(position, "__dict__")
+
+
+def test_destination_that_a_caller_names() -> None:
+    assert destination("Worker/0/3") == destination(Position.worker(0, 3)) == Position.worker(0, 3)
+    with pytest.raises(ArgumentError, match="'Worker' is not a position; expected"):
+        destination("Worker")
+    for wrong in (3, None, ("Worker", "0", "3"), b"Mgr"):
+        with pytest.raises(ArgumentTypeError, match=re.escape(f"to is {wrong!r}; expected a Position, or a text such")):
+            destination(wrong)
 
 
 @given(st.sampled_from(["Mgr", "Proxy", "Agent"]), st.text("0123456789", min_size=1), st.text())

@@ -13,16 +13,15 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
 from taskd_net import fork, limits, logs
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import ConfigError
+from taskd_net.codes import ConfigError, NodeClosed, TaskdNetError
 from taskd_net.log import late_logger
-from taskd_net.node import NodeClosed
 
 P = ParamSpec("P")
 
 log: Final = late_logger()
 
 
-class Refused(Exception):
+class Refused(TaskdNetError):
     """A call cannot do what it is asked for; the text says why."""
 
 

@@ -9,7 +9,7 @@ from taskd_net import limits
 from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
-from taskd_net.node import NodeClosed
+from taskd_net.codes import NodeClosed
 from taskd_net.wire.codec import Message
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import grpc
 
 from taskd_net.address import Address
-from taskd_net.codes import Refusal
+from taskd_net.codes import Refusal, TaskdNetError
 from taskd_net.status.records import Mesh
 from taskd_net.tls import Tls
 from taskd_net.transport.channel import STATUS_SERVICE, channel_to
 from taskd_net.wire import status as wire
 
 
-class AskFailed(Exception):
+class AskFailed(TaskdNetError):
     """There was no answer; the text says why."""
 
 

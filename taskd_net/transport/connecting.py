@@ -10,7 +10,7 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.address import Address
-from taskd_net.codes import Refusal, describe
+from taskd_net.codes import Refusal, TaskdNetError, describe
 from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import channel as channels
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from taskd_net.transport.tracing import Tracer
 
 
-class Failed(Exception):
+class Failed(TaskdNetError):
     """A step came to nothing; the text says why."""
 
 

@@ -9,6 +9,7 @@ from typing import Self
 import grpc
 
 from taskd_net.address import Address
+from taskd_net.codes import TaskdNetError
 from taskd_net.position import Position
 from taskd_net.tls import Tls
 from taskd_net.transport.channel import channel_to
@@ -98,7 +99,7 @@ class ProbeClient:
         return NotAskedError(text, implemented=status is not grpc.StatusCode.UNIMPLEMENTED)
 
 
-class NotAskedError(Exception):
+class NotAskedError(TaskdNetError):
     """The node could not be asked. The text says why; `implemented` is False where it is a gRPC server without this."""
 
     def __init__(self, text: str, *, implemented: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 from uuid import uuid4
 
-from taskd_net.codes import Code, Refusal, describe
+from taskd_net.codes import ArgumentError, Code, Refusal, describe
 from taskd_net.core.frame import Ack
 from taskd_net.core.probes import Ended
 from taskd_net.limits import PROBE_HOPS
@@ -88,7 +88,7 @@ def one_node(to: Position) -> Position:
     try:
         dst = Destination.of(to)
     except Refusal as refusal:
-        raise ValueError(str(refusal)) from refusal
+        raise ArgumentError(str(refusal)) from refusal
     if not dst.unicast:
-        raise ValueError(f"{to} is more than one position; a trace follows the way to one")
+        raise ArgumentError(f"{to} is more than one position; a trace follows the way to one")
     return dst.position

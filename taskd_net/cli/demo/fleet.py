@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self, cast
 
-from taskd_net import Position
+from taskd_net import Position, TaskdNetError
 from taskd_net.cli.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 
 START_S: Final = 60.0
@@ -27,7 +27,7 @@ STDERR_LINES: Final = 12
 """Lines of a process's stderr that are kept to be shown if it dies."""
 
 
-class DemoFailed(Exception):
+class DemoFailed(TaskdNetError):
     """The demo cannot go on; the text says why."""
 
 
