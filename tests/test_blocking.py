@@ -13,7 +13,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from taskd_net import ArgumentTypeError, BlockingNode, Code, ConfigError, Message, Node, NodeClosed, NodeConfig, Position
+from taskd_net import (
+    ArgumentTypeError,
+    BlockingNode,
+    Code,
+    ConfigError,
+    Message,
+    Node,
+    NodeClosed,
+    NodeConfig,
+    Position,
+)
 
 pytestmark = pytest.mark.timeout(30)
 
