@@ -133,6 +133,13 @@ DRAIN_LOOK_S: Final = 0.01
 """Seconds between two looks at whether a draining node is done. Looked at, not signalled: a signal would cost every
 message of a node's life something, for once at its end."""
 
+DRAIN_LOOKS: Final = 5
+"""Looks without a new call after which a draining node has taken all that had arrived over the four calls: 50 ms, where
+gRPC hands over several thousand calls a second."""
+
+DRAIN_CATCH_UP_S: Final = 1.0
+"""Seconds that it waits for that at most, and half of the time that it has: a sender without pauses cannot keep it."""
+
 ORIGINAL_DOWN_BYTES: Final = 4_194_304
 """Bytes of a serialized Message that a node of the original's takes from its parent; of a larger one it drops its whole
 connection (docs/interop.md)."""

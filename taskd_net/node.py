@@ -165,9 +165,10 @@ class Node:
     async def drain(self, seconds: float) -> bool:
         """Leave the mesh in good order: let what is under way come to its end, for a bounded time, then `close`.
 
-        From the first moment on this node stops listening and takes on nothing new: a message for it is answered 5000,
-        one that would pass through it 5001, and its sender still has it. `sync=false` messages that are on their way
-        already are passed on. What is in the inbox can still be received, also afterwards.
+        From the first moment on this node turns new children away and takes on nothing new: a message for it is
+        answered 5000, one that would pass through it 5001, and its sender still has it. Messages that had arrived
+        before, and `sync=false` ones that are on their way, are passed on. What is in the inbox can still be received,
+        also afterwards.
 
         Args:
             seconds: how long at most; what has no answer then gets the codes of `close`, which takes a moment of its
@@ -180,17 +181,23 @@ class Node:
             await self.close()
             return True
         self.router.drain()
-        # Longer than is waited for here: the last answers of `close` still have to leave.
-        listening = asyncio.gather(*([self._parent.drain(seconds + limits.CLOSE_GRACE_S)] if self._parent else []))
+        give_up_at = self._loop.time() + seconds
+        parent = self._parent
+        leaving = asyncio.gather(*(() if parent is None else (parent.turn_away(),)))
+        if parent is not None:
+            await parent.catch_up(min(seconds / 2, limits.DRAIN_CATCH_UP_S))
         done = True
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(give_up_at):
                 while self._busy():  # noqa: ASYNC110 - looked at, not signalled, for the reason given with the limit
                     await asyncio.sleep(limits.DRAIN_LOOK_S)
         except TimeoutError:
             done = False
+        if parent is not None:
+            # What has come since gets its code, too, before gRPC's server stops.
+            await parent.at_rest(min(give_up_at - self._loop.time(), limits.DRAIN_CATCH_UP_S))
         await self.close()
-        await listening
+        await leaving
         return done
 
     async def withdraw(self, timeout: float) -> bool:

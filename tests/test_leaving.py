@@ -1,6 +1,7 @@
 """Leaving in good order: draining with messages under way, and withdrawing a position for good."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 
@@ -38,8 +39,9 @@ async def test_draining_proxy_waits_for_the_answer_under_way_and_takes_on_nothin
         assert (await mgr.send("x", to="Worker/0/0")).code == Code.RECV_BUF_BUSY
         assert (await proxy.send("x", to="Mgr")).code == Code.RECV_BUF_BUSY
         late.connect(proxy.address or "")
-        with pytest.raises(grpc.aio.AioRpcError):  # nobody listens any more
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
             await late.call("Register", b"")
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         assert not draining.done() and not sending.done()
 
         slow.answers.set()
@@ -47,6 +49,36 @@ async def test_draining_proxy_waits_for_the_answer_under_way_and_takes_on_nothin
         assert await soon(draining)
         assert await slow.ended() is grpc.StatusCode.UNAVAILABLE
     assert (await mgr.send("x", to="Worker/0/0")).code == Code.NET_STREAM_NOT_INITED
+
+
+async def test_draining_proxy_answers_new_calls_by_their_code(mesh: Mesh) -> None:
+    """Over the four calls, too. A sender without pauses counts as in time only so long, and keeps nobody."""
+    mgr = await mesh.mgr(inbox=10_000)
+    proxy = await mesh.proxy(0, mgr, inbox=10_000)
+    async with SlowChild("Worker/0/0") as slow, RawChild("Worker/0/1") as child:
+        await slow.join(proxy.address or "")
+        await child.join(proxy.address or "")
+        sending = asyncio.create_task(mgr.send("slow", to="Worker/0/0", timeout=20.0))
+        await soon(slow.asked.wait())
+        draining = asyncio.create_task(proxy.drain(20.0))
+
+        async def refused(to: str) -> int:
+            while (code := int((await child.send(to)).code)) == Code.OK:
+                pass
+            return code
+
+        assert await soon(refused("Proxy/0")) == Code.RECV_BUF_NIL
+        assert await soon(refused("Mgr/0")) == Code.RECV_BUF_BUSY
+        assert not draining.done() and not sending.done()
+
+        slow.answers.set()
+        assert (await soon(sending)).ok
+        codes = set()
+        with contextlib.suppress(grpc.aio.AioRpcError):  # until the Proxy has left
+            while True:
+                codes.add((await child.send("Mgr/0")).code)
+        assert codes <= {Code.RECV_BUF_BUSY, Code.NETWORK_ACK_LOST, Code.NET_STREAM_NOT_INITED}
+        assert await soon(draining)
 
 
 @both_links

@@ -24,9 +24,12 @@ class Forwarding:
         delivery: the own inbox.
         seen: the copies of broadcasts that have been to neighbours which repeat them.
         messages, size: what may wait to be written on one link; size in bytes.
+
+    Attributes:
+        draining: no message is sent on its way any more whose answer is awaited.
     """
 
-    __slots__ = ("_decisions", "_delivery", "_messages", "_seen", "_size", "_tally", "_topology")
+    __slots__ = ("_decisions", "_delivery", "_messages", "_seen", "_size", "_tally", "_topology", "draining")
 
     def __init__(
         self, topology: Topology, decisions: Decisions, delivery: Delivery, seen: Copies, messages: int, size: int
@@ -38,6 +41,7 @@ class Forwarding:
         self._seen = seen
         self._messages = messages
         self._size = size
+        self.draining = False
 
     def carry_one(self, now: float, frame: Frame, hop: Link | None, reply: Reply, deadline: float) -> None:
         """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
@@ -107,7 +111,7 @@ class Forwarding:
             return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
         patience = 0.0
         if part is not None:
-            if link.in_flight.count >= link.in_flight_limit:
+            if link.in_flight.count >= link.in_flight_limit or self.draining:
                 return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
             if manners is not None and manners.turn and not link.in_flight.count:
                 part.deadline = min(part.deadline, now + manners.turn)

@@ -76,6 +76,7 @@ class Router:
         "_held",
         "_hop_timeout",
         "_probes",
+        "_reopens",
         "_topology",
         "_up",
         "_upward",
@@ -119,6 +120,8 @@ class Router:
         self._forwarding = Forwarding(
             self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes
         )
+        # Whether what had arrived before this node drained may still go into the inbox.
+        self._reopens = False
         self._probes = Probes(self._topology, self._forwarding.forward, decisions.settle)
 
     # ---- messages
@@ -165,6 +168,16 @@ class Router:
         elif reply is not None:
             self._decisions.answer(reply, frame.uuid, Code.OK)
         return self._take()
+
+    def frame_had_arrived(
+        self, now: float, came_from: LinkId, frame: Frame, reply: Reply, budget: float | None = None
+    ) -> list[Action]:
+        """A message that had arrived before `drain`, and that nobody looked at until now; as `frame_arrived`."""
+        self.door.open, self._forwarding.draining = self._reopens, False
+        try:
+            return self.frame_arrived(now, came_from, frame, reply, budget)
+        finally:
+            self.door.open, self._forwarding.draining = False, True
 
     def frames_arrived(self, now: float, came_from: LinkId, arrivals: Iterable[Arrival]) -> list[Action]:
         """Several messages came in together, in this order, on a link that keeps the contract."""
@@ -248,6 +261,7 @@ class Router:
 
     def close_inbox(self) -> list[Action]:
         """The application takes no more messages: from now on the answer is 5000."""
+        self._reopens = False
         self._delivery.shut()
         return self._take()
 
@@ -494,9 +508,9 @@ class Router:
         New messages for this node are answered 5000, new ones through it 5001; the sender still has them. `sync=false`
         messages that another node has taken already are passed on, and the line before the inbox is still let in.
         """
+        self._reopens = self.door.open
         self.door.open = False
-        for link in self._topology.links():
-            link.in_flight_limit = 0
+        self._forwarding.draining = True
 
     @property
     def upstream(self) -> Link | None:

@@ -23,7 +23,7 @@ from taskd_net.position import Position
 from taskd_net.transport import peer as peers
 from taskd_net.transport import standard, statuses
 from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.channel import LINK_SERVICE, SERVICE, STATUS_SERVICE, server_options
+from taskd_net.transport.channel import LINK_SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.connections import host_of
 from taskd_net.transport.gate import Gate
 from taskd_net.transport.host import Host
@@ -36,6 +36,7 @@ from taskd_net.transport.stream import Context, ServerPipe, Session
 from taskd_net.transport.tasknet import ToChild
 from taskd_net.transport.tls import ServerCredentials
 from taskd_net.transport.traced import batched_link
+from taskd_net.transport.transfers import Calls, Transfers
 from taskd_net.wire import codec
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class ParentSide:
         self._batched = batched
         self._tracer = tracer
         self._server: grpc.aio.Server | None = None
+        self._calls = Calls({})
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
@@ -99,6 +101,7 @@ class ParentSide:
         self._limits = host.router.limits
         self._whole = Share(self._limits)
         self._shares: dict[LinkId, Share] = {}
+        self._transfers = Transfers(host, self._gate, self._share)
         self._closing = False
         self.health = standard.Health(serving=host.router.upstream is None)
         self.depth = 0
@@ -112,17 +115,18 @@ class ParentSide:
         quieten_grpc()
         channelz = standard.has_channelz()
         server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
+        unary = grpc.unary_unary_rpc_method_handler
+        self._calls = Calls(
+            {
+                "Register": unary(self._open_to_new(self._guarded(self._register))),
+                "PathDiscovery": unary(self._guarded(self._path_discovery)),
+                "TransferMessage": unary(self._guarded(self._transfers.take)),
+                "InitServerDownStream": grpc.stream_stream_rpc_method_handler(self._down_stream),
+            }
+        )
         server.add_generic_rpc_handlers(
             (
-                grpc.method_handlers_generic_handler(
-                    SERVICE,
-                    {
-                        "Register": grpc.unary_unary_rpc_method_handler(self._guarded(self._register)),
-                        "PathDiscovery": grpc.unary_unary_rpc_method_handler(self._guarded(self._path_discovery)),
-                        "TransferMessage": grpc.unary_unary_rpc_method_handler(self._guarded(self._transfer_message)),
-                        "InitServerDownStream": grpc.stream_stream_rpc_method_handler(self._down_stream),
-                    },
-                ),
+                self._calls,
                 grpc.method_handlers_generic_handler(
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
@@ -146,16 +150,30 @@ class ParentSide:
         self._server = server
         return address
 
-    async def drain(self, seconds: float) -> None:
-        """Stop listening and turn new children away; calls and streams that are under way go on for `seconds`.
-
-        Returns when the last of them has ended: `close` ends them sooner.
-        """
+    async def turn_away(self) -> None:
+        """Take no new children from now on, and say so. Connections, calls and streams go on until `close`."""
         self._closing = True
         self._probes.close()
-        if self._server is not None:
-            await self.health.stop()
-            await self._server.stop(seconds)
+        await self.health.stop()
+
+    async def catch_up(self, seconds: float) -> None:
+        """The node has begun to drain: take in the messages that had arrived before, in this time at most.
+
+        Over a batched link they have been; over the four calls gRPC hands them over one by one.
+        """
+        self._transfers.catching_up = True
+        try:
+            await self.at_rest(seconds)
+        finally:
+            self._transfers.catching_up = False
+
+    async def at_rest(self, seconds: float) -> None:
+        """Wait until gRPC has handed over every call that has arrived, for so many seconds at most.
+
+        How many are left it does not tell, and it cancels them when its server is stopped.
+        """
+        if any(isinstance(session, ToChild) for session in self._host.links.values()):
+            await self._calls.rest(seconds)
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
@@ -205,6 +223,16 @@ class ParentSide:
 
         return guarded
 
+    def _open_to_new(self, register: _Unary) -> _Unary:
+        """A call that is turned away as soon as this node has begun to leave."""
+
+        async def turned_away(data: bytes, context: Context) -> bytes:
+            if self._closing:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, _CLOSING)
+            return await register(data, context)
+
+        return turned_away
+
     async def _register(self, data: bytes, context: Context) -> Ack:
         uuid, position = codec.read_register(data, self._limits)
         peer = self._said(context)
@@ -248,25 +276,6 @@ class ParentSide:
         now = self._host.now()
         self._host.perform(self._router.announced(now, link, kind, request.path, reply, request.uuid, patience))
         return await answer
-
-    async def _transfer_message(self, data: bytes, context: Context) -> Ack:
-        frame = codec.read_frame(data, self._limits)
-        answer, reply = _answer()
-        came_from = self._gate.bringer(frame, context)
-        share, size = self._share(came_from), len(data)
-        try:
-            share.require(size)
-        except Refusal as refusal:
-            refusal.uuid = frame.uuid
-            raise
-        share.add(1, size)
-        try:
-            self._host.perform(
-                self._router.frame_arrived(self._host.now(), came_from, frame, reply, context.time_remaining())
-            )
-            return await answer
-        finally:
-            share.add(-1, -size)
 
     async def _down_stream(self, _: object, context: Context) -> None:
         """InitServerDownStream, for as long as the stream stands."""

@@ -8,13 +8,16 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from taskd_net import Code
 from tests.cli.processes import Command, Daemon, heard, run, service_manager
+from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.slow import SlowChild
 
@@ -157,6 +160,27 @@ async def test_end_under_load_keeps_every_promise(mesh: Mesh, tmp_path: Path) ->
         await asyncio.gather(*sending)
     arrived = await mgr.take_all(mgr.waiting())
     assert sorted(arrived) == sorted(body for body, code in codes.items() if code == Code.OK)
+
+
+@pytest.mark.parametrize("name", ["mgr", "proxy"])
+async def test_calls_that_had_arrived_are_answered_before_the_end(name: str, mesh: Mesh, tmp_path: Path) -> None:
+    """Over the four calls nobody is left without an answer: what gRPC had not handed over is taken in, too."""
+    mgr = await mesh.mgr(inbox=10_000)
+    settings = ("--inbox", 10_000) if name == "mgr" else ("--upstream", mgr.address)
+    async with Daemon(name, *settings, logs=tmp_path) as daemon, RawChild("Worker/0/0") as child:
+        if name == "proxy":
+            await daemon.said(" joined ")
+        await child.join(daemon.address)
+        sending = [asyncio.ensure_future(child.send("Mgr/0", str(number))) for number in range(500)]
+        await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+        daemon.signal(TERM)
+        acks = await soon(asyncio.gather(*sending, return_exceptions=True))
+        answers = Counter(repr(ack.code()) if isinstance(ack, grpc.aio.AioRpcError) else ack.code for ack in acks)
+        assert answers == {Code.OK: 500}
+        assert await daemon.exit_code() == 0
+        printed = [json.loads(line)["body"] for line in (await daemon.rest()).splitlines()]
+    arrived = printed if name == "mgr" else await mgr.take_all(500)
+    assert sorted(arrived) == sorted(str(number) for number in range(500))
 
 
 async def test_end_is_bounded_when_the_receiver_never_answers(mesh: Mesh, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from taskd_net.codes import Code
 from taskd_net.core.actions import Announce, Answer, Deliver
 from taskd_net.core.announcer import Kind
@@ -24,6 +26,30 @@ def test_draining_node_takes_on_nothing_new_whose_answer_is_awaited() -> None:
     ]
     assert answers(proxy.send(0.0, frame("Mgr", "Proxy/0"), ask, 1.0)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
     assert not proxy.busy
+
+
+def test_draining_node_takes_on_what_had_arrived_before() -> None:
+    proxy, ask = joined("Proxy/0"), Caller()
+    child = add_child(proxy, "Worker/0/0", "Worker/0/0")
+    proxy.drain()
+    own, up = frame("Proxy/0", "Worker/0/0", uuid="a"), frame("Mgr", "Worker/0/0", uuid="b")
+    delivered, *answered = proxy.frame_had_arrived(0.0, child.id, own, ask)
+    assert (delivered, answers(answered)) == (Deliver(own), [(Code.OK, "Proxy/0")])
+    assert hops(proxy.frame_had_arrived(0.0, child.id, up, ask)) == [UP]
+    late = frame("Mgr", "Worker/0/0", uuid="c")
+    assert answers(proxy.frame_arrived(0.0, child.id, late, ask)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
+    assert not proxy.door.open
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_inbox_that_is_closed_stays_so_for_what_had_arrived(before: bool) -> None:
+    proxy, ask = joined("Proxy/0"), Caller()
+    child = add_child(proxy, "Worker/0/0", "Worker/0/0")
+    steps = [proxy.close_inbox, proxy.drain]
+    for step in steps if before else reversed(steps):
+        step()
+    own = frame("Proxy/0", "Worker/0/0")
+    assert answers(proxy.frame_had_arrived(0.0, child.id, own, ask)) == [(Code.RECV_BUF_NIL, "Proxy/0")]
 
 
 def test_draining_node_passes_on_what_others_have_taken() -> None:
