@@ -51,6 +51,21 @@ async def test_draining_proxy_waits_for_the_answer_under_way_and_takes_on_nothin
     assert (await mgr.send("x", to="Worker/0/0")).code == Code.NET_STREAM_NOT_INITED
 
 
+@pytest.mark.both_loops
+async def test_draining_proxy_takes_in_the_calls_that_had_arrived(mesh: Mesh) -> None:
+    """gRPC hands them over one by one, and cancels those that it has not when its server stops."""
+    mgr = await mesh.mgr(inbox=1000)
+    proxy = await mesh.proxy(0, mgr, inbox=1000)
+    async with RawChild("Worker/0/0") as child:
+        await child.join(proxy.address or "")
+        sending = [asyncio.ensure_future(child.send(to)) for to in ("Mgr/0", "Proxy/0") for _ in range(100)]
+        for _ in range(3):  # they are written, and the first ones have been handed over at most
+            await asyncio.sleep(0)
+        assert await soon(proxy.drain(20.0))
+        assert {ack.code for ack in await soon(asyncio.gather(*sending))} == {Code.OK}
+    assert (mgr.waiting(), proxy.waiting()) == (100, 100)
+
+
 async def test_draining_proxy_answers_new_calls_by_their_code(mesh: Mesh) -> None:
     """Over the four calls, too. A sender without pauses counts as in time only so long, and keeps nobody."""
     mgr = await mesh.mgr(inbox=10_000)

@@ -8,11 +8,9 @@ import os
 import re
 import signal
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import pytest
 
 from taskd_net import Code
@@ -174,13 +172,15 @@ async def test_calls_that_had_arrived_are_answered_before_the_end(name: str, mes
         sending = [asyncio.ensure_future(child.send("Mgr/0", str(number))) for number in range(500)]
         await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
         daemon.signal(TERM)
-        acks = await soon(asyncio.gather(*sending, return_exceptions=True))
-        answers = Counter(repr(ack.code()) if isinstance(ack, grpc.aio.AioRpcError) else ack.code for ack in acks)
-        assert answers == {Code.OK: 500}
+        # An answer for each, or this raises: those that were sent after the signal may be refused.
+        codes = [ack.code for ack in await soon(asyncio.gather(*sending))]
+        assert set(codes) <= {Code.OK, Code.RECV_BUF_NIL, Code.RECV_BUF_BUSY}
         assert await daemon.exit_code() == 0
         printed = [json.loads(line)["body"] for line in (await daemon.rest()).splitlines()]
-    arrived = printed if name == "mgr" else await mgr.take_all(500)
-    assert sorted(arrived) == sorted(str(number) for number in range(500))
+    taken = [str(number) for number, code in enumerate(codes) if code == Code.OK]
+    assert len(taken) > 1
+    arrived = printed if name == "mgr" else await mgr.take_all(len(taken))
+    assert sorted(arrived) == sorted(taken)
 
 
 async def test_end_is_bounded_when_the_receiver_never_answers(mesh: Mesh, tmp_path: Path) -> None:
