@@ -40,10 +40,11 @@ def main() -> None:
         loss = (weight - 3.0) ** 2
         weight -= 0.05 * 2 * (weight - 3.0)
         if step % 20 == 0:
-            # Returns when the Manager has it; without a Manager, after four attempts of `timeout` seconds each.
-            taskd_net.send_to_manager(0, "STEP", f"step {step}, loss {loss:.4f}", timeout=1.0)
+            # Handed over; a step waits for nobody. Given up after 30 s without a Manager.
+            taskd_net.send_to_manager(0, "STEP", f"step {step}, loss {loss:.4f}", timeout=30.0, wait=False)
         if save_now.is_set():
             save_now.clear()
+            # Returns when the Manager has it, or after 3 s; at once when it was away a moment ago.
             taskd_net.send_to_manager(0, "SAVED", f"step {step}", {"weight": str(weight)})
     taskd_net.send_to_manager(0, "DONE", f"weight {weight:.3f}")
     taskd_net.destroy_taskd_worker()

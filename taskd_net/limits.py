@@ -193,8 +193,8 @@ LOG_FILES: Final = 5
 REPORT_RETRY_S: Final = 1.0
 """Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
 
-REPORT_ATTEMPTS: Final = 4
-"""Times that `send_to_manager` sends one report: TaskD's Agents repeat a failed one three times."""
+REPORTS_WAITING: Final = 256
+"""Reports of `send_to_manager(wait=False)` that wait for the Mgr at most: some minutes of training steps."""
 
 REGISTER_EVERY_S: Final = 30.0
 """Seconds between a node's registrations with the Mgr: so long may one that was restarted not know who is there. 5,000

@@ -1,8 +1,8 @@
 """The calls of TaskD's Python API for a training process, a launcher, a node and a job (contract, section 7).
 
-They return whether they have done what they were asked for. None raises, none waits without end (`start_taskd_agent`
-and `start_taskd_manager` last as long as what they serve), and each failure is one line in the log. All may be called
-from any thread, and again after the `destroy_…` of the same role.
+They return whether they have done what they were asked for. None raises, and each failure is one line in the log.
+Every call returns within a bounded time, except `start_taskd_agent` and `start_taskd_manager`, which block while the
+job runs. All may be called from any thread, and again after the `destroy_…` of the same role.
 """
 
 from taskd_net.api.agent import destroy_taskd_agent, init_taskd_agent, register_func, start_taskd_agent

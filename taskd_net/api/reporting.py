@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from taskd_net import limits
@@ -12,8 +17,10 @@ from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import describe
+from taskd_net.core.frame import Ack
 from taskd_net.node import Node
 from taskd_net.position import Position
+from taskd_net.retry import Retry
 
 MGR: Final = Position.mgr()
 
@@ -40,24 +47,160 @@ async def stay_registered(node: Node, body: Body, mtype: str) -> None:
         await asyncio.sleep(limits.REGISTER_EVERY_S)
 
 
-def report(node: BlockingNode, body: Body, mtype: str, timeout: float) -> None:
-    """Send one report to the Mgr, and again with the same uuid where that may help.
+class Reports:
+    """The reports of a Worker's application to the Mgr, of which none holds up a training step for long.
+
+    The first that the Mgr does not take costs the caller its timeout. From then on calls fail at once, until the Mgr
+    has taken a registration that is sent in the background: an answer from end to end, over every kind of link.
 
     Args:
-        node: the sender.
-        body: what it says.
+        node: the Worker's node.
+        registration: what the Worker registers with.
         mtype: the kind of message.
-        timeout: seconds for each attempt.
-
-    Raises:
-        Refused: the Mgr has not acknowledged it.
     """
-    uuid, text = str(uuid4()), body.to_json()
-    ack = node.send(text, to=MGR, mtype=mtype, timeout=timeout, uuid=uuid)
-    for _ in range(1, limits.REPORT_ATTEMPTS):
-        if ack.code < 5000:  # it is there, or would be refused again
-            break
-        time.sleep(limits.REPORT_RETRY_S)
-        ack = node.send(text, to=MGR, mtype=mtype, timeout=timeout, uuid=uuid)
-    if not ack.ok:
-        raise Refused(f"the Mgr has not got it: {describe(ack.code)}{': ' + ack.detail if ack.detail else ''}")
+
+    def __init__(self, node: BlockingNode, registration: Body, mtype: str) -> None:
+        self._node = node
+        self._registration = registration
+        self._mtype = mtype
+        self._away = ""  # or what became of the report that was not taken
+        self._missed = asyncio.Event()
+        # What the caller does not wait for; a SimpleQueue among it is told when its turn has come.
+        self._waiting: deque[_Waiting | SimpleQueue[None]] = deque()
+        self._posted = asyncio.Event()
+        self._lost = 0
+        self._loop: asyncio.AbstractEventLoop
+        node.beside(self._begin)
+
+    def send(self, body: Body, timeout: float) -> None:
+        """Send one report, and again with the same uuid where that may help.
+
+        Args:
+            body: what it says.
+            timeout: seconds for all of it.
+
+        Raises:
+            Refused: the Mgr has not acknowledged it.
+        """
+        if self._away:
+            text = f"the Mgr has not taken an earlier report ({self._away})"
+            raise Refused(f"{text}; this one was not tried, and none is before it can be reached again")
+        uuid, json, until = str(uuid4()), body.to_json(), time.monotonic() + timeout
+        ack = self._node.send(json, to=MGR, mtype=self._mtype, timeout=timeout, uuid=uuid)
+        left = until - time.monotonic()
+        if ack.code >= 5000 and left > 0:
+            ack = self._node.send(json, to=MGR, mtype=self._mtype, timeout=left, uuid=uuid, retry=_within(left))
+        if not ack.ok:
+            self._not_taken(ack)
+            raise Refused(f"the Mgr has not got it: {_reason(ack)}")
+
+    def post(self, body: Body, timeout: float) -> None:
+        """Have a report sent in the background, behind those that wait already.
+
+        Args:
+            body: what it says.
+            timeout: seconds until it is given up.
+
+        Raises:
+            Refused: too many wait already, or the Worker is being destroyed.
+        """
+        if len(self._waiting) >= limits.REPORTS_WAITING:
+            raise Refused(f"{limits.REPORTS_WAITING} reports wait for the Mgr already")
+        self._waiting.append(_Waiting(body.code, body.to_json(), str(uuid4()), time.monotonic() + timeout))
+        if not self._in_loop(self._posted.set):
+            raise Refused("the Worker is being destroyed")
+
+    def close(self, seconds: float) -> None:
+        """Let what waits leave, while the Mgr takes it, for a bounded time. The node is to be closed after that."""
+        done: SimpleQueue[None] = SimpleQueue()
+        if self._waiting and not self._away:
+            self._waiting.append(done)
+            if self._in_loop(self._posted.set):
+                with suppress(Empty):
+                    done.get(timeout=seconds)
+        lost = self._lost + sum(isinstance(waiting, _Waiting) for waiting in self._waiting)
+        if lost:
+            log.warning("reports_lost", node=str(self._node.position), count=lost)
+
+    def _not_taken(self, ack: Ack) -> None:
+        """Have the Mgr looked for, unless it was the report that was wrong."""
+        if ack.code >= 5000:
+            self._away = _reason(ack)
+            self._in_loop(self._missed.set)
+
+    def _in_loop(self, callback: Callable[[], None]) -> bool:
+        """Have something called in the node's thread, without waiting for it; False if that has ended."""
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            return False
+        return True
+
+    # ---- in the node's thread
+
+    def _begin(self, node: Node) -> Coroutine[Any, Any, None]:
+        self._loop = asyncio.get_running_loop()
+        return self._run(node)
+
+    async def _run(self, node: Node) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look(node))
+            tasks.create_task(self._send_waiting(node))
+
+    async def _look(self, node: Node) -> None:
+        """Register with the Mgr when it has not taken a report, until it takes that."""
+        while True:
+            await self._missed.wait()
+            self._missed.clear()
+            since = time.monotonic()
+            await report_until_taken(node, self._registration, self._mtype)
+            lost, self._lost, self._away = self._lost, 0, ""
+            seconds = round(time.monotonic() - since, 3)
+            log.info("manager_back", node=str(node.position), seconds=seconds, count=lost)
+
+    async def _send_waiting(self, node: Node) -> None:
+        """Send what nobody waits for, one after another, so that it arrives in order."""
+        while True:
+            await self._posted.wait()
+            self._posted.clear()
+            while self._waiting:
+                first = self._waiting[0]
+                if isinstance(first, _Waiting):
+                    await self._send_one(node, first)
+                else:
+                    first.put(None)
+                self._waiting.popleft()
+
+    async def _send_one(self, node: Node, report: _Waiting) -> None:
+        left = report.until - time.monotonic()
+        if left <= 0:
+            self._lost += 1
+            return
+        ack = await node.send(report.text, to=MGR, mtype=self._mtype, timeout=left, uuid=report.uuid)
+        left = report.until - time.monotonic()
+        if ack.code >= 5000 and left > 0:
+            retry = _within(left)
+            ack = await node.send(report.text, to=MGR, mtype=self._mtype, timeout=left, uuid=report.uuid, retry=retry)
+        if not ack.ok:
+            self._lost += 1
+            if not self._away:  # the first one only: a line per message is no help
+                log.warning("report_not_taken", node=str(node.position), code=report.code, reason=_reason(ack))
+            self._not_taken(ack)
+
+
+class _Waiting(NamedTuple):
+    """A report for which nobody waits, with the time at which it is given up."""
+
+    code: int
+    text: str
+    uuid: str
+    until: float
+
+
+def _within(seconds: float) -> Retry:
+    """As often as there is time for it."""
+    return Retry(attempts=sys.maxsize, within=seconds)
+
+
+def _reason(ack: Ack) -> str:
+    return f"{describe(ack.code)}{': ' + ack.detail if ack.detail else ''}"

@@ -6,11 +6,12 @@ Every function raises `ConfigError` with a text that names the setting, its valu
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net import tls
+from taskd_net import limits, tls
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.tls import Tls
@@ -47,6 +48,15 @@ def whole(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ConfigError(f"{name} is {value!r}; expected a whole number, at least 0")
     return value
+
+
+def seconds(value: object, name: str) -> float:
+    """A number of seconds above 0; a day is as long as any."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        raise ConfigError(f"{name} is not a number of seconds, but {value!r}")
+    if value <= 0:
+        raise ConfigError(f"{name} is {value!r}; expected a number of seconds above 0")
+    return min(value, limits.TIMEOUT_MAX_S)
 
 
 def rank(value: object, name: str) -> int:

@@ -18,7 +18,7 @@ from taskd_net.api.body import REGISTER, WORKER_REGISTERS, Body
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Refused, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver
-from taskd_net.api.reporting import report, stay_registered
+from taskd_net.api.reporting import Reports, stay_registered
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
@@ -27,6 +27,7 @@ from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = "TASKD_NET_UPSTREAM"
 MTYPE: Final = "default"
+_REGISTRATION: Final = Body(REGISTER, WORKER_REGISTERS)
 _KINDS_NAMED: Final = 256
 
 
@@ -78,6 +79,7 @@ class Worker:
 
     def __init__(self, config: NodeConfig, limit_mb: int) -> None:
         self.node = BlockingNode(config).start()
+        self.reports = Reports(self.node, _REGISTRATION, MTYPE)
         self._receiver = Receiver(self.node, _handlers.take)
         self._pruner = Pruner(limit_mb)
         self._starting = fork.Lock()
@@ -89,12 +91,13 @@ class Worker:
             if self._started:
                 raise Refused("it has been started already")
             self._started = True
-            self.node.beside(lambda node: stay_registered(node, Body(REGISTER, WORKER_REGISTERS), MTYPE))
+            self.node.beside(lambda node: stay_registered(node, _REGISTRATION, MTYPE))
             self._receiver.start()
             self._pruner.start()
 
     def close(self) -> None:
         """Leave the mesh, and end every thread."""
+        self.reports.close(limits.CLOSE_GRACE_S)
         leave(self.node)
         self._pruner.close()
         self._receiver.join()
@@ -198,20 +201,31 @@ def send_to_manager(
     extension: Mapping[str, str] | None = None,
     *,
     timeout: float = limits.ACK_TIMEOUT_S,
+    wait: bool = True,
 ) -> bool:
     """Report something to the Mgr from this process's Worker, and wait until it has it.
 
-    It is sent up to 4 times, a second apart, always as the same message: the Mgr has it once.
+    It is sent again until the Mgr has it or `timeout` is over, always as the same message: the Mgr has it once. After a
+    call that the Mgr did not acknowledge, calls fail at once until it can be reached again, which is looked for in the
+    background: a training step waits for `timeout` once for each time that the Mgr is away.
 
     Args:
         code: the number of the report, such as 1410.
         msg_type: its type, such as `STATUS`.
         message: what belongs to it.
         extension: more of it, by key.
-        timeout: seconds for each attempt.
+        timeout: seconds for all of it, above 0.
+        wait: False: hand the report over and return at once. It is sent in the background, in the order of these calls,
+            and given up after `timeout` seconds. `destroy_taskd_worker` gives what still waits a second.
 
     Returns:
-        True when the Mgr has acknowledged it, else False with one line in the log that says why not.
+        True when the Mgr has acknowledged it; without `wait`, when it was handed over. Else False with one line in the
+        log that says why not.
     """
-    report(slot.member.node, Body(msg_type, code, message, extension or {}), MTYPE, timeout)
+    seconds = settings.seconds(timeout, "timeout")
+    reports, body = slot.member.reports, Body(msg_type, code, message, extension or {})
+    if wait:
+        reports.send(body, seconds)
+    else:
+        reports.post(body, seconds)
     return True

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,13 @@ def threads() -> Iterator[ThreadPoolExecutor]:
     """Threads that call."""
     with ThreadPoolExecutor(16) as pool:
         yield pool
+
+
+@pytest.fixture
+def ending() -> Iterator[ExitStack]:
+    """What ends every process of the test."""
+    with ExitStack() as stack:
+        yield stack
 
 
 def take(node: BlockingNode) -> tuple[Message, Body]:

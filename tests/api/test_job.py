@@ -2,70 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from tests.api.conftest import OWN_IP, SOON, free_port, until
+from tests.api.conftest import OWN_IP, free_port, until
+from tests.api.processes import Role
 
 pytestmark = pytest.mark.compat
-
-ROOT = Path(__file__).parents[2]
-
-
-class Role:
-    """One process of the job."""
-
-    def __init__(self, *arguments: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.api.role", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "TASKD_LOG_STDOUT": "False", "POD_IP": OWN_IP, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, text: str = "") -> str:
-        """Say a line, and read one."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(text + "\n")
-        self.process.stdin.flush()
-        return self.line()
-
-    def line(self) -> str:
-        """Read a line."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def reports(self) -> dict[str, list[str]]:
-        """What a manager has been told, by node."""
-        reports: dict[str, list[str]] = json.loads(self.ask())
-        return reports
-
-    def end(self) -> tuple[int, str]:
-        """End its stdin, and wait for it: its exit code, and what it has complained of."""
-        _, complaints = self.process.communicate(timeout=SOON)
-        return self.process.returncode, complaints
-
-    def kill(self) -> None:
-        """End it by force, if it is there."""
-        self.process.kill()
-        self.process.communicate()
-
-
-@pytest.fixture
-def ending() -> Iterator[ExitStack]:
-    """What ends every process of the test."""
-    with ExitStack() as stack:
-        yield stack
 
 
 def test_job_whose_processes_start_in_any_order_and_whose_manager_is_killed(ending: ExitStack) -> None:

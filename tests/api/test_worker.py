@@ -15,6 +15,9 @@ import pytest
 from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, limits
 from taskd_net.api import worker
 from taskd_net.api.body import Body
+from taskd_net.core.acks import Reply
+from taskd_net.core.frame import Frame
+from taskd_net.core.router import Router
 from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, take, until
 
 pytestmark = pytest.mark.compat
@@ -152,12 +155,9 @@ def test_reports(mgr: BlockingNode, near: BlockingNode, threads: ThreadPoolExecu
 
 
 def test_report_that_nobody_takes(monkeypatch: pytest.MonkeyPatch, failures: Failures) -> None:
-    monkeypatch.setattr(limits, "REPORT_RETRY_S", 0.0)
     rank_3_of_8(monkeypatch)
     monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
     assert api.init_taskd_worker(3)
-    assert api.send_to_manager(1410, "STATUS", timeout=0.05) is False
-    assert "the Mgr has not got it: 6002 NET_STREAM_NOT_INITED" in failures.only()
     for arguments, reason in (
         (("1410", "STATUS"), "code is '1410'; expected a whole number"),
         ((1410, None), "msg_type is None; expected a text"),
@@ -170,25 +170,30 @@ def test_report_that_nobody_takes(monkeypatch: pytest.MonkeyPatch, failures: Fai
         assert reason in failures.only()
     assert api.send_to_manager(1, "x", timeout=float("nan")) is False
     assert "timeout is not a number" in failures.only()
+    assert api.send_to_manager(1410, "STATUS", timeout=0.05) is False
+    assert "the Mgr has not got it: 6002 NET_STREAM_NOT_INITED" in failures.only()
+    assert api.send_to_manager(1410, "STATUS", timeout=SOON) is False
+    assert "this one was not tried" in failures.only()
 
 
 def test_report_whose_answer_is_lost_arrives_once(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "REPORT_RETRY_S", 0.0)
     assert api.init_taskd_worker(3)
-    node = worker.slot.member.node
+    node = worker.slot.member.node._node
+    assert node is not None
     uuids: list[str] = []
-    send = BlockingNode.send
+    send = Router.send
 
-    def lossy(self: BlockingNode, body: str | None, **settings: Any) -> Ack:
-        ack = send(self, body, **settings)
-        if self is node:
-            uuids.append(settings["uuid"])
-            return ack if len(uuids) > 2 else Ack(ack.uuid, Code.NETWORK_ACK_LOST, ack.src)
-        return ack
+    def lossy(self: Router, now: float, frame: Frame, reply: Reply, *arguments: Any, **settings: Any) -> Any:
+        def answered(ack: Ack) -> None:
+            if ack.ok:
+                uuids.append(ack.uuid)
+            reply(Ack(ack.uuid, Code.NETWORK_ACK_LOST, ack.src) if ack.ok and len(uuids) <= 2 else ack)
 
-    monkeypatch.setattr(BlockingNode, "send", lossy)
+        return send(self, now, frame, answered if self is node.router else reply, *arguments, **settings)
+
+    monkeypatch.setattr(Router, "send", lossy)
     assert api.send_to_manager(1, "STATUS", timeout=SOON)
     assert api.send_to_manager(2, "STATUS", timeout=SOON)
     assert [take(mgr)[1].code for _ in range(2)] == [1, 2]
