@@ -1,0 +1,213 @@
+"""Figures, keys, variables and codes in the documents are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import grpc
+import pytest
+
+from taskd_net import Code, limits
+from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.core.announcer import Kind
+from taskd_net.transport import peer, statuses
+from tests.documents.pages import PAGES, ROOT
+
+pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
+
+
+def _seconds(value: float) -> str:
+    return f"{value:g} s"
+
+
+_MIB: Final = 1024 * 1024
+_NESTED: Final = ", ".join(_seconds(limits.ACK_TIMEOUT_S * limits.ACK_TIMEOUT_PER_LEVEL**level) for level in range(3))
+
+FIGURES: Final = {
+    "README.md": [
+        f"Mgr  0                      listens :{9601}",
+    ],
+    "docs/api.md": [
+        f"again every {_seconds(limits.REGISTER_EVERY_S)}",
+        f"Sent up to {limits.REPORT_ATTEMPTS} times, a second apart" if limits.REPORT_RETRY_S == 1.0 else "",
+        f"does not return within {_seconds(limits.HANDLER_GRACE_S)}",
+        f"in the Worker's inbox ({limits.INBOX['Worker']})",
+        "every rank looks once a minute" if limits.PROFILING_PRUNE_S == 60.0 else "",
+        f"the newest {limits.PROFILING_KEPT} of each rank stay",
+        f"up to {_seconds(limits.GRACE_EXIT_S)} for them to end",
+        f"up to {limits.COMMAND_ATTEMPTS} times, {_seconds(limits.COMMAND_RETRY_S)} apart",
+        f"A file of {limits.LOG_FILE_BYTES // _MIB} MiB is renamed to `….1`; {limits.LOG_FILES} files are kept",
+    ],
+    "docs/configuration.md": [
+        f"at most {limits.LOG_FILE_BYTES * limits.LOG_FILES // _MIB} MiB for each node",
+        f"Children of ours send {limits.ANNOUNCE_POSITIONS:,} at a time",
+        f"A child of ours has up to {limits.SHARED_IN_FLIGHT:,}",
+        f"at least {limits.MESSAGE_BYTES}, the largest message",
+        f"At least {limits.UUID_CHARS} |",
+    ],
+    "docs/design.md": [
+        f"`ack_timeout` × {limits.ACK_TIMEOUT_PER_LEVEL} per level below the Mgr ({_NESTED} …)",
+        f"it spends {limits.ACK_BUDGET_PER_HOP:.0%} of what its child has left".replace("%", " %"),
+        f"full jitter, {limits.BACKOFF_INITIAL_S * 1000:g} ms to {_seconds(limits.BACKOFF_MAX_S)}",
+        f"it has {_seconds(limits.CONNECT_S)} to connect",
+        f"requests of at most {limits.ANNOUNCE_POSITIONS:,} positions",
+        f"At most {limits.BATCH_MESSAGES} messages and {limits.BATCH_BYTES // 1024} KiB in a batch",
+        "the other is at most four ahead" if limits.BATCHES_AHEAD == 4 else "",
+        "waits for the announcement, for a second" if limits.DOUBT_S == 1.0 else "",
+        f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
+        f"A receive limit of {limits.RECEIVE_BYTES // _MIB} MiB at the parent",
+    ],
+    "docs/interop.md": [
+        f"within {_seconds(limits.FIGHT_S)}, doubling up to {_seconds(limits.FIGHT_PAUSE_MAX_S)}",
+        f"{_seconds(limits.FIGHT_PAUSE_S)} after a position has changed hands",
+        f"wait up to {_seconds(limits.ORIGINAL_WAIT_S)} for each",
+        f"drop the connection over more than {limits.ORIGINAL_DOWN_BYTES:,} bytes",
+        f"6001 within {_seconds(limits.ORIGINAL_ANSWER_S)} if there is none",
+        f"in the first case after {_seconds(limits.POSITION_TAKEN_PAUSE_S)} at the earliest",
+        f"send up more than {limits.MESSAGE_BYTES // _MIB} MiB",
+    ],
+    "docs/operations.md": [
+        f"it tries again, at most every {_seconds(limits.POSITION_TAKEN_PAUSE_S)}",
+        f"frozen for {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
+        f"larger than {limits.MESSAGE_BYTES // _MIB} MiB",
+        "`PULSE_S`" if hasattr(limits, "PULSE_S") else "",
+        "at most one line a minute for each" if limits.STRANGERS_LOG_S == 60.0 else "",
+    ],
+    "docs/performance.md": [
+        "at most four batches ahead of the other end (`BATCHES_AHEAD`)" if limits.BATCHES_AHEAD == 4 else "",
+    ],
+    "docs/reliability.md": [
+        f"after {_seconds(limits.KEEPALIVE_TIME_S)} of silence it is pinged",
+        f"after {_seconds(limits.KEEPALIVE_TIMEOUT_S)} more without an answer it counts as lost",
+        f"at most {_seconds(limits.BACKOFF_MAX_S)}",
+        f"each link holds {limits.LINK_MESSAGES:,} messages or {limits.LINK_BYTES // _MIB} MiB",
+        f"a link has at most {limits.SHARED_IN_FLIGHT:,} messages in flight",
+    ],
+    "docs/security.md": [
+        f"every\n{_seconds(limits.CERTIFICATES_LOOK_S)} the files are read",
+        f"within {_seconds(limits.RENEWAL_SPREAD_S)} so that not all come at once",
+        f"up to {_seconds(limits.RENEWAL_S)}, and",
+        f"is not heard of {_seconds(limits.STRANGERS_HEARD_S)} later",
+        f"above {limits.RECEIVE_BYTES // _MIB} MiB gRPC refuses the call",
+        "A parent logs an address once a minute" if limits.STRANGERS_LOG_S == 60.0 else "",
+        "4002 after a second without an announcement" if limits.DOUBT_S == 1.0 else "",
+    ],
+    "docs/status-page.md": [
+        "A page asks once a second" if limits.PAGE_ASK_S == 1.0 else "",
+        "twice a second for all pages together" if limits.PAGE_LOOK_S == 0.5 else "",
+        f"{limits.PAGE_LOAD:.0%} of its time".replace("%", " %"),
+        f"At most {limits.PAGE_CONNECTIONS} connections",
+        f"does not read for {_seconds(limits.PAGE_PATIENCE_S)}",
+        f"at most {limits.PAGE_ANSWERS_PER_S} answers a second",
+    ],
+    "docs/status.md": [
+        f"happens within {_seconds(limits.STATUS_URGENT_S)}",
+        f"go every {_seconds(limits.STATUS_FIGURES_S)}",
+        f"gets {limits.STATUS_REPORTS_PER_S} reports a second at most",
+        f"more than {limits.STATUS_REPORTS_PER_S * limits.STATUS_FIGURES_S:g}\n  reporting children",
+        f"{1000 / limits.STATUS_REPORTS_PER_S:g} s for 1,000 Proxies",
+        f"A report has at most {limits.STATUS_REPORT_NODES} nodes",
+        f"for the grace time ({_seconds(limits.GRACE_S)})",
+        "it is shown for one hour" if limits.STATUS_GONE_S == 3600.0 else "",
+        f"none in the last {_seconds(limits.STATUS_LATELY_S)}",
+    ],
+    "SECURITY.md": [
+        f"some {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
+        "once a minute for each peer" if limits.ACCUSE_EVERY_S == 60.0 else "",
+        f"up to {limits.RECEIVE_BYTES // _MIB} MiB of a message",
+        f"of more than {limits.MESSAGE_BYTES // _MIB} MiB is refused",
+    ],
+    "deploy/README.md": [
+        f"each link at most {limits.LINK_BYTES // _MIB} MiB (`link_bytes`)",
+    ],
+}  # fmt: skip
+"""What documents say of limits and pauses, from `limits.py`. Empty where a value is no longer the one that is in words."""
+
+
+@pytest.mark.parametrize("page", FIGURES)
+def test_limits_and_pauses_are_those_of_the_code(page: str) -> None:
+    # Where a line ends says nothing.
+    text = " ".join((ROOT / page).read_text().split())
+    sentences = [" ".join(sentence.split()) for sentence in FIGURES[page]]
+    assert [sentence for sentence in sentences if sentence not in text or not sentence] == []
+
+
+def _texts(*folders: str) -> Iterator[str]:
+    """The texts in the code."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+def _table(page: str, heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading."""
+    section = (ROOT / page).read_text().partition(f"# {heading}\n")[2]
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert table is not None, heading
+    return [[cell.strip() for cell in line.strip("|\n").split(" | ")] for line in table[0].splitlines()[2:]]
+
+
+def test_every_extension_key_has_a_row_with_its_values() -> None:
+    texts = _texts("taskd_net/transport", "taskd_net/wire")
+    known = {text for text in texts if re.fullmatch(r"taskd-net-[a-z-]+", text)}
+    values = {
+        peer.LINKS_KEY: {peer.BATCHED},
+        peer.PROBES_KEY: {peer.PROBES},
+        peer.STATUS_KEY: {peer.REPORTS},
+        peer.STREAM_KEY: {peer.CONTINUES},
+        peer.ROUTES_KEY: {kind.value for kind in Kind} - {Kind.ADD.value},
+    }
+    said: dict[str, set[str]] = {}
+    for row in _table("docs/design.md", "Extensions between our own nodes"):
+        for key, value in re.findall(r"`(taskd-net-[a-z-]+)(?:: ([^`]+))?`", row[1]):
+            said.setdefault(key, set()).update({value} if value else ())
+    assert set(said) == known
+    assert {key: found for key, found in said.items() if key in values} == values
+
+
+def test_every_service_of_our_own_is_named() -> None:
+    own = {path.stem for path in (ROOT / "proto").glob("*.proto")} - {"tasknet"}
+    text = (ROOT / "docs" / "design.md").read_text() + (ROOT / "docs" / "status.md").read_text()
+    assert {name for name in own if f"proto/{name}.proto" not in text} == set()
+
+
+def test_every_variable_of_ours_is_documented_and_none_that_is_not_there() -> None:
+    pattern = re.compile(r"\bTASKD_[A-Z_]*[A-Z]\b")
+    known = {text for text in _texts("taskd_net") if pattern.fullmatch(text)}
+    known |= {variable for settings in COMMANDS.values() for setting in settings for variable in setting.variables}
+    known = {name for name in known if name.startswith("TASKD_")} | {str(CONFIG.envvar)}
+    pages = [path for path in PAGES if path.name != "CHANGELOG.md"]
+    named = {name for path in pages for name in pattern.findall(path.read_text())}
+    assert named - known == set(), "documented, and not there"
+    assert known - named == set(), "not documented"
+
+
+def _statuses() -> Iterator[tuple[grpc.StatusCode, str, bool, int]]:
+    """What docs/interop.md says of each status: the status, its text, whether it answers a broadcast, the code."""
+    for said, code in _table("docs/interop.md", "Their statuses"):
+        kind = grpc.StatusCode.OK
+        for part in said.split(";"):
+            if named := re.search(r"\b([A-Z_]{5,})\b", re.sub(r"`[^`]*`", "", part)):
+                kind = grpc.StatusCode[named[1]]
+            for text in re.findall(r"`([^`]+)`", part) or [""]:
+                yield (
+                    kind,
+                    text.removesuffix("…").removeprefix("… "),
+                    "broadcast" in part and "`broadcast" not in part,
+                    int(code),
+                )
+
+
+def test_statuses_of_the_original_have_the_codes_that_the_document_gives_them() -> None:
+    rows = [row for row in _statuses() if row[0] is not grpc.StatusCode.OK]
+    assert len(rows) > 10
+    for status, text, broadcast, code in rows:
+        if status is grpc.StatusCode.UNAVAILABLE:
+            continue  # by whether the own stream stands: tests/scenarios/test_original_parents.py
+        assert statuses.read_original(status, text, broadcast) == code, (status, text)
+    assert statuses.read_original(grpc.StatusCode.DATA_LOSS, "", False) == Code.NET_ERR
