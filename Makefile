@@ -28,7 +28,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help audit bench browser clean compat coverage demo faults fuzz install-test lint profile proto proto-check soak test torch
+.PHONY: help audit bench browser clean compat coverage demo faults fuzz guide install-test lint mutants profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,10 @@ faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into 
 
 soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
 	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
+
+# Tests kill mutants by their time, too: on a machine that does something else, some are killed by that.
+mutants: .venv/stamp-mutants  ## change the core and the transport, one mutant after another, and see that a test fails (< 45 minutes)
+	@.venv/bin/python -m tests.mutants $(or $(ARGS),--write)
 
 proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 	@.venv-proto/bin/python proto/generate.py
@@ -128,6 +132,10 @@ clean:  ## remove the environments and everything that the tools left
 
 .venv/stamp-fuzz: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,fuzz]'
+	@touch $@ .venv/stamp-demo .venv/stamp-test
+
+.venv/stamp-mutants: pyproject.toml | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,mutants]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-browser: pyproject.toml | .venv/bin/python

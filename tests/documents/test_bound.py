@@ -124,7 +124,7 @@ FIGURES: Final = {
         f"each link at most {limits.LINK_BYTES // _MIB} MiB (`link_bytes`)",
     ],
 }  # fmt: skip
-"""What documents say of limits and pauses, from `limits.py`. Empty where a value is no longer the one that is in words."""
+"""What documents say of limits and pauses, by `limits.py`. Empty where a value is no longer the one in words."""
 
 
 @pytest.mark.parametrize("page", FIGURES)
@@ -195,12 +195,10 @@ def _statuses() -> Iterator[tuple[grpc.StatusCode, str, bool, int]]:
             if named := re.search(r"\b([A-Z_]{5,})\b", re.sub(r"`[^`]*`", "", part)):
                 kind = grpc.StatusCode[named[1]]
             for text in re.findall(r"`([^`]+)`", part) or [""]:
-                yield (
-                    kind,
-                    text.removesuffix("…").removeprefix("… "),
-                    "broadcast" in part and "`broadcast" not in part,
-                    int(code),
-                )
+                of_broadcast = "broadcast" in part and "`broadcast" not in part
+                number = re.match(r"\d+", code)
+                assert number is not None, code
+                yield kind, text.removesuffix("…").removeprefix("… "), of_broadcast, int(number[0])
 
 
 def test_statuses_of_the_original_have_the_codes_that_the_document_gives_them() -> None:
