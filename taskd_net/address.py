@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from taskd_net.codes import ConfigError
+from taskd_net.untrusted import natural, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +26,21 @@ class Address:
         host, colon, port = text.strip().rpartition(":")
         expected = "expected host:port, e.g. 127.0.0.1:9602 or [::1]:9602"
         if not colon or not host:
-            raise ConfigError(f"{field} is {text!r}; {expected}")
-        if not (port.isascii() and port.isdigit() and int(port) <= 65535):
-            raise ConfigError(f"{field} is {text!r}: the port {port!r} is not a number from 0 to 65535; {expected}")
+            raise ConfigError(f"{field} is {shown(text)}; {expected}")
+        number, said = natural(port, 65535), f"{field} is {shown(text)}"
+        if number is None:
+            raise ConfigError(f"{said}: the port {shown(port)} is not a number from 0 to 65535; {expected}")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
             try:
                 ipaddress.IPv6Address(host)
             except ValueError as error:
-                raise ConfigError(f"{field} is {text!r}: {host!r} is not an IPv6 address; {expected}") from error
+                raise ConfigError(f"{said}: {shown(host)} is not an IPv6 address; {expected}") from error
         elif ":" in host:
-            raise ConfigError(f"{field} is {text!r}: an IPv6 address goes in brackets; {expected}")
-        elif any(c.isspace() or c in "/[]" for c in host):
-            raise ConfigError(f"{field} is {text!r}: {host!r} is not a host name or an IP address; {expected}")
-        return cls(host, int(port))
+            raise ConfigError(f"{said}: an IPv6 address goes in brackets; {expected}")
+        elif any(c.isspace() or not c.isprintable() or c in "/[]" for c in host):
+            raise ConfigError(f"{said}: {shown(host)} is not a host name or an IP address; {expected}")
+        return cls(host, number)
 
     @property
     def is_loopback(self) -> bool:

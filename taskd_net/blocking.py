@@ -175,6 +175,14 @@ class BlockingNode:
         """
         return self._call(_received_all(self._running))
 
+    def close_inbox(self) -> None:
+        """Take no more messages: from now on their senders get 5000; see `Node.close_inbox`.
+
+        Raises:
+            NodeClosed: the node is not running.
+        """
+        self._call(_inbox_closed(self._running))
+
     def messages(self) -> Iterator[Message]:
         """Take messages out of the inbox, one by one, until the node is closed."""
         while True:
@@ -270,7 +278,14 @@ class BlockingNode:
     async def _spawn(self, work: Callable[[Node], Coroutine[Any, Any, None]], node: Node) -> None:
         task = asyncio.create_task(work(node))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        # Nobody awaits it, so nobody else would hear of it.
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._node is not None:
+            self._node.log.error("beside_failed", reason=repr(error), exc_info=error)
 
     async def _closed(self, node: Node) -> None:
         for task in self._tasks:
@@ -316,6 +331,10 @@ async def _received_all(node: Node) -> Sequence[Message]:
             async with asyncio.timeout(0):  # what is held may turn out to be unreadable, and there is no more
                 messages.append(await node.receive())
     return messages
+
+
+async def _inbox_closed(node: Node) -> None:
+    node.close_inbox()
 
 
 async def _mesh(node: Node) -> Mesh:

@@ -14,6 +14,7 @@ from taskd_net.limits import Limits
 from taskd_net.position import Position, Role, require_node
 from taskd_net.status.expect import Expected
 from taskd_net.tls import Tls
+from taskd_net.untrusted import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,50 +120,50 @@ class NodeConfig:
             raise ConfigError(f"position is {self.position}: {refusal}") from refusal
         role = Role(self.position.role)
         if role.is_leaf and self.listen is not None:
-            raise ConfigError(f"listen is {self.listen!r}; a {role} has no children and listens nowhere")
+            raise ConfigError(f"listen is {shown(self.listen)}; a {role} has no children and listens nowhere")
         if not role.is_leaf and self.listen is None:
             raise ConfigError(f"listen is missing; a {role} listens for its children, e.g. 127.0.0.1:9602")
         if role is Role.MGR and self.upstream is not None:
-            raise ConfigError(f"upstream is {self.upstream!r}; the Mgr is the root and has none")
+            raise ConfigError(f"upstream is {shown(self.upstream)}; the Mgr is the root and has none")
         if role is not Role.MGR and self.upstream is None:
             raise ConfigError(f"upstream is missing; a {role} needs its parent's host:port")
         if self.listen is not None:
             Address.parse(self.listen, "listen")
         if self.plain_listen is not None:
             if self.listen is None:
-                raise ConfigError(f"plain_listen is {self.plain_listen!r}; a {role} listens nowhere")
+                raise ConfigError(f"plain_listen is {shown(self.plain_listen)}; a {role} listens nowhere")
             if not Address.parse(self.plain_listen, "plain_listen").is_loopback:
                 expected = "expected 127.0.0.1, [::1] or localhost, as whoever can connect there needs no certificate"
-                raise ConfigError(f"plain_listen is {self.plain_listen!r}; {expected}")
+                raise ConfigError(f"plain_listen is {shown(self.plain_listen)}; {expected}")
         if self.upstream is not None and Address.parse(self.upstream, "upstream").port == 0:
-            raise ConfigError(f"upstream is {self.upstream!r}: port 0 is not a port to connect to")
+            raise ConfigError(f"upstream is {shown(self.upstream)}: port 0 is not a port to connect to")
         # A link has to hold the largest message, or that could never be sent.
         least_of = {"dedup_window": 1, "link_messages": 1, "link_bytes": limits.MESSAGE_BYTES, "max_children": 1}
         for field, least in (least_of if self.inbox is None else {"inbox": 0, **least_of}).items():
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ConfigError(f"{field} is {value!r}; expected a whole number, at least {least}")
+                raise ConfigError(f"{field} is {shown(value)}; expected a whole number, at least {least}")
         for field in ("ack_timeout", "grace", "registration_hold", "backoff_initial", "backoff_max"):
             value = getattr(self, field)
             if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-                raise ConfigError(f"{field} is {value!r}; expected a number of seconds above 0")
+                raise ConfigError(f"{field} is {shown(value)}; expected a number of seconds above 0")
         if self.ack_timeout > limits.TIMEOUT_MAX_S:
-            raise ConfigError(f"ack_timeout is {self.ack_timeout!r}; expected at most {limits.TIMEOUT_MAX_S}")
+            raise ConfigError(f"ack_timeout is {shown(self.ack_timeout)}; expected at most {limits.TIMEOUT_MAX_S}")
         if self.tls is not None:
             if self.listen is None and not self.tls.connects:
                 raise ConfigError(f"client_key is missing; a {role} with tls needs it, and client_crt")
             if self.upstream is None and not self.tls.listens:
                 raise ConfigError(f"server_key is missing; a {role} with tls needs it, and server_crt")
         if self.links not in ("batched", "tasknet"):
-            raise ConfigError(f"links is {self.links!r}; expected 'batched' or 'tasknet'")
+            raise ConfigError(f"links is {shown(self.links)}; expected 'batched' or 'tasknet'")
         if not isinstance(self.tracing, bool):
-            raise ConfigError(f"tracing is {self.tracing!r}; expected True or False")
+            raise ConfigError(f"tracing is {shown(self.tracing)}; expected True or False")
         if self.expect is not None:
             Expected.parse(self.expect)
         if self.backoff_max < self.backoff_initial:
-            raise ConfigError(f"backoff_max is {self.backoff_max!r}; expected at least backoff_initial")
+            raise ConfigError(f"backoff_max is {shown(self.backoff_max)}; expected at least backoff_initial")
         if self.identity not in ("position", "certificate"):
-            raise ConfigError(f"identity is {self.identity!r}; expected 'position' or 'certificate'")
+            raise ConfigError(f"identity is {shown(self.identity)}; expected 'position' or 'certificate'")
         if self.identity == "certificate" and not (self.tls is not None and self.tls.listens):
             raise ConfigError("identity is 'certificate'; expected TLS for children, which shows their certificates")
         if self.identity == "certificate" and not self.job:
@@ -202,6 +203,6 @@ def _check_limits(checked: Limits) -> None:
         if field.name == "registration_time":
             if not isinstance(value, int | float) or not 0 < value <= limits.TIMEOUT_MAX_S:
                 text = f"expected a number of seconds above 0, at most {limits.TIMEOUT_MAX_S}"
-                raise ConfigError(f"{field.name} is {value!r}; {text}")
+                raise ConfigError(f"{field.name} is {shown(value)}; {text}")
         elif not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ConfigError(f"{field.name} is {value!r}; expected a whole number from {least} to {most}")
+            raise ConfigError(f"{field.name} is {shown(value)}; expected a whole number from {least} to {most}")

@@ -184,6 +184,19 @@ is that much longer; fewer: an end would have to confirm each batch by one of it
 BATCHES_CONFIRMED: Final = 2
 """Batches after which an end says so by itself, if nothing else goes back: before the other end has to wait."""
 
+OUTPUT_RETRY_S: Final = 1.0
+"""Seconds before a line for which the disk had no room is written again."""
+
+RELOAD_S: Final = 10.0
+"""Seconds for each step of a reload, reading the settings and opening the log: twice `CONFIG_READ_S`, for file systems
+that hang where no time limit of ours reaches."""
+
+CONFIG_BYTES: Final = 1024 * 1024
+"""Bytes of a configuration file or a file of TLS: a thousand times what one has. A device without an end is refused."""
+
+CONFIG_READ_S: Final = 5.0
+"""Seconds for reading one: a disk that spins up takes a few. A FIFO that nobody writes into is given up then."""
+
 LOG_FILE_BYTES: Final = 10 * 1024 * 1024
 """Bytes of one log file, some 50,000 lines: with a line per change of state, days of a job in trouble."""
 
@@ -199,6 +212,12 @@ REPORTS_WAITING: Final = 256
 REGISTER_EVERY_S: Final = 30.0
 """Seconds between a node's registrations with the Mgr: so long may one that was restarted not know who is there. 5,000
 Workers cost it 170 messages a second, a few per cent of what it can take."""
+
+READER_LOG_S: Final = 60.0
+"""Seconds between two lines in the log about faults of one kind that messages bring to their reader."""
+
+READER_KINDS: Final = 256
+"""Kinds of fault that are told apart for that: an error's type, and the line that raised it."""
 
 HANDLER_GRACE_S: Final = 2.0
 """Seconds that destroying a node waits for a handler of the application's to return; nothing can end it by force."""

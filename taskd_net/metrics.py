@@ -190,7 +190,7 @@ class Collector:
             outcomes=outcomes,
             latency={way: _histogram(tally.outcomes[way].latency) for way in _TIMED if way == "down" or up is not None},
             batches=list(tally.batches),
-            inbox=(door.held, door.room, len(door.line)),
+            inbox=(door.held, door.room if door.open else 0, len(door.line)),
             children=(joined, len(children) - joined),
             counters={
                 "routes": len(router.routes),
@@ -232,6 +232,8 @@ class MetricsServer:
             self._server, self._thread = start_http_server(listen.port, listen.host, registry)
         except OSError as error:
             raise ConfigError(f"metrics_port is {listen}: cannot listen there: {error.strerror or error}") from error
+        except UnicodeError as error:  # a name that DNS cannot have
+            raise ConfigError(f"metrics_port is {listen}: cannot listen there: {error}") from error
         self.address = Address(listen.host, self._server.server_port)
 
     def close(self) -> None:

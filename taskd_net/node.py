@@ -225,8 +225,17 @@ class Node:
         return answer.done() and answer.result().ok
 
     def close_inbox(self) -> None:
-        """Take no more messages: from now on their senders get 5000. What is in the inbox can still be received."""
+        """Take no more messages: from now on their senders get 5000. What is in the inbox can still be received.
+
+        The node goes on passing messages on. Its health and the state of the mesh say that its inbox is closed.
+        """
+        if self._closed:
+            return
         self.perform(self.router.close_inbox())
+        if self._parent is not None:
+            self._parent.health.receiving(False)
+        if self._loop is not None:
+            self.view.changed()
 
     async def __aenter__(self) -> Self:
         return await self.start()

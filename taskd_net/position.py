@@ -102,7 +102,8 @@ class Position(_Fields):
         if fields == [Role.MGR]:
             return cls.mgr()
         if len(fields) not in (2, 3) or not all(fields):
-            raise ArgumentError(f"{text!r} is not a position; expected Role/serverRank[/processRank], e.g. Worker/0/3")
+            expected = "expected Role/serverRank[/processRank], e.g. Worker/0/3"
+            raise ArgumentError(f"{text[:80]!r} is not a position; {expected}")
         return cls(*fields)
 
     @property

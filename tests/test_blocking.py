@@ -123,6 +123,24 @@ def test_work_beside_the_node_ends_with_it(mgr: BlockingNode, threads: ThreadPoo
         mgr.beside(work)
 
 
+def test_work_beside_the_node_that_fails_is_a_line(mgr: BlockingNode, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(node: Node) -> None:
+        raise OSError("broken")
+
+    mgr.beside(work)
+    # A call comes back through the same loop, after the task and what follows from its end.
+    while "beside_failed" not in caplog.text:
+        mgr.routes()
+    assert "OSError('broken')" in caplog.text
+
+
+def test_inbox_that_is_closed_takes_no_more(mgr: BlockingNode) -> None:
+    assert mgr.send("x", to="Mgr").ok
+    mgr.close_inbox()
+    assert mgr.send("y", to="Mgr").code == Code.RECV_BUF_NIL
+    assert mgr.receive(SOON).body == "x"
+
+
 def test_call_from_the_nodes_own_thread_says_so_instead_of_waiting_for_itself(mgr: BlockingNode) -> None:
     said: Future[str] = Future()
 

@@ -7,7 +7,6 @@ are, and what is to be done about them, is not decided here.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,11 +18,14 @@ from taskd_net.api import settings
 from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, Slot, documented, leave, log
 from taskd_net.api.operators import MONITOR, Operators
+from taskd_net.api.receiver import read_body
 from taskd_net.api.reporting import report_until_taken, stay_registered
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
+from taskd_net.reading import Reading
+from taskd_net.untrusted import SHOWN_CHARS, json_value, shown
 
 MTYPE: Final = "DEFAULT"
 RANK_VARIABLE: Final = {"PyTorch": "RANK", "MindSpore": "MS_NODE_RANK"}
@@ -57,20 +59,30 @@ class Agent:
 
     def serve(self) -> bool:
         """Obey until closed, or until the Mgr wants the Agent to leave. Returns False for an exit status of 1."""
-        for message in self.node.messages():
-            leaves: bool | None = None
-            try:
-                body = Body.parse(message.body)
-                log.info("command", code=body.code, msg_type=body.msg_type, message=body.message, src=str(message.src))
-                leaves = _leaves(body)
-                self._obey(body)
-            except (Refused, ValueError) as error:
-                log.error("command_failed", src=str(message.src), uuid=message.uuid, reason=str(error))
-            except Exception:
-                # A function of the framework's: the Mgr sees in the reports what has become of the workers.
-                log.exception("command_failed", src=str(message.src), uuid=message.uuid)
-            if leaves is not None:
-                return leaves
+        with Reading(self.node) as reading:
+            for message in self.node.messages():
+                leaves: bool | None = None
+                with reading.survive(message):
+                    try:
+                        body = read_body(message)
+                        kind, said = body.msg_type[:SHOWN_CHARS], body.message[:SHOWN_CHARS]
+                        log.info("command", code=body.code, msg_type=kind, message=said, src=str(message.src))
+                        leaves = _leaves(body)
+                        self._obey(body)
+                    except Exception as error:
+                        # A function of the framework's as well: the Mgr sees in the reports what became of the workers.
+                        expected = isinstance(error, Refused | ValueError)
+                        if count := reading.due(error):
+                            log.error(
+                                "command_failed",
+                                src=str(message.src),
+                                uuid=message.uuid,
+                                count=count,
+                                reason=str(error),
+                                exc_info=None if expected else error,
+                            )
+                if leaves is not None:
+                    return leaves
         return True
 
     def close(self) -> None:
@@ -100,7 +112,7 @@ class Agent:
         elif body.code == bodies.STOP_RANKS:
             _operators.kill(_ranks(body.message))
         else:
-            raise Refused(f"an Agent does nothing for code {body.code}, msg_type {body.msg_type!r}")
+            raise Refused(f"an Agent does nothing for code {shown(body.code)}, msg_type {shown(body.msg_type)}")
 
     def _end_gracefully(self) -> None:
         """SIGTERM to the workers, and an end by force for those that have not ended in time."""
@@ -124,9 +136,9 @@ def _leaves(body: Body) -> bool | None:
 
 def _ranks(message: str) -> frozenset[int]:
     """Global ranks: a JSON list of ints, or of texts as the original's Mgr sends."""
-    ranks = json.loads(message)
+    ranks = json_value(message)
     if not isinstance(ranks, list):
-        raise ValueError(f"message is {message!r}; expected a JSON list of ranks")
+        raise ValueError(f"message is {shown(message)}; expected a JSON list of ranks")
     return frozenset(settings.rank(rank, "rank") for rank in ranks)
 
 

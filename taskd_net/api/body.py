@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Any, Final, cast
+
+from taskd_net.untrusted import json_value, shown
 
 REGISTER: Final = "REGISTER"
 STATUS: Final = "STATUS"
@@ -45,33 +47,49 @@ class Body:
         # What comes over the wire, or from a training script, has any type.
         code, extension = cast(object, self.code), cast(object, self.extension)
         if not isinstance(self.msg_type, str):
-            raise ValueError(f"msg_type is {self.msg_type!r}; expected a text")
+            raise ValueError(f"msg_type is {shown(self.msg_type)}; expected a text")
         if not isinstance(code, int) or isinstance(code, bool):
-            raise ValueError(f"code is {code!r}; expected a whole number")
+            raise ValueError(f"code is {shown(code)}; expected a whole number")
         if not isinstance(self.message, str):
-            raise ValueError(f"message is {self.message!r}; expected a text")
+            raise ValueError(f"message is {shown(self.message)}; expected a text")
         texts = isinstance(extension, Mapping) and all(isinstance(t, str) for item in extension.items() for t in item)
         if not texts:
-            raise ValueError(f"extension is {extension!r}; expected a dict of texts")
+            raise ValueError(f"extension is {shown(extension)}; expected a dict of texts")
 
     @classmethod
     def parse(cls, text: str) -> Body:
         """Read a body. `message` and `extension` may be missing or null, as other senders leave them out.
 
+        JSON can spell half a surrogate pair, which UTF-8 cannot: it is read as U+FFFD, as the original's nodes read it.
+
         Raises:
-            ValueError: it is no JSON object, or a value in it is of another type.
+            ValueError: it is no JSON object, a value in it is of another type, or it is nested too deeply.
         """
-        fields = json.loads(text)
+        fields = json_value(text)
         if not isinstance(fields, dict):
-            raise ValueError(f"body is {text[:80]!r}; expected a JSON object")
+            raise ValueError(f"body is {shown(text)}; expected a JSON object")
         return cls(
-            fields.get("msg_type", ""),
+            _text(fields.get("msg_type", "")),
             fields.get("code", 0),
-            fields.get("message") or "",
-            fields.get("extension") or {},
+            _text(fields.get("message") or ""),
+            _texts(fields.get("extension") or {}),
         )
 
     def to_json(self) -> str:
         """The body as it goes over the wire."""
         fields = {"msg_type": self.msg_type, "code": self.code, "message": self.message}
         return json.dumps({**fields, "extension": dict(self.extension)}, ensure_ascii=False)
+
+
+def _texts(extension: Any) -> Any:
+    return {_text(key): _text(value) for key, value in extension.items()} if isinstance(extension, dict) else extension
+
+
+def _text(value: Any) -> Any:
+    """A text that UTF-8 can write; anything else as it is, to be refused."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return value

@@ -30,6 +30,7 @@ from taskd_net.codes import ConfigError, describe
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
 from taskd_net.position import Position, Role
+from taskd_net.untrusted import shown
 from taskd_net.wire.codec import Message
 
 MTYPE: Final = "default"
@@ -227,15 +228,15 @@ def _expected(config: Mapping[str, object]) -> str | None:
 def _checked(config: Mapping[str, object]) -> Mapping[str, object]:
     for key in _TEXTS:
         if not isinstance(config.get(key, ""), str):
-            raise ConfigError(f"{key} is {config[key]!r}; expected a text")
+            raise ConfigError(f"{key} is {shown(config[key])}; expected a text")
     for key in _NUMBERS:
         if key in config:
             settings.whole(config[key], key)
     infos = config.get("cluster_infos", {})
     for info in infos if isinstance(infos, list) else [infos]:
         if not isinstance(info, Mapping):
-            raise ConfigError(f"cluster_infos is {infos!r}; expected a dict with ip, port, name and role")
+            raise ConfigError(f"cluster_infos is {shown(infos)}; expected a dict with ip, port, name and role")
         for key in _CLUSTER_TEXTS:
             if not isinstance(info.get(key, ""), str):
-                raise ConfigError(f"{key} of cluster_infos is {info[key]!r}; expected a text")
+                raise ConfigError(f"{key} of cluster_infos is {shown(info[key])}; expected a text")
     return config

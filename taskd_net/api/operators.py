@@ -10,6 +10,7 @@ from typing import Final
 
 from taskd_net.api.member import Refused
 from taskd_net.codes import ConfigError
+from taskd_net.untrusted import shown
 
 KILL_WORKER: Final = "KILL_WORKER"
 START_ALL_WORKER: Final = "START_ALL_WORKER"
@@ -45,9 +46,9 @@ class Operators:
             ConfigError: not one of the five names, or nothing that can be called.
         """
         if operator not in NAMES or not isinstance(operator, str):
-            raise ConfigError(f"operator is {operator!r}; expected one of {', '.join(NAMES)}")
+            raise ConfigError(f"operator is {shown(operator)}; expected one of {', '.join(NAMES)}")
         if not callable(func):
-            raise ConfigError(f"func is {func!r}; expected a function")
+            raise ConfigError(f"func is {shown(func)}; expected a function")
         self._functions[operator] = func
 
     def has(self, operator: str) -> bool:
@@ -101,7 +102,7 @@ class Operators:
     def _workers(self) -> Mapping[int, Mapping[str, object]]:
         workers = self._call(MONITOR, [ALL])
         if not isinstance(workers, Mapping):
-            raise Refused(f"{MONITOR} answered {workers!r}; expected a dict by local rank")
+            raise Refused(f"{MONITOR} answered {shown(workers)}; expected a dict by local rank")
         return workers
 
     def _call(self, operator: str, *arguments: object) -> object:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from taskd_net import limits
 from taskd_net.api.body import Body
-from taskd_net.api.member import Refused, log
+from taskd_net.api.member import Refused
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import NodeClosed
+from taskd_net.reading import Reading, Unreadable
+from taskd_net.untrusted import SHOWN_CHARS
 from taskd_net.wire.codec import Message
 
 
@@ -17,19 +19,20 @@ class Receiver:
     """Hands the messages of a node on, one by one, until the node is closed.
 
     One by one and outside the event loop, so that a slow handler delays neither the node's links nor an answer to a
-    sender: the inbox fills up behind it, and then senders get 5001.
+    sender: the inbox fills up behind it, and then senders get 5001. Whatever a message holds, the next one is taken.
 
     Args:
         node: whose messages.
-        take: what is done with each; what it raises is logged, and the next message is taken.
+        take: what is done with each; what it raises is logged, SystemExit as well: it would end nothing but this
+            thread, and with it all later commands.
     """
 
     def __init__(self, node: BlockingNode, take: Callable[[Message, Body], None]) -> None:
         self._node = node
         self._take = take
+        self._reading = Reading(node)
         self._thread = threading.Thread(target=self._run, name="taskd_net handlers", daemon=True)
         self._closed = False
-        self._unreadable = 0
 
     def start(self) -> None:
         """Begin."""
@@ -49,26 +52,27 @@ class Receiver:
             raise Refused(f"a handler has not returned within {limits.HANDLER_GRACE_S} s; the node is closed")
 
     def _run(self) -> None:
-        while not self._closed:
-            try:
-                messages = self._node.receive_all()
-            except NodeClosed:
-                return
-            for message in messages:
-                if not self._closed:
-                    self._handle(message)
+        # `Reading` has logged what ended it; nobody else is there to hear of it.
+        with suppress(Exception), self._reading:
+            while not self._closed:
+                for message in self._node.receive_all():
+                    if not self._closed:
+                        self._handle(message)
 
     def _handle(self, message: Message) -> None:
-        try:
-            body = Body.parse(message.body)
-        except ValueError as error:
-            # The first one only: a line per message is no help.
-            self._unreadable += 1
-            if self._unreadable == 1:
-                log.warning("body_unreadable", src=str(message.src), uuid=message.uuid, reason=str(error))
-            return
-        try:
-            self._take(message, body)
-        except BaseException:
-            # SystemExit as well: it would end nothing but this thread, and with it all later commands.
-            log.exception("handler_failed", code=body.code, msg_type=body.msg_type, uuid=message.uuid)
+        with self._reading.survive(message):
+            body = read_body(message)
+            with self._reading.survive(message, code=body.code, msg_type=body.msg_type[:SHOWN_CHARS]):
+                self._take(message, body)
+
+
+def read_body(message: Message) -> Body:
+    """The body of a message of TaskD's own traffic.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        return Body.parse(message.body)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None

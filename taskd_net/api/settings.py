@@ -14,13 +14,16 @@ from typing import Final
 from taskd_net import limits, tls
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
+from taskd_net.limits import RANK_CHARS
 from taskd_net.tls import Tls
+from taskd_net.untrusted import natural, shown
 
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601
 PROXY_PORT: Final = 9602
 ENVIRONMENT: Final = "TASKD_NET_"
 
+_MOST: Final = 10**RANK_CHARS - 1
 _SWITCHES: Final = {
     "true": True,
     "on": True,
@@ -39,14 +42,14 @@ Settings = Mapping[str, object]
 def checked(config: object) -> Settings:
     """The `config` of a call, if it is one; keys that no call knows are left alone."""
     if not isinstance(config, Mapping):
-        raise ConfigError(f"config is {config!r}; expected a dict")
+        raise ConfigError(f"config is {shown(config)}; expected a dict")
     return config
 
 
 def whole(value: object, name: str) -> int:
     """A whole number of at least 0, as an int."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigError(f"{name} is {value!r}; expected a whole number, at least 0")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+        raise ConfigError(f"{name} is {shown(value)}; expected a whole number, at least 0")
     return value
 
 
@@ -61,9 +64,8 @@ def seconds(value: object, name: str) -> float:
 
 def rank(value: object, name: str) -> int:
     """A rank: a whole number of at least 0, as an int or as a text of digits."""
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        return int(value)
-    return whole(value, name)
+    number = natural(value.strip(), _MOST) if isinstance(value, str) else None
+    return whole(value, name) if number is None else number
 
 
 def rank_of_environment(variable: str) -> int:
@@ -103,22 +105,22 @@ def plain_address(config: Settings, port: int) -> str | None:
 
 def joined(host: object, host_name: str, port: object, port_name: str) -> str:
     """`host:port` of a host name or an IP address (IPv6 with or without brackets) and a port (a text or an int)."""
-    number = int(port) if isinstance(port, str) and port.strip().isascii() and port.strip().isdigit() else port
+    number = natural(port.strip(), 65535) if isinstance(port, str) else port
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= 65535:
-        raise ConfigError(f"{port_name} is {port!r}; expected a port, 1 to 65535")
+        raise ConfigError(f"{port_name} is {shown(port)}; expected a port, 1 to 65535")
     expected = "expected a host name or an IP address, e.g. 127.0.0.1 or ::1"
     if not isinstance(host, str) or not host.strip():
-        raise ConfigError(f"{host_name} is {host!r}; {expected}")
+        raise ConfigError(f"{host_name} is {shown(host)}; {expected}")
     bare = host.strip().removeprefix("[").removesuffix("]")
     if ":" in bare:
         try:
             ipaddress.IPv6Address(bare)
         except ValueError:
-            raise ConfigError(f"{host_name} is {host!r}; {expected}") from None
+            raise ConfigError(f"{host_name} is {shown(host)}; {expected}") from None
     try:
         return str(Address.parse(str(Address(bare, number))))
     except ConfigError:
-        raise ConfigError(f"{host_name} is {host!r}; {expected}") from None
+        raise ConfigError(f"{host_name} is {shown(host)}; {expected}") from None
 
 
 def secured(config: Settings, *, listens: bool, connects: bool) -> Tls | None:
@@ -132,12 +134,12 @@ def secured(config: Settings, *, listens: bool, connects: bool) -> Tls | None:
     if "enable_tls" in config or "tls_conf" in config:
         files = config.get("tls_conf", {})
         if not isinstance(files, Mapping):
-            raise ConfigError(f"tls_conf is {files!r}; expected a dict with {', '.join(tls.NAMES)}")
+            raise ConfigError(f"tls_conf is {shown(files)}; expected a dict with {', '.join(tls.NAMES)}")
         for name, value in files.items():
             if name not in tls.NAMES:
-                raise ConfigError(f"tls_conf has {name!r}; expected {', '.join(tls.NAMES)}")
+                raise ConfigError(f"tls_conf has {shown(name)}; expected {', '.join(tls.NAMES)}")
             if value is not None and not isinstance(value, str):
-                raise ConfigError(f"{name} is {value!r}; expected the path of a file")
+                raise ConfigError(f"{name} is {shown(value)}; expected the path of a file")
         return tls.chosen(_switch(config.get("enable_tls"), "enable_tls"), files, listens=listens, connects=connects)
     said = {name: os.environ.get(f"{ENVIRONMENT}{name.upper()}") for name in tls.NAMES}
     enabled = _switch(os.environ.get(f"{ENVIRONMENT}ENABLE_TLS") or None, f"{ENVIRONMENT}ENABLE_TLS")
@@ -150,4 +152,4 @@ def _switch(value: object, name: str) -> bool | None:
         return value
     if isinstance(value, str) and (text := value.strip().lower()) in _SWITCHES:
         return _SWITCHES[text]
-    raise ConfigError(f"{name} is {value!r}; expected True or False")
+    raise ConfigError(f"{name} is {shown(value)}; expected True or False")

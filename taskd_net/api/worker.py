@@ -23,6 +23,7 @@ from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.position import Position
+from taskd_net.untrusted import shown
 from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = "TASKD_NET_UPSTREAM"
@@ -132,7 +133,7 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
     elif framework == "ms":
         server_rank = settings.rank_of_environment("MS_NODE_RANK")
     else:
-        raise ConfigError(f"framework is {framework!r}; expected 'pt' or 'ms'")
+        raise ConfigError(f"framework is {shown(framework)}; expected 'pt' or 'ms'")
     upstream = os.environ.get(UPSTREAM) or f"{settings.LOOPBACK}:{settings.PROXY_PORT}"
     secured = settings.secured({}, listens=False, connects=True)
     try:
@@ -186,9 +187,9 @@ def register_handler(command: int | str, handler: Handler | None) -> bool:
         True, or False with one line in the log: `command` or `handler` is not usable, or this is a forked child.
     """
     if isinstance(command, bool) or not isinstance(command, int | str):
-        raise ConfigError(f"command is {command!r}; expected a code (int) or a msg_type (str)")
+        raise ConfigError(f"command is {shown(command)}; expected a code (int) or a msg_type (str)")
     if handler is not None and not callable(handler):
-        raise ConfigError(f"handler is {handler!r}; expected a function, or None")
+        raise ConfigError(f"handler is {shown(handler)}; expected a function, or None")
     _handlers.register(command, handler)
     return True
 

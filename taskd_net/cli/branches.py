@@ -140,7 +140,7 @@ class _Tree:
     def _style(self, position: str) -> str:
         node = self._known.get(position)
         style = _STYLES[NEVER_SEEN if node is None else node["state"]]
-        return "yellow" if style == "green" and node is not None and _full(node) else style
+        return "yellow" if style == "green" and node is not None and (_full(node) or _closed(node)) else style
 
     def _text(self, position: str) -> str:
         node = self._known.get(position)
@@ -160,11 +160,17 @@ class _Tree:
         for name, way in (("answers in", down), ("gets answers in", up)):
             if way["ack_p99"] is not None:
                 words.append(f"{name} {milliseconds(way['ack_p50'])}/{milliseconds(way['ack_p99'])} ms")
-        if _full(node):
+        if _closed(node):
+            words.append("INBOX CLOSED, nobody reads it")
+        elif _full(node):
             words.append(f"INBOX FULL, {node['inbox']['line']} wait")
         if node["reconnects"]:
             words.append(f"reconnected {node['reconnects']} times")
         return "  ".join(words)
+
+
+def _closed(node: Mapping[str, dict[str, bool]]) -> bool:
+    return bool(node["inbox"]) and node["inbox"]["closed"]
 
 
 def _full(node: Mapping[str, dict[str, int]]) -> bool:

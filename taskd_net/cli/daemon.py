@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import click
 import uvloop
 
-from taskd_net import ConfigError, Node, NodeConfig, logs
+from taskd_net import ConfigError, Node, NodeConfig, limits, logs
 from taskd_net.address import Address
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.output import Output, as_json
@@ -21,6 +22,9 @@ from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage
+from taskd_net.reading import Reading
+
+T = TypeVar("T")
 
 RELOADED: Final = ("drain", "log_path", "log_file_level", "log_std_level", "log_stdout")
 """The settings that SIGHUP changes in a running daemon."""
@@ -83,6 +87,9 @@ class Daemon:
         self._log_file = log_file
         self._node = Node(config)
         self._log = self._node.log
+        self._output_closed = False
+        self._reloading: asyncio.Task[None] | None = None
+        self._reload_wanted = False
 
     async def run(self) -> None:
         """From start to end.
@@ -108,7 +115,7 @@ class Daemon:
 
     async def _serve(self, stop: asyncio.Future[signal.Signals]) -> None:
         node = self._node
-        printing = asyncio.create_task(self._print(Output(self._unread)))
+        printing = asyncio.create_task(self._print(Output(self._unread, self._no_room)))
         watchdog = asyncio.create_task(self._feed_watchdog())
         self._notify("READY=1", f"STATUS={self._ready_line}")
 
@@ -121,9 +128,10 @@ class Daemon:
         _, unprinted = await asyncio.wait([printing], timeout=PRINT_REST_S)
         if unprinted:
             self._log.warning("output_incomplete")
-        for task in (printing, watchdog):
+        tasks = [printing, watchdog, *([] if self._reloading is None else [self._reloading])]
+        for task in tasks:
             task.cancel()
-        await asyncio.wait([printing, watchdog])
+        await asyncio.wait(tasks)
 
     @property
     def _ready_line(self) -> str:
@@ -134,35 +142,65 @@ class Daemon:
 
     async def _print(self, output: Output) -> None:
         """Say that it is ready, then print what is sent to this node itself: the daemon is its application."""
-        await output.line(self._ready_line)
-        async for message in self._node.messages():
-            await output.line(as_json(message))
+        # `Reading` has logged what ended it.
+        with contextlib.suppress(Exception), Reading(self._node) as reading:
+            written = await output.line(self._ready_line)
+            async for message in self._node.messages():
+                with reading.survive(message):
+                    written = written and await output.line(as_json(message))
+                if not written:
+                    self._unread()
+                    break
 
     def _unread(self) -> None:
         """Nobody reads the standard output: what nobody would get must not be acknowledged."""
         self._node.close_inbox()
-        self._log.warning("output_closed")
+        if not self._output_closed:
+            self._output_closed = True
+            self._log.warning("output_closed")
+
+    def _no_room(self) -> None:
+        self._log.warning("output_full")
 
     def _reload(self, stop: asyncio.Future[signal.Signals]) -> None:
-        """Read the settings again, and change what can be changed."""
+        """Read the settings again, after the reading that is under way, if one is."""
         if stop.done():
             return
-        self._notify(*systemd.reloading())
+        self._reload_wanted = True
+        if self._reloading is None:
+            self._reloading = asyncio.create_task(self._reload_while_wanted(), name="reads the settings again")
+
+    async def _reload_while_wanted(self) -> None:
+        while self._reload_wanted:
+            self._reload_wanted = False
+            self._notify(*systemd.reloading())
+            try:
+                await self._read_again()
+            except (click.ClickException, ConfigError) as error:
+                text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+                self._log.error("reload_failed", reason=text)
+            except Exception as error:  # noqa: BLE001 - it goes into the log
+                # A fault of ours; the daemon goes on with the settings that it has.
+                self._log.exception("reload_failed", reason=repr(error))
+            # Whatever has become of it: systemd waits for this.
+            self._notify("READY=1")
+        self._reloading = None
+
+    async def _read_again(self) -> None:
+        """Read the settings, and change what can be changed.
+
+        Raises:
+            click.ClickException, ConfigError: a value, or the file, is not usable.
+        """
         command = self._ctx.command
         assert isinstance(command, RememberingCommand)
-        try:
-            settings = command.read_again(self._ctx)
-            changed = sorted(name for name, value in settings.items() if value != self._settings[name])
-            _start_logging(self._log_file, settings)
-        except (click.ClickException, ConfigError) as error:
-            text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            self._log.error("reload_failed", reason=text)
-        else:
-            self._settings |= {name: settings[name] for name in RELOADED}
-            self._log.info("reloaded", changed=",".join(name for name in changed if name in RELOADED))
-            if fixed := [name for name in changed if name not in RELOADED]:
-                self._log.warning("restart_needed", settings=",".join(fixed))
-        self._notify("READY=1")
+        settings = await in_thread(lambda: command.read_again(self._ctx), limits.RELOAD_S, "reads the settings")
+        changed = sorted(name for name, value in settings.items() if value != self._settings[name])
+        await in_thread(lambda: _start_logging(self._log_file, settings), limits.RELOAD_S, "opens the log")
+        self._settings |= {name: settings[name] for name in RELOADED}
+        self._log.info("reloaded", changed=",".join(name for name in changed if name in RELOADED))
+        if fixed := [name for name in changed if name not in RELOADED]:
+            self._log.warning("restart_needed", settings=",".join(fixed))
 
     async def _feed_watchdog(self) -> None:
         """Tell the service manager that the event loop turns."""
@@ -175,6 +213,41 @@ class Daemon:
         trouble = systemd.notify(*lines)
         if trouble is not None:
             self._log.warning("notify_failed", reason=trouble)
+
+
+async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
+    """Do something that may hang, as files can, in a thread that nobody waits for at the end of the process.
+
+    Raises:
+        ConfigError: it has not come to its end in time, or the one before it has not.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    if any(thread.name == name for thread in threading.enumerate()):
+        raise ConfigError(f"the thread that {name} hangs since an earlier reload")
+
+    def settle(result: T | None, error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast(T, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except Exception as raised:  # noqa: BLE001 - it is raised where it is awaited
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        return await asyncio.wait_for(done, seconds)
+    except TimeoutError:
+        raise ConfigError(f"the thread that {name} has not come to its end within {seconds:g} s") from None
 
 
 def _start_logging(log_file: str, settings: dict[str, Any]) -> None:

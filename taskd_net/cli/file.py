@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from taskd_net import ConfigError
+from taskd_net import ConfigError, limits
+from taskd_net.untrusted import parsed, read_file, shown
 
 
 def load(path: Path, command: str, names: Mapping[str, Sequence[str]]) -> dict[str, object]:
@@ -34,10 +35,11 @@ def load(path: Path, command: str, names: Mapping[str, Sequence[str]]) -> dict[s
         ConfigError: the file cannot be read, is not TOML, or has a key that no command knows; names it.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_file(path, limits.CONFIG_BYTES, limits.CONFIG_READ_S)
+        data = parsed(tomllib.loads, content.data.decode())
     except OSError as error:
         raise ConfigError(f"config is '{path}'; expected a file that can be read: {error.strerror}") from None
-    except ValueError as error:  # not TOML, or not UTF-8
+    except ValueError as error:  # not TOML, not UTF-8, or not a file as it should be
         raise ConfigError(f"config is '{path}'; expected a TOML file: {error}") from None
     tables = {key: value for key, value in data.items() if isinstance(value, dict)}
     shared = {key: value for key, value in data.items() if key not in tables}
@@ -45,10 +47,10 @@ def load(path: Path, command: str, names: Mapping[str, Sequence[str]]) -> dict[s
         _check(path, f"[{key}]", key, f"a table of one of the commands {', '.join(names)}", names)
     known = {name for of_command in names.values() for name in of_command}
     for key, value in shared.items():
-        _check(path, f"{key} = {value!r}", key, "a setting", known)
+        _check(path, f"{key} = {shown(value)}", key, "a setting", known)
     for table, settings in tables.items():
         for key, value in settings.items():
-            _check(path, f"[{table}] {key} = {value!r}", key, f"a setting of {table}", names[table])
+            _check(path, f"[{table}] {key} = {shown(value)}", key, f"a setting of {table}", names[table])
     of_command = {key: value for key, value in shared.items() if key in names[command]}
     return {**of_command, **tables.get(command, {})}
 

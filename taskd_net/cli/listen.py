@@ -14,6 +14,7 @@ from taskd_net.cli.output import Output, as_json, as_text
 from taskd_net.cli.settings import COMMANDS, CONFIG, POSITION, node_config, wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr, start_telemetry
+from taskd_net.reading import Reading
 
 
 @click.command(
@@ -34,7 +35,8 @@ Exit codes:
   3    not joined within the timeout
 
 A position that is in use must not be given with --as: the newcomer takes it over, and whoever had it is cut off. A
-message is acknowledged when it is in the inbox, before it is printed; what is there when --count is reached is lost.
+message is acknowledged when it is in the inbox, before it is printed; what is there when --count is reached is lost,
+and what comes after it is refused with 5000.
 """,
 )
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after this many messages.")
@@ -104,10 +106,12 @@ async def _join(node: Node, timeout: float | None) -> bool:
 async def _print(node: Node, output: Output, count: int | None, json_lines: bool) -> int:
     """Print messages until `count` are printed, nobody reads, or the node is closed. Returns how many are printed."""
     printed = 0
-    async for message in node.messages():
-        if not await output.line(as_json(message) if json_lines else as_text(message)):
-            break
-        printed += 1
-        if printed == count:
-            break
+    with Reading(node) as reading:
+        async for message in node.messages():
+            written = True
+            with reading.survive(message):
+                written = await output.line(as_json(message) if json_lines else as_text(message))
+                printed += written
+            if not written or printed == count:
+                break
     return printed

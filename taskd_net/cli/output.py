@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import select
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from taskd_net import Message
+from taskd_net import Message, limits
 
 STDOUT: Final = 1
 
@@ -25,11 +27,13 @@ class Output:
 
     Args:
         gone: called once, in the loop, when nobody reads any more (`| head`), also while nothing is written.
+        full: called in the loop when the disk has no room for a line, which is written when it has again.
     """
 
-    def __init__(self, gone: Callable[[], object]) -> None:
+    def __init__(self, gone: Callable[[], object], full: Callable[[], object] = bool) -> None:
         self._loop = asyncio.get_running_loop()
         self._gone = gone
+        self._full = full
         self._lines: SimpleQueue[tuple[bytes, asyncio.Future[bool]]] = SimpleQueue()
         for work in (self._write_lines, self._watch):
             threading.Thread(target=work, name=f"stdout {work.__name__}", daemon=True).start()
@@ -45,17 +49,36 @@ class Output:
     def _write_lines(self) -> None:
         while True:
             data, written = self._lines.get()
-            done = _write(data)
+            done = self._write(data)
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(_settle, written, done)
+
+    def _write(self, data: bytes) -> bool:
+        waited = False
+        while data:
+            try:
+                data = data[os.write(STDOUT, data) :]
+            except BlockingIOError:  # somebody else has set it so
+                select.select([], [STDOUT], [])
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    return False
+                if not waited:
+                    waited = True
+                    self._tell(self._full)
+                time.sleep(limits.OUTPUT_RETRY_S)
+        return True
+
+    def _tell(self, what: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(what)
 
     def _watch(self) -> None:
         # Without any event asked for, this returns only when the other end is closed; for a file, never.
         poller = select.poll()
         poller.register(STDOUT, 0)
         poller.poll()
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._gone)
+        self._tell(self._gone)
 
 
 def as_json(message: Message) -> str:
@@ -67,17 +90,6 @@ def as_json(message: Message) -> str:
 def as_text(message: Message) -> str:
     """A message for people: who sent it, its kind, its body."""
     return f"{message.src} {message.mtype} {message.body}"
-
-
-def _write(data: bytes) -> bool:
-    while data:
-        try:
-            data = data[os.write(STDOUT, data) :]
-        except BlockingIOError:  # somebody else has set it so
-            select.select([], [STDOUT], [])
-        except OSError:
-            return False
-    return True
 
 
 def _settle(written: asyncio.Future[bool], done: bool) -> None:

@@ -19,6 +19,7 @@ from click.core import ParameterSource
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs, tls
 from taskd_net.address import Address
 from taskd_net.cli import file
+from taskd_net.untrusted import natural, shown
 
 FILE: Final = "taskd_net.cli.settings.file"
 """Key in `Context.meta`: the file that the settings were read from."""
@@ -57,7 +58,7 @@ class _Port(click.types.StringParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         try:
-            return str(Address.parse(f"127.0.0.1:{text}" if text.isascii() and text.isdigit() else text))
+            return str(Address.parse(text if natural(text, 65535) is None else f"127.0.0.1:{text}"))
         except ConfigError as error:
             self.fail(str(error), param, ctx)
 
@@ -150,9 +151,12 @@ class Setting(click.Option):
         try:
             if origin.source == "file" and type(value) not in self.kind.toml:
                 raise click.BadParameter("of another type")
-            return super().type_cast_value(ctx, value)
+            _require_usual(value)
+            cast = super().type_cast_value(ctx, value)
+            _require_usual(cast)
+            return cast
         except click.BadParameter:
-            text = f"{self.name} is {value!r}; expected {self.kind.expected}"
+            text = f"{self.name} is {shown(value)}; expected {self.kind.expected}"
             raise click.UsageError(f"{text} (from {place(origin)})") from None
 
     def origin(self, ctx: click.Context) -> Origin:
@@ -167,6 +171,12 @@ class Setting(click.Option):
                 return Origin("file", str(ctx.meta[FILE]))
             case _:
                 return Origin("default", None)
+
+
+def _require_usual(value: object) -> None:
+    """Refuse a number that no setting means, and that cannot even be written in digits."""
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise click.BadParameter("too large")
 
 
 def place(origin: Origin) -> str:

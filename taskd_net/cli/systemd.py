@@ -8,6 +8,11 @@ from __future__ import annotations
 import os
 import socket
 import time
+from typing import Final
+
+from taskd_net.untrusted import natural
+
+_MOST_USEC: Final = 2**64 - 1
 
 
 def notify(*lines: str) -> str | None:
@@ -38,7 +43,7 @@ def reloading() -> tuple[str, str]:
 
 def watchdog_period() -> float | None:
     """Seconds between two `WATCHDOG=1`, half of what the manager allows; None when it does not watch this process."""
-    allowed, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
-    if not allowed.isdigit() or int(allowed) == 0 or (pid and pid != str(os.getpid())):
+    allowed, pid = natural(os.environ.get("WATCHDOG_USEC", ""), _MOST_USEC), os.environ.get("WATCHDOG_PID", "")
+    if not allowed or (pid and pid != str(os.getpid())):
         return None
-    return int(allowed) / 2_000_000
+    return allowed / 2_000_000

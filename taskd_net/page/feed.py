@@ -21,6 +21,7 @@ from taskd_net.position import Position
 from taskd_net.status.document import Document, head, missing_of, node_document, states_of
 from taskd_net.status.expect import Expected
 from taskd_net.status.records import NodeStatus, State
+from taskd_net.untrusted import natural
 from taskd_net.wire.status import read_node, read_position
 
 _NOTHING: Final = "null"
@@ -112,9 +113,9 @@ class Feed:
             `token`.
         """
         life, _, number = since.rpartition("-")
-        told = int(number) if life == self._life and number.isascii() and number.isdigit() else -1
-        whole = not self._floor <= told <= self._version
-        if whole:
+        told = natural(number, self._version) if life == self._life else None
+        whole = told is None or told < self._floor
+        if told is None or whole:
             told = -1
         nodes = ",".join(shown.text for shown in self._shown.values() if shown.version > told)
         removed = [] if whole else [position for version, position in self._removed if version > told]

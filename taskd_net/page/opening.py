@@ -66,6 +66,8 @@ class StatusPage:
             listening = socket.socket(family, kind, protocol)
         except OSError as error:
             raise ConfigError(f"http_port is {address}; cannot listen there: {error.strerror}") from None
+        except UnicodeError as error:  # a name that DNS cannot have
+            raise ConfigError(f"http_port is {address}; cannot listen there: {error}") from None
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(name)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from taskd_net.position import Position, Role
 from taskd_net.status.expect import Expected
-from taskd_net.status.records import Flow, Mesh, NodeStatus, State
+from taskd_net.status.records import Flow, Mesh, NodeStatus, Own, State
 
 Document: TypeAlias = dict[str, Any]
 
@@ -67,9 +67,10 @@ def head(
 
 
 def healthy(document: Document) -> bool:
-    """Whether nobody is missing, and every node that is known has joined."""
+    """Whether nobody is missing, every node that is known has joined, and none has closed its inbox."""
     summary = document["summary"]
-    return not summary["missing"] and summary["joined"] == summary["nodes"]
+    deaf = any(node["inbox"] and node["inbox"]["closed"] for node in document["nodes"])
+    return not summary["missing"] and summary["joined"] == summary["nodes"] and not deaf
 
 
 def tree_order(position: Position) -> tuple[int, int, int]:
@@ -132,10 +133,14 @@ def node_document(position: Position, status: NodeStatus, state: State) -> Docum
         "reconnects": status.reopened if own is None else max(own.reconnects, status.reopened),
         "down": _flow(status.down, status.down),
         "up": _flow(status.up, side),
-        "inbox": None if own is None else {"held": own.inbox, "room": own.inbox_room, "line": own.inbox_line},
+        "inbox": None if own is None else _inbox(own),
         "delivered": None if own is None else own.delivered,
         "lost": None if own is None else own.lost,
     }
+
+
+def _inbox(own: Own) -> Document:
+    return {"held": own.inbox, "room": own.inbox_room, "line": own.inbox_line, "closed": own.inbox_closed}
 
 
 def _flow(counted: Flow, sender: Flow) -> Document:

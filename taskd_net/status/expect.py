@@ -35,7 +35,7 @@ class Expected:
         """
         found = _SIZE.fullmatch(text.strip())
         if found is None:
-            raise ConfigError(f"{field} is {text!r}; expected nodes x processes per node, e.g. 4x8")
+            raise ConfigError(f"{field} is {text[:80]!r}; expected nodes x processes per node, e.g. 4x8")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:

@@ -54,6 +54,7 @@ class Own:
         lost: `sync=false` messages that it had to give up after another node had taken them.
         reconnects: times that it has joined again after a loss of its parent.
         up: its side of the link to its parent; `messages` and `bytes` are counted by the parent.
+        inbox_closed: it had an inbox and has closed it: nobody reads it any more, or the node ends.
     """
 
     listen: str = ""
@@ -64,6 +65,7 @@ class Own:
     lost: int = 0
     reconnects: int = 0
     up: Flow = Flow()
+    inbox_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

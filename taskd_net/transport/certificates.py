@@ -6,14 +6,15 @@ looked at here, with the library `cryptography` of the extra `tls`.
 
 from __future__ import annotations
 
-import os
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from taskd_net import limits
 from taskd_net.codes import ConfigError
 from taskd_net.tls import Tls
+from taskd_net.untrusted import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,11 +69,11 @@ class _File:
         self.field = field
         self.path = path
         try:
-            with open(path, "rb") as file:  # noqa: PTH123 - its mode is that of what was opened, not of what is there now
-                self.data = file.read()
-                self.mode = os.fstat(file.fileno()).st_mode
+            self.data, self.mode = read_file(path, limits.CONFIG_BYTES, limits.CONFIG_READ_S)
         except OSError as error:
             raise self.wrong(f"which cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise self.wrong(f"which cannot be read: {error}") from None
 
     def wrong(self, what: str) -> ConfigError:
         return ConfigError(f"{self.field} is {self.path!r}, {what}")

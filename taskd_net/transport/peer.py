@@ -19,6 +19,7 @@ from taskd_net.core.manners import Manners
 from taskd_net.core.probes import Ended
 from taskd_net.position import Position, Role
 from taskd_net.transport import statuses
+from taskd_net.untrusted import natural
 from taskd_net.version import __version__
 
 VERSION_KEY = "taskd-net-version"
@@ -34,6 +35,7 @@ PROBES = "1"
 STREAM_KEY = "taskd-net-stream"
 CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
+_MOST = 999
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +146,13 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
     version = metadata.get(VERSION_KEY)
     if not version:
         return Peer(ORIGINAL)
-    depth = metadata.get(DEPTH_KEY, "")
-    levels = int(depth) if depth.isascii() and depth.isdigit() and len(depth) < 4 else 0
-    pace = metadata.get(PACE_KEY, "")
     return Peer(
         OURS,
         version,
-        levels,
+        natural(metadata.get(DEPTH_KEY, ""), _MOST) or 0,
         batched=metadata.get(LINKS_KEY) == BATCHED,
         reports=metadata.get(STATUS_KEY) == REPORTS,
-        pace=float(pace) if pace.isascii() and pace.isdigit() and len(pace) < 4 else 0.0,
+        pace=float(natural(metadata.get(PACE_KEY, ""), _MOST) or 0),
         probes=metadata.get(PROBES_KEY) == PROBES,
     )
 

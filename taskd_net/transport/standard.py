@@ -1,8 +1,9 @@
 """The standard services of a listening node: health, reflection, and channelz, as far as their packages are installed.
 
-Health has three names. `""` (the server as a whole) and `TaskNet` are SERVING while the node can do its work: a Proxy
-only while it has an upstream. `liveness` is SERVING from the start to the end, for who restarts what does not live: a
-Proxy that waits for its Mgr must not be restarted for that.
+Health has three names. `TaskNet` is SERVING while the node can pass messages on: a Proxy only while it has an upstream.
+`""`, the server as a whole, is so while the node takes its own messages as well: not once its inbox was closed because
+nobody reads it. `liveness` is SERVING from the start to the end, for who restarts what does not live: a Proxy that
+waits for its Mgr must not be restarted for that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Health:
 
     def __init__(self, *, serving: bool) -> None:
         self._serving = serving
+        self._receiving = True
         self._work: asyncio.Task[None] | None = None
         try:
             from grpc_health.v1 import health
@@ -52,8 +54,16 @@ class Health:
         await self._tell()
 
     def serving(self, serving: bool) -> None:
-        """From now on the node can do its work, or cannot."""
+        """From now on the node can pass messages on, or cannot."""
         self._serving = serving
+        self._changed()
+
+    def receiving(self, receiving: bool) -> None:
+        """From now on the node takes messages for itself, or does not."""
+        self._receiving = receiving
+        self._changed()
+
+    def _changed(self) -> None:
         if self._servicer is not None and self._work is None:
             self._work = asyncio.create_task(self._tell(), name="tells its health")
 
@@ -71,11 +81,11 @@ class Health:
 
         assert self._servicer is not None
         told = None
-        while told != self._serving:
-            told = self._serving
-            status = health_pb2.HealthCheckResponse.SERVING if told else health_pb2.HealthCheckResponse.NOT_SERVING
-            for service in ("", SERVICE):
-                await self._servicer.set(service, status)
+        while told != (now := (self._serving, self._receiving)):
+            told = now
+            known = health_pb2.HealthCheckResponse
+            for service, serving in ((SERVICE, now[0]), ("", all(now))):
+                await self._servicer.set(service, known.SERVING if serving else known.NOT_SERVING)
         self._work = None
 
 

@@ -220,6 +220,7 @@ class View:
             inbox=door.held,
             inbox_room=door.room,
             inbox_line=len(door.line),
+            inbox_closed=door.room > 0 and not door.open,
             delivered=router.statistics.delivered,
             lost=router.statistics.lost,
         )

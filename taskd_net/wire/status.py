@@ -221,6 +221,7 @@ def _write_own(own: Own) -> status_pb2.Own:
         lost=own.lost,
         reconnects=own.reconnects,
         up=_write_flow(own.up),
+        inbox_closed=own.inbox_closed,
     )
 
 
@@ -234,4 +235,5 @@ def _read_own(own: status_pb2.Own) -> Own:
         lost=own.lost,
         reconnects=own.reconnects,
         up=_read_flow(own.up),
+        inbox_closed=own.inbox_closed,
     )

@@ -155,3 +155,11 @@ def test_top_is_sorted_by_what_was_asked_for() -> None:
         "node": "Proxy/0",
     }
     assert [len(table(mesh, rates, "rate", role)) for role in (None, "Proxy", "Worker")] == [6, 5, 2]
+
+
+def test_who_takes_no_messages_is_shown_also_in_a_large_job() -> None:
+    own = Own(inbox=8, inbox_room=8, inbox_closed=True)
+    deaf = NodeStatus(Position.proxy(9), State.JOINED, 0.0, "taskd_net", own=own)
+    shown = text(job(100, 8, Worker_9_73=deaf))
+    assert "Worker/9/73  joined  for 1 h 0 min  INBOX CLOSED, nobody reads it" in shown
+    assert "FULL" not in shown

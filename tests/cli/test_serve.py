@@ -242,6 +242,64 @@ async def test_sighup_changes_what_can_be_changed_and_names_the_rest(tmp_path: P
     assert events_in(log)[-2:] == ["draining", "closed"]
 
 
+DEEP = "a = " + "[" * 100_000
+
+
+@pytest.mark.parametrize("wrong", [DEEP, "drain = 0x" + "f" * 9000, "x" * 2_000_000, "drain = '\\u0000'"])
+async def test_sighup_over_a_file_that_cannot_be_read_ends_like_any_other(tmp_path: Path, wrong: str) -> None:
+    address, file = str(tmp_path / "notify"), tmp_path / "taskd-net.toml"
+    file.touch()
+    with service_manager(address) as manager:
+        env = {"NOTIFY_SOCKET": address, "TASKD_NET_CONFIG": str(file)}
+        async with Daemon("mgr", logs=tmp_path, env=env) as mgr:
+            assert (await heard(manager))[0] == "READY=1"
+            file.write_text(wrong)
+            mgr.signal(HUP)
+            assert (await heard(manager))[0] == "RELOADING=1"
+            assert await heard(manager) == ["READY=1"]
+            await mgr.said("reload_failed .*(TOML file|drain is)")
+            mgr.signal(TERM)
+            assert await mgr.exit_code() == 0
+
+
+async def test_sighup_over_a_fifo_holds_up_nobody(mesh: Mesh, tmp_path: Path) -> None:
+    address, file = str(tmp_path / "notify"), tmp_path / "taskd-net.toml"
+    file.touch()
+    with service_manager(address) as manager:
+        env = {"NOTIFY_SOCKET": address, "TASKD_NET_CONFIG": str(file)}
+        async with Daemon("mgr", logs=tmp_path, env=env) as mgr:
+            assert (await heard(manager))[0] == "READY=1"
+            worker = await mesh.worker(0, 0, mgr.address)
+            file.unlink()
+            os.mkfifo(file)
+            mgr.signal(HUP)
+            assert (await heard(manager))[0] == "RELOADING=1"
+            # Meanwhile it serves; that its file is still being read, the missing READY=1 says.
+            assert (await worker.send("x", to="Mgr")).ok
+            assert (await worker.send("y", to="Mgr")).ok
+            assert await heard(manager) == ["READY=1"]
+            await mgr.said(r"reload_failed .*could not be read to its end within 5 s")
+            file.unlink()
+            file.write_text("drain = 3")
+            mgr.signal(HUP)
+            await mgr.said("reloaded .*changed=drain")
+            assert [(await heard(manager))[0] for _ in range(2)] == ["RELOADING=1", "READY=1"]
+            mgr.signal(TERM)
+            assert await mgr.exit_code() == 0
+
+
+async def test_signal_ends_a_daemon_that_is_reading_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "taskd-net.toml"
+    file.touch()
+    async with Daemon("mgr", logs=tmp_path, env={"TASKD_NET_CONFIG": str(file)}) as mgr:
+        file.unlink()
+        os.mkfifo(file)
+        mgr.signal(HUP)
+        mgr.signal(TERM)
+        assert await mgr.exit_code() == 0
+        assert "reload_failed" not in mgr.errors
+
+
 # ---- systemd
 
 

@@ -50,6 +50,9 @@ def test_what_went_wrong_is_said(monkeypatch: pytest.MonkeyPatch, address: str) 
         ("30000000", "1", None),
         ("0", "", None),
         ("soon", "", None),
+        ("²", "", None),
+        ("٣", "", None),
+        ("9" * 5000, "", None),
     ],
 )
 def test_watchdog_is_fed_at_twice_the_rate(

@@ -6,22 +6,31 @@ are driven by hypothesis (test_targets.py), by atheris (run.py), and by what was
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
+from unittest.mock import patch
 
 from click.testing import CliRunner
 from google.protobuf.message import DecodeError
 
+from taskd_net import NodeConfig
 from taskd_net.address import Address
+from taskd_net.api import agent, settings
+from taskd_net.api.body import Body
+from taskd_net.cli import systemd
 from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.limits import Limits
+from taskd_net.page.feed import Feed
 from taskd_net.position import Position
+from taskd_net.status.expect import Expected
 from taskd_net.transport import peer as peers
 from taskd_net.transport.connections import host_of
 from taskd_net.wire import codec, link_pb2
@@ -159,6 +168,50 @@ def configuration(data: bytes) -> None:
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
 
 
+def bodies(data: bytes) -> None:
+    """The body of a message, as the readers of a Worker, a Manager and an Agent take it."""
+    text = data.decode("utf-8", "surrogatepass" if data[:1] == b"\xed" else "replace")
+    try:
+        body = Body.parse(text)
+    except ValueError as error:
+        assert len(str(error)) < 1000, "a line in the log is no place for a whole message"
+    else:
+        # What is echoed, as the Manager does, can be sent, and is read the same.
+        body.to_json().encode()
+        assert Body.parse(body.to_json()) == body
+        hash((body.code, body.msg_type))
+        with contextlib.suppress(ValueError):
+            agent._leaves(body)
+    with contextlib.suppress(ValueError):
+        assert all(rank >= 0 for rank in agent._ranks(text))
+
+
+def given(data: bytes) -> None:
+    """What the documented calls, systemd and browsers say, in words and numbers."""
+    text = data.decode("latin-1")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: settings.rank(text, "RANK"),
+        lambda: settings.joined(text, "UpstreamAddr", text, "UpstreamPort"),
+        lambda: settings.joined("127.0.0.1", "UpstreamAddr", text, "UpstreamPort"),
+        lambda: settings.secured({"enable_tls": text}, listens=True, connects=True),
+        lambda: NodeConfig.agent(server_rank=0, upstream=text),
+        lambda: Expected.parse(text),
+    )
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            assert len(str(error)) < 1000
+    with patch.dict(os.environ, {"WATCHDOG_USEC": text.replace("\0", ""), "WATCHDOG_PID": ""}):
+        period = systemd.watchdog_period()
+        assert period is None or period > 0.0
+    feed = Feed(Position.mgr(), "", "life")
+    for _ in feed.look(0.0, []):
+        pass
+    for since in (text, f"life-{text}"):
+        json.loads(feed.answer(since))
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "frames": frames,
     "headers": headers,
@@ -166,5 +219,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "requests": requests,
     "metadata": metadata,
     "configuration": configuration,
+    "bodies": bodies,
+    "given": given,
     "mesh": play,
 }

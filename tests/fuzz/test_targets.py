@@ -58,7 +58,10 @@ files = st.lists(
         "{} = {}".format,
         st.sampled_from(["grace", "listen", "upstream", "inbox", "identity", "uuid_length", "[mgr]\nlinks", "x", "ca"]),
         st.sampled_from(
-            ["1", "-1", "1e400", "nan", "'a:1'", "''", "true", "[]", "{}", "'\\u0000'", "99999999999999999999"]
+            [
+                *("1", "-1", "1e400", "nan", "'a:1'", "''", "true", "[]", "{}", "'\\u0000'", "99999999999999999999"),
+                *("[" * 5000, "{a=" * 2000, "9" * 5000, "0x" + "f" * 5000, "'a:" + "9" * 5000 + "'", "'\\u0000:1'"),
+            ]
         ),
     )
 ).map(lambda lines: "\n".join(lines).encode())
@@ -75,6 +78,27 @@ STRATEGIES = {
         ),
     ),
     "configuration": damaged(files),
+    "bodies": damaged(
+        st.one_of(
+            st.text().map(str.encode),
+            st.sampled_from(
+                [
+                    b"[" * 5000,
+                    b'{"msg_type":' * 5000,
+                    b'{"msg_type": "ACTION", "code": 208, "message": "-1", "extension": {"a": "b"}}',
+                    b'{"msg_type": "\\ud800", "code": ' + b"9" * 4000 + b"}",
+                    b'["1", 2, "\xc2\xb2"]',
+                    b"[NaN, 1e999, -Infinity, " + b"9" * 5000 + b"]",
+                ]
+            ),
+        )
+    ),
+    "given": st.one_of(
+        st.binary(max_size=40),
+        st.sampled_from(
+            [b"9" * 5000, b"\xb2", b"127.0.0.1:" + b"9" * 5000, b"a\x00b:1", b"1", b"4x8", b"on", b"\xe9:1"]
+        ),
+    ),
     "mesh": st.binary(max_size=150),
 }
 

@@ -122,9 +122,21 @@ def test_what_the_parent_counts_and_what_the_node_says_come_together() -> None:
     assert made["up"] == {
         "messages": 20, "bytes": 2000, "failed": 1, "in_flight": 5, "queued": 6, "ack_p50": 0.1, "ack_p99": 0.2,
     }  # fmt: skip
-    assert (made["inbox"], made["delivered"], made["lost"]) == ({"held": 3, "room": 8, "line": 1}, 40, 2)
+    assert (made["inbox"], made["delivered"], made["lost"]) == (
+        {"held": 3, "room": 8, "line": 1, "closed": False},
+        40,
+        2,
+    )
     assert (made["reconnects"], made["listen"]) == (4, "h:1")
     assert document(mesh(Mgr_0=status(None), Proxy_0=node))["summary"]["in_flight"] == 8
+
+
+def test_who_has_closed_its_inbox_is_not_well() -> None:
+    nodes = {"Mgr_0": status(None, own=Own(inbox_room=8)), "Proxy_0": status("Mgr/0", own=Own())}
+    assert healthy(document(mesh(nodes)))
+    deaf = document(mesh({**nodes, "Worker_0_0": status("Proxy/0", own=Own(inbox_room=8, inbox_closed=True))}))
+    assert by_position(deaf)["Worker/0/0"]["inbox"]["closed"] is True
+    assert not healthy(deaf)
 
 
 def test_a_node_that_says_nothing_has_nulls() -> None:

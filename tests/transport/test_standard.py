@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from taskd_net import Node
+from taskd_net import Code, Node
 from taskd_net.address import Address
 from taskd_net.transport.asking import AskFailed, ask_health
 from taskd_net.transport.standard import LIVENESS
@@ -88,6 +88,22 @@ async def test_who_drains_says_so_at_once(mesh: Mesh, monkeypatch: pytest.Monkey
         assert await next_status(watch) == health_pb2.HealthCheckResponse.NOT_SERVING
         busy = False
         assert await soon(draining)
+
+
+async def test_who_takes_no_messages_for_itself_is_not_serving_but_passes_on(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    proxy.close_inbox()
+    async with grpc.aio.insecure_channel(str(proxy.address)) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest())
+        while await next_status(watch) != health_pb2.HealthCheckResponse.NOT_SERVING:
+            pass
+        watch.cancel()
+    assert await health(proxy) == ["NOT_SERVING", "SERVING", "SERVING"]
+    assert (await mgr.send("x", to="Proxy/0")).code == Code.RECV_BUF_NIL
+    # One that was opened without an inbox is as well as ever.
+    assert await health(await mesh.proxy(1, mgr, inbox=0)) == ["SERVING"] * 3
 
 
 async def test_services_that_are_not_there_are_said_not_to_be(mesh: Mesh) -> None:

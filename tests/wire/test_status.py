@@ -22,7 +22,7 @@ WHOLE = NodeStatus(
     down=Flow(2**40, 2**50, 3, 4, 5, 0.000061, 3.25),
     up=Flow(6, 7, 0, 0, 0),
     reopened=8,
-    own=Own("127.0.0.1:9602", 1, 32, 2, 99, 3, 4, Flow(0, 0, 1, 2, 3, 0.5, 1.5)),
+    own=Own("127.0.0.1:9602", 1, 32, 2, 99, 3, 4, Flow(0, 0, 1, 2, 3, 0.5, 1.5), True),
     at=1_700_000_002.25,
 )
 LEAST = NodeStatus(None, State.JOINED, 1.0, "")

@@ -22,8 +22,8 @@ async def check(listen: Address, position: Position, *, tls: bool) -> list[Findi
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        text = f"the host of listen, {listen.host!r}, cannot be resolved: {error.strerror}"
+    except (socket.gaierror, UnicodeError) as error:
+        text = f"the host of listen, {listen.host!r}, cannot be resolved: {getattr(error, 'strerror', error)}"
         return [wrong("name", text, "Give an IP address of this machine, or 0.0.0.0 for all of them.")]
     family, kind, protocol, _, address = found[0]
     with socket.socket(family, kind, protocol) as bound:

@@ -88,7 +88,7 @@ function ofNode(node) {
 function stateInWords(node, state) {
   const below = mesh.below.get(node.position)?.length;
   const since = node.since && state !== "cut_off" ? ` since ${clock(node.since)}, ${ago(node.since)}` : "";
-  const words = state === "strained" ? "joined, but messages wait for it" : `${STATES[state].word}${since}`;
+  const words = state === "strained" ? (node.inbox?.closed ? "joined, but takes no messages" : "joined, but messages wait for it") : `${STATES[state].word}${since}`;
   return below ? `${words}; ${below} below it` : words;
 }
 
@@ -113,8 +113,9 @@ function links(node) {
 
 function inbox(node) {
   if (!node.inbox) return [];
-  const { held, room, line } = node.inbox;
+  const { held, room, line, closed } = node.inbox;
   const rows = [
+    ...(closed ? [["closed", "nobody reads it", true]] : []),
     ["in it", `${held} of ${room}`, room > 0 && held >= room],
     ["in line before it", number(line), line > 0],
     ["delivered", number(node.delivered), false],

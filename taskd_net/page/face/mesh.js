@@ -58,7 +58,7 @@ function take(told) {
 function stateOf(node) {
   if (node.state !== "joined") return node.state;
   const inbox = node.inbox;
-  const waiting = node.down.queued + node.up.queued > 0 || (inbox && (inbox.line > 0 || (inbox.room > 0 && inbox.held >= inbox.room)));
+  const waiting = node.down.queued + node.up.queued > 0 || (inbox && (inbox.closed || inbox.line > 0 || (inbox.room > 0 && inbox.held >= inbox.room)));
   return waiting ? "strained" : "joined";
 }
 

@@ -1,0 +1,173 @@
+"""Reading what comes from outside: a value or a ValueError, whatever it is, and nobody else reads it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import stat
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import taskd_net
+from taskd_net.untrusted import SHOWN_CHARS, json_value, natural, parsed, read_file, shown
+
+DEEP = "[" * 100_000
+PACKAGE = Path(taskd_net.__file__).parent
+
+
+@given(st.text(max_size=12), st.integers(0, 10**9))
+@example("²", 9)
+@example("٣", 9)
+@example("9" * 5000, 65_535)
+@example("0" * 5000 + "7", 9)
+@example("-0", 9)
+@example("1_0", 99)
+def test_any_text_is_a_natural_number_or_not(text: str, most: int) -> None:
+    number = natural(text, most)
+    if number is None:
+        digits = set(text) <= set("0123456789") and text != ""
+        assert not digits or int(text[-4000:]) > most or len(text.lstrip("0")) > 10
+    else:
+        assert 0 <= number <= most and text.lstrip("0") == str(number).lstrip("0")
+
+
+def test_numbers_that_are_natural() -> None:
+    assert [natural(text, 65_535) for text in ("0", "007", "65535", "65536")] == [0, 7, 65_535, None]
+
+
+@given(st.one_of(st.text(), st.text('[]{}",:0123456789.eE+-', max_size=80)))
+@example(DEEP)
+@example('{"a":' * 100_000)
+@example("9" * 5000)
+@example('"\\ud800"')
+@example("NaN")
+@example("\ud800")
+def test_any_text_is_json_or_a_value_error(text: str) -> None:
+    try:
+        value = json_value(text)
+    except ValueError:
+        return
+    assert len(shown(value)) < 2000
+
+
+@pytest.mark.parametrize("value", [DEEP, "{a = " * 5000, "9" * 5000], ids=["list", "dict", "int"])
+def test_toml_that_cannot_be_read(value: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parsed(tomllib.loads, f"a = {value}")
+
+
+def nested() -> object:
+    """Deeper than `repr` can follow; JSON and TOML can say such things."""
+    value: object = 0
+    for _ in range(sys.getrecursionlimit() * 2):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [nested(), {"a": nested()}, "x" * 10**6, 10**5000, {"k" * 10**6: 1}],
+    ids=["list", "dict", "text", "int", "key"],
+)
+def test_value_in_an_error_text_is_short(value: object) -> None:
+    assert len(shown(value)) <= 3 * SHOWN_CHARS
+
+
+def test_values_are_shown_as_they_are_written() -> None:
+    for value in ("1410", 5, None, {"a": 1}, [1, 2], 1.5, "it's"):
+        assert shown(value) == repr(value)
+
+
+# ---- files
+
+
+def test_file_with_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 1000)
+    file.chmod(0o640)
+    content = read_file(file, 1000, 5.0)
+    assert content.data == b"x" * 1000 and stat.S_IMODE(content.mode) == 0o640
+    with pytest.raises(ValueError, match="it has more than 999 bytes"):
+        read_file(file, 999, 5.0)
+
+
+def test_devices(tmp_path: Path) -> None:
+    assert read_file("/dev/null", 10, 5.0).data == b""
+    with pytest.raises(ValueError, match="more than 10 bytes"):
+        read_file("/dev/zero", 10, 5.0)
+    with pytest.raises(IsADirectoryError):
+        read_file(tmp_path, 10, 5.0)
+    with pytest.raises(ValueError, match="null byte"):
+        read_file("a\0b", 10, 5.0)
+    with pytest.raises(FileNotFoundError):
+        read_file(tmp_path / "nobody", 10, 5.0)
+
+
+def test_fifo_that_nobody_writes_into_is_given_up(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    began = time.monotonic()
+    with pytest.raises(ValueError, match=r"could not be read to its end within 0\.05 s"):
+        read_file(fifo, 10, 0.05)
+    assert time.monotonic() - began >= 0.05
+
+
+def test_pipe_is_read_to_its_end() -> None:
+    """As of a shell's `--config <(...)`."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        for part in (b"ab", b"c"):
+            os.write(writing, part)
+        os.close(writing)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert read_file(f"/dev/fd/{reading}", 10, 30.0).data == b"abc"
+    finally:
+        writer.join()
+        os.close(reading)
+
+
+def test_writer_without_an_end_is_given_up(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"x")
+        with pytest.raises(ValueError, match="to its end"):
+            read_file(f"/dev/fd/{reading}", 10, 0.05)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+# ---- nobody else
+
+# The pure core checks the numbers of positions, and may import nothing of this; the demo reads its own children.
+ELSEWHERE = {"position.py": {"isdigit"}, "cli/demo/node.py": {"json.loads"}, "cli/demo/fleet.py": {"json.loads"}}
+PARSERS = {"json.loads", "json.load", "tomllib.load", "tomllib.loads", "ast.literal_eval", "pickle.loads"}
+
+
+def test_nobody_else_reads_digits_json_or_toml() -> None:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name == "untrusted.py":
+            continue
+        called = {
+            ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+        }
+        methods = {call.rpartition(".")[2] for call in called} & {"isdigit", "isdecimal", "isnumeric"}
+        assert methods | (called & PARSERS) <= ELSEWHERE.get(name, set()), name
+
+
+def test_json_of_ours_is_what_python_reads() -> None:
+    value = {"a": [1, 2.5, None, True, "é"]}
+    assert json_value(json.dumps(value)) == value
