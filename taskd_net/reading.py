@@ -21,9 +21,10 @@ from typing import Final, Self
 
 from taskd_net import limits
 from taskd_net.blocking import BlockingNode
+from taskd_net.codes import NodeClosed
 from taskd_net.core.identity import Accusations
 from taskd_net.log import get_logger
-from taskd_net.node import Node, NodeClosed
+from taskd_net.node import Node
 from taskd_net.wire.codec import Message
 
 _ENDS: Final = (NodeClosed, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)

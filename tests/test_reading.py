@@ -10,7 +10,7 @@ import time
 import pytest
 
 from taskd_net import limits
-from taskd_net.node import NodeClosed
+from taskd_net.codes import NodeClosed
 from taskd_net.position import Position
 from taskd_net.reading import Reading, Unreadable
 from taskd_net.wire.codec import Message
