@@ -26,12 +26,14 @@ import logging
 import os
 import sys
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from taskd_net import fork, limits
 from taskd_net.codes import ConfigError
+from taskd_net.log import late_logger
 
 PATH: Final = "TASKD_LOG_PATH"
 FILE_LEVEL: Final = "TASKD_FILE_LOG_LEVEL"
@@ -40,6 +42,7 @@ STDOUT: Final = "TASKD_LOG_STDOUT"
 DEFAULT_PATH: Final = "./taskd_log/"
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
+log: Final = late_logger()
 _logger: Final = logging.getLogger("taskd_net")
 # Held while handlers change, so that two threads that start at once do not leave the handlers of both.
 _changing: Final = fork.Lock()
@@ -119,6 +122,10 @@ class _Console(logging.StreamHandler[Any]):
             return
         try:
             _write(descriptor, f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace"))
+        except OSError:
+            # Its disk is full, or nobody reads it. The file has the line; it is not told of this, as it tells the
+            # console of its own trouble, and both at once would wait for each other.
+            return
         except Exception:  # noqa: BLE001 - as in every handler: a line that cannot be written ends nothing
             self.handleError(record)
 
@@ -132,6 +139,9 @@ class _File(logging.Handler):
 
     The descriptor stays the same from the first line to `close`, and is valid at every moment: a child that is forked
     in the middle of a rename writes into the full file or into the new one.
+
+    Lines that the disk has no room for are lost: the first one is said everywhere else, and when it has room again, so
+    is how many.
     """
 
     def __init__(self, path: Path, level: int) -> None:
@@ -139,6 +149,8 @@ class _File(logging.Handler):
 
         super().__init__(level)
         self.rotates = True
+        self._lost = 0
+        self._torn = False
         self._path = path
         self._file: io.FileIO | None = _appending(path)
         self.setFormatter(_formatter(JSONRenderer(default=str, ensure_ascii=False)))
@@ -149,8 +161,12 @@ class _File(logging.Handler):
             if self._file is not None:
                 size = os.fstat(self._file.fileno()).st_size
                 if self.rotates and 0 < size > limits.LOG_FILE_BYTES - len(line):
-                    self._rotate(self._file.fileno())
-                _write(self._file.fileno(), line)
+                    # Where the next file cannot be made, the full one has to do.
+                    with suppress(OSError):
+                        self._rotate(self._file.fileno())
+                self._append(self._file.fileno(), line)
+        except OSError as error:
+            self._lose(error)
         except Exception:  # noqa: BLE001 - as in every handler: a line that cannot be written ends nothing
             self.handleError(record)
 
@@ -158,14 +174,43 @@ class _File(logging.Handler):
         with self.lock or fork.Lock():
             file, self._file = self._file, None
             if file is not None:
-                file.close()
+                with suppress(OSError):  # of a network file system, which says only now that it has no room
+                    file.close()
         super().close()
+
+    def _append(self, descriptor: int, line: bytes) -> None:
+        if self._torn:
+            line = b"\n" + line
+        left = line
+        try:
+            while left:
+                left = left[os.write(descriptor, left) :]
+        finally:
+            # A line of which only a part came in ends where the next one begins.
+            if len(left) < len(line):
+                self._torn = not line[: len(line) - len(left)].endswith(b"\n")
+        if self._lost:
+            count, self._lost = self._lost, 0
+            log.warning("log_file_works", path=str(self._path), lost=count)
+
+    def _lose(self, error: OSError) -> None:
+        self._lost += 1
+        if self._lost > 1:
+            return
+        reason = error.strerror or str(error)
+        # To all other handlers; this one only counts it. Where there is no other, to whoever reads stderr.
+        log.error("log_file_failed", path=str(self._path), reason=reason)
+        if not any(isinstance(handler, _Console) for handler in _handlers) and sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                print(f"taskd_net: {self._path} cannot be written: {reason}; log lines are lost", file=sys.stderr)  # noqa: T201
 
     def _rotate(self, descriptor: int) -> None:
         names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, limits.LOG_FILES))]
-        for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
-            if newer.exists():
-                newer.replace(older)
+        # It is not there where the next file could not be made: the older ones must not be pushed out for that.
+        if self._path.exists():
+            for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
+                if newer.exists():
+                    newer.replace(older)
         with _appending(self._path) as fresh:
             os.dup2(fresh.fileno(), descriptor, inheritable=False)
 

@@ -246,9 +246,7 @@ def fork_while_threads_log(folder: Path, count: int, timeout: float) -> None:
     command = [sys.executable, "-m", "tests.forked_logs", str(folder), str(count)]
     root = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    forks = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    forks = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         said = forks.communicate(timeout=timeout)[1]
     finally:
@@ -270,3 +268,73 @@ def test_forked_children_log_while_threads_of_the_parent_do(tmp_path: Path) -> N
 @pytest.mark.timeout(1900)
 def test_20_000_forked_children_log_while_threads_of_the_parent_do(tmp_path: Path) -> None:
     fork_while_threads_log(tmp_path, 20_000, timeout=1800)
+
+
+FULL_DISK = """
+import json, os, resource, sys
+from pathlib import Path
+from taskd_net import limits, logs
+from taskd_net.log import get_logger
+
+limits.LOG_FILE_BYTES = 3000
+logs.start("x.log", path=sys.argv[1], stdout=sys.argv[2] == "True")
+log = get_logger()
+for number in range(40):
+    log.info("before", number=number)
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (Path(sys.argv[1], "x.log").stat().st_size + 40, hard))
+for number in range(100):
+    log.info("meanwhile", number=number)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+log.info("after")
+logs.stop()
+"""
+
+
+@pytest.mark.parametrize("stdout", [True, False])
+def test_disk_without_room_is_said_once_and_again_when_it_has_room(tmp_path: Path, stdout: bool) -> None:
+    """A limit on the size of files stands for the disk: a write goes in half, then fails, for any user."""
+    run = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path), str(stdout)], capture_output=True, text=True, check=True
+    )
+    said = run.stdout if stdout else run.stderr
+    assert run.stderr.count("\n") == (0 if stdout else 1)
+    assert said.count("File too large") == 1
+    if stdout:
+        assert said.count("log_file_failed") == said.count("log_file_works") == 1
+    names = ["x.log", *(f"x.log.{number}" for number in range(1, limits.LOG_FILES))]
+    texts = [(tmp_path / name).read_text().splitlines() for name in names if (tmp_path / name).exists()]
+    whole, torn = [], []
+    for line in [line for text in reversed(texts) for line in text]:
+        try:
+            whole.append(json.loads(line))
+        except ValueError:
+            torn.append(line)
+    assert [len(line) for line in torn] == [40]
+    assert [line["number"] for line in whole if line["event"] == "before"] == list(range(40))
+    assert not any(line["event"] == "meanwhile" for line in whole)
+    (works,) = [line for line in whole if line["event"] == "log_file_works"]
+    # Those of the package itself about its trouble are counted, too.
+    assert works["lost"] == 100 + 1
+    assert whole[-2]["event"] == "after"
+
+
+def test_file_on_a_full_device_ends_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.log").symlink_to("/dev/full")
+    logs.start("x.log", path=str(tmp_path), stdout=False)
+    for _ in range(5):
+        get_logger().info("into_the_void")
+    logs.stop()
+    assert capfd.readouterr().err.splitlines() == [
+        f"taskd_net: {tmp_path}/x.log cannot be written: No space left on device; log lines are lost"
+    ]
+
+
+def test_console_on_a_full_device_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        logs.start("x.log", path=str(tmp_path))
+        for _ in range(5):
+            get_logger().info("said")
+        logs.stop()
+    assert len(lines(tmp_path / "x.log")) == 5

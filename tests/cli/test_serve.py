@@ -215,6 +215,44 @@ async def test_second_signal_ends_it_at_once(mesh: Mesh, tmp_path: Path, second:
         assert (await soon(sending)).code == Code.NETWORK_ACK_LOST
 
 
+# ---- disks without room
+
+
+async def test_daemon_whose_log_disk_is_full_goes_on_and_ends_well(mesh: Mesh, tmp_path: Path) -> None:
+    (tmp_path / "manager.log").symlink_to("/dev/full")
+    async with Daemon("mgr", logs=tmp_path) as mgr:
+        worker = await mesh.worker(0, 0, mgr.address)
+        await mgr.said("child_joined")
+        assert (await worker.send("x", to="Mgr")).ok
+        assert json.loads(await mgr.line())["body"] == "x"
+        mgr.signal(HUP)
+        await mgr.said(" reloaded ")
+        mgr.signal(TERM)
+        assert await mgr.exit_code() == 0
+        # Once for the log of the start, and once for the one that SIGHUP opened anew.
+        assert mgr.errors.count("log_file_failed") == 2
+        assert "No space left on device" in mgr.errors and "Traceback" not in mgr.errors
+
+
+async def test_daemon_whose_output_has_no_room_keeps_what_it_got(mesh: Mesh, tmp_path: Path) -> None:
+    mgr = await mesh.mgr()
+    arguments = ("proxy", "--inbox", 2, "--listen", "127.0.0.1:0", "--log-path", tmp_path, "--upstream", mgr.address)
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        async with Command(*arguments, stdout=full) as proxy:
+            await proxy.said("output_full")
+            await mesh.logged("child_joined")
+            for _ in range(2):
+                assert (await mgr.send("x", to="Proxy/0")).ok
+            assert (await mgr.send("x", to="Proxy/0")).code == Code.RECV_BUF_BUSY
+            proxy.signal(TERM)
+            assert await proxy.exit_code() == 0
+            assert proxy.errors.count("output_full") == 1
+            assert "output_incomplete" in proxy.errors and "Traceback" not in proxy.errors
+    finally:
+        os.close(full)
+
+
 # ---- SIGHUP
 
 

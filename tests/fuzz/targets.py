@@ -170,7 +170,7 @@ def configuration(data: bytes) -> None:
 
 def bodies(data: bytes) -> None:
     """The body of a message, as the readers of a Worker, a Manager and an Agent take it."""
-    text = data.decode("utf-8", "surrogatepass" if data[:1] == b"\xed" else "replace")
+    text = data.decode("utf-8", "surrogateescape")
     try:
         body = Body.parse(text)
     except ValueError as error:
