@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from taskd_net import limits
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import NodeClosed
+from taskd_net.codes import NodeClosed, TaskdNetError
 from taskd_net.core.identity import Accusations
 from taskd_net.log import get_logger
 from taskd_net.node import Node
@@ -31,7 +31,7 @@ _ENDS: Final = (NodeClosed, KeyboardInterrupt, SystemExit, GeneratorExit, asynci
 """Errors that somebody has meant to end a reader with."""
 
 
-class Unreadable(ValueError):
+class Unreadable(TaskdNetError, ValueError):
     """The body of a message is not what its reader reads; the text says why."""
 
 
