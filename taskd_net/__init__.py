@@ -1,9 +1,14 @@
-"""A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC into one tree."""
+"""A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC into one tree.
+
+`Node` is a member of the mesh for asyncio, `BlockingNode` the same for threads, `NodeConfig` says who it is. A training
+script, a launcher or a job uses the calls of TaskD, `init_taskd_worker` and so on. All errors are `TaskdNetError`s.
+"""
 
 from taskd_net.environment import prepare
 
 prepare()  # before anything imports grpc
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from taskd_net.blocking import BlockingNode
@@ -23,10 +28,14 @@ from taskd_net.codes import (
     TaskdNetError,
 )
 from taskd_net.config import NodeConfig
+from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
+from taskd_net.limits import Limits
 from taskd_net.node import Node
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
+from taskd_net.status.records import Mesh
+from taskd_net.tls import Tls
 from taskd_net.version import __version__
 from taskd_net.wire.codec import Message
 from taskd_net.wire.probes import Echo
@@ -63,6 +72,8 @@ __all__ = [
     "Command",
     "ConfigError",
     "Echo",
+    "Limits",
+    "Mesh",
     "MeshError",
     "Message",
     "NetworkError",
@@ -78,7 +89,9 @@ __all__ = [
     "Retry",
     "Role",
     "SenderError",
+    "Statistics",
     "TaskdNetError",
+    "Tls",
     "__version__",
     "destroy_taskd_agent",
     "destroy_taskd_manager",
@@ -98,12 +111,16 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
 
     def __getattr__(name: str) -> object:
         # The calls of TaskD: imported with the first that is used, as who runs a Node has no need of them.
         if name in __all__:
-            from taskd_net import api
-
-            return getattr(api, name)
+            return getattr(import_module("taskd_net.api"), name)
+        if name in ("api", "logs"):  # the documents write `taskd_net.logs.start`
+            return import_module(f"taskd_net.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

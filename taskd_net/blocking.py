@@ -10,13 +10,13 @@ import asyncio
 import atexit
 import contextlib
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
-from taskd_net import fork
+from taskd_net import fork, limits
 from taskd_net.background import shared
 from taskd_net.codes import Code, NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import NodeConfig
@@ -129,6 +129,23 @@ class BlockingNode:
             return self._call(self._running.send(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid, retry=retry))
         except NodeClosed as closed:
             return self._not_sent(uuid, closed)
+
+    def send_all(
+        self,
+        messages: Iterable[tuple[Position | str, str]],
+        *,
+        mtype: str = "default",
+        timeout: float | None = None,
+        retry: Retry | None = Retry(),  # noqa: B008 - frozen
+        in_flight: int = limits.SEND_ALL_IN_FLIGHT,
+    ) -> list[Ack]:
+        """Send many messages with back-pressure; see `Node.send_all`. `messages` is gone through in the node's thread.
+
+        Raises:
+            NodeClosed: the node is not running.
+        """
+        node = self._running
+        return self._call(node.send_all(messages, mtype=mtype, timeout=timeout, retry=retry, in_flight=in_flight))
 
     def post(
         self,

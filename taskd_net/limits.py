@@ -47,6 +47,9 @@ LINK_MESSAGES: Final = 1024
 LINK_BYTES: Final = 16 * 1024 * 1024
 """Bytes that wait to be written on one link (contract, section 5): two of the largest messages."""
 
+SEND_ALL_IN_FLIGHT: Final = 256
+"""Messages that `send_all` has in flight at most, by default: full throughput, and a quarter of a link's room."""
+
 LEAF_IN_FLIGHT: Final = 1024
 """Messages written to one Worker or Agent and not yet acknowledged. A frozen Worker can occupy no more than this of
 the links above it, which have room for four such."""

@@ -7,7 +7,8 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, MutableMapping, Sequence
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, assert_never
@@ -43,6 +44,7 @@ from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.stream import Session
 from taskd_net.transport.traced import load_tracer
 from taskd_net.transport.view import View
+from taskd_net.window import Window, send_all
 from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
 from taskd_net.wire.probes import Echo
@@ -312,6 +314,34 @@ class Node:
             return await self._begin(body, to, mtype, min(each, left), same, sync=True)
 
         return await retry.run(attempt)
+
+    async def send_all(
+        self,
+        messages: Iterable[tuple[Position | str, str]],
+        *,
+        mtype: str = "default",
+        timeout: float | None = None,
+        retry: Retry | None = Retry(),  # noqa: B008 - frozen
+        in_flight: int = limits.SEND_ALL_IN_FLIGHT,
+    ) -> list[Ack]:
+        """Send many messages with back-pressure: the next one when there is room, instead of 5001.
+
+        `asyncio.gather` of thousands of sends begins them all at once, and what a link has no room for is refused.
+
+        Args:
+            messages: pairs of destination and body, as in `send`; taken one by one, so a generator needs no memory.
+            mtype, timeout: as in `send`.
+            retry: as in `send`, for each message; by default what a full inbox has refused is sent again.
+            in_flight: messages under way at most; fewer, for all of them, while a receiver answers 5001. They may
+                overtake one another; with 1 they arrive in order.
+
+        Returns:
+            The Ack of each message, in their order.
+
+        Raises:
+            ArgumentError: as in `send`; the messages behind the wrong one are not sent.
+        """
+        return await send_all(partial(self.send, mtype=mtype, timeout=timeout), messages, retry, Window(in_flight))
 
     async def post(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
 from taskd_net.limits import RANK_CHARS, RANKS_PER_LIST, REMEMBERED_CHARS
@@ -36,13 +36,7 @@ class Role(StrEnum):
 _ROLES: Final = frozenset(str(role) for role in Role)
 
 
-class _Fields(NamedTuple):
-    role: str
-    server_rank: str
-    process_rank: str
-
-
-class Position(_Fields):
+class Position(NamedTuple):
     """A node's place in the job, as it stands on the wire.
 
     A tuple, as positions are looked up in tables several times for each message and a tuple's hash is the cheapest.
@@ -59,15 +53,9 @@ class Position(_Fields):
     Source: contract, section 1.
     """
 
-    __slots__ = ()
-
-    def __new__(cls, role: str, server_rank: str, process_rank: str = NO_PROCESS) -> Self:
-        given: tuple[object, object, object] = role, server_rank, process_rank
-        if isinstance(given[0], str) and isinstance(given[1], str) and isinstance(given[2], str):
-            return tuple.__new__(cls, given)
-        name, value = next(field for field in zip(cls._fields, given, strict=True) if not isinstance(field[1], str))
-        expected = "a text, as on the wire; Position.worker(0, 3), .agent(0) and .proxy(0) take numbers"
-        raise ArgumentTypeError(f"{name} is {value!r}; expected {expected}")
+    role: str
+    server_rank: str
+    process_rank: str = NO_PROCESS
 
     @classmethod
     def mgr(cls) -> Position:
@@ -117,6 +105,21 @@ class Position(_Fields):
         if self.role == Role.WORKER:
             return f"{self.role}/{self.server_rank}/{self.process_rank}"
         return f"{self.role}/{self.server_rank}"
+
+
+def _of_texts(
+    cls: type[Position], role: object, server_rank: object, process_rank: object = NO_PROCESS
+) -> Position:
+    if isinstance(role, str) and isinstance(server_rank, str) and isinstance(process_rank, str):
+        return tuple.__new__(cls, (role, server_rank, process_rank))
+    given = zip(cls._fields, (role, server_rank, process_rank), strict=True)
+    name, value = next(field for field in given if not isinstance(field[1], str))
+    expected = "a text, as on the wire; Position.worker(0, 3), .agent(0) and .proxy(0) take numbers"
+    raise ArgumentTypeError(f"{name} is {value!r}; expected {expected}")
+
+
+# In the body of a NamedTuple it cannot stand.
+Position.__new__ = _of_texts  # type: ignore[assignment, method-assign]
 
 
 def destination(to: object) -> Position:

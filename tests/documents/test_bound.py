@@ -29,10 +29,15 @@ _NESTED: Final = ", ".join(_seconds(limits.ACK_TIMEOUT_S * limits.ACK_TIMEOUT_PE
 FIGURES: Final = {
     "README.md": [
         f"Mgr  0                      listens :{9601}",
+        f"`send_all` sends any\nnumber with back-pressure, {limits.SEND_ALL_IN_FLIGHT} at a time",
+        f"a report to a dead Manager within\n{_seconds(limits.ACK_TIMEOUT_S)}, later ones at once",
     ],
     "docs/api.md": [
         f"again every {_seconds(limits.REGISTER_EVERY_S)}",
-        f"Sent up to {limits.REPORT_ATTEMPTS} times, a second apart" if limits.REPORT_RETRY_S == 1.0 else "",
+        f"after `timeout`, {_seconds(limits.ACK_TIMEOUT_S)} by default, retries included",
+        f"{limits.REPORTS_WAITING} wait at most",
+        "gives what still waits one second" if limits.CLOSE_GRACE_S == 1.0 else "",
+        f"{_seconds(limits.HANDLER_GRACE_S)} more for a handler that does not return",
         f"does not return within {_seconds(limits.HANDLER_GRACE_S)}",
         f"in the Worker's inbox ({limits.INBOX['Worker']})",
         "every rank looks once a minute" if limits.PROFILING_PRUNE_S == 60.0 else "",

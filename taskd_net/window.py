@@ -1,0 +1,103 @@
+"""A window over many sends: so many at a time, fewer while a receiver has no room, another when one has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from taskd_net.codes import ArgumentError, Code
+from taskd_net.core.frame import Ack
+from taskd_net.position import Position
+from taskd_net.retry import Retry
+
+
+class Send(Protocol):
+    """`Node.send`, with what is the same for all messages."""
+
+    async def __call__(
+        self, body: str, *, to: Position | str, uuid: str | None = None, retry: Retry | None = None
+    ) -> Ack:
+        """Send one message."""
+
+
+class Window:
+    """The number of messages that may be in flight: halved by each 5001, one more for each round of answers.
+
+    Args:
+        width: messages in flight at most, at least 1.
+
+    Raises:
+        ArgumentError: `width` is not a whole number, or less than 1.
+    """
+
+    def __init__(self, width: object) -> None:
+        if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+            raise ArgumentError(f"in_flight is {width!r}; expected a whole number, at least 1")
+        self.width = width
+        self._room = float(width)
+        self._in_flight = 0
+        self._parked: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self) -> None:
+        """Wait for room."""
+        while self._in_flight >= int(self._room):
+            parked = asyncio.get_running_loop().create_future()
+            self._parked.append(parked)
+            await parked
+        self._in_flight += 1
+
+    def answered(self, ack: Ack) -> None:
+        """Adapt to the first answer to a message."""
+        if ack.code == Code.RECV_BUF_BUSY:
+            self._room = max(1.0, self._room / 2)
+        elif ack.ok:
+            self._room = min(float(self.width), self._room + 1 / self._room)
+
+    def leave(self) -> None:
+        """A message has had its last answer."""
+        self._in_flight -= 1
+        for _ in range(min(len(self._parked), int(self._room) - self._in_flight)):
+            self._parked.popleft().set_result(None)
+
+
+async def send_all(
+    send: Send, messages: Iterable[tuple[Position | str, str]], retry: Retry | None, window: Window
+) -> list[Ack]:
+    """Send messages within a window. Returns the Ack of each, in their order.
+
+    The first that raises ends it: those that are under way are cancelled, the rest are not sent.
+
+    Args:
+        send: sends one.
+        messages: taken one by one, when there is room for another.
+        retry: for each that is answered with 5xxx or 6xxx.
+        window: how many at a time.
+    """
+    acks: dict[int, Ack] = {}
+    left = enumerate(messages)
+
+    async def work() -> None:
+        while True:
+            await window.enter()
+            try:
+                try:
+                    number, (to, body) = next(left)
+                except StopIteration:
+                    return
+                ack = await send(body, to=to)
+                window.answered(ack)
+                if ack.code >= 5000 and retry is not None:
+                    ack = await send(body, to=to, uuid=ack.uuid, retry=retry)
+                acks[number] = ack
+            finally:
+                window.leave()
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(window.width):
+                tasks.create_task(work())
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return [acks[number] for number in sorted(acks)]
