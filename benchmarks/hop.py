@@ -19,7 +19,10 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from taskd_net import Message, Node, NodeConfig, Position
 from taskd_net.core.announcer import Kind
@@ -86,28 +89,37 @@ async def measure(*, traced: bool = False) -> float:
     node._loop = asyncio.get_running_loop()
     worker, router = Position.worker(0, 0), node.router
     child = router.register(0.0, worker)
-    make = _traced_link(worker) if traced else BatchedLink
+    # An older checkout answers by uuid.
+    by_number: dict[str, Any] = {"numbered": True} if "numbered" in signature(BatchedLink).parameters else {}
+    make = partial(_traced_link(worker) if traced else BatchedLink, **by_number)
     down, up = make(node, child.id, worker, _Pipe()), make(node, UP, Position.mgr(), _Pipe())
-    router.link_up(0.0, child, down)
+    router.link_up(0.0, child, down, **by_number)
     node.links[child.id], node.links[UP] = down, up
-    router.upstream_up(0.0, up, Position.mgr())
+    router.upstream_up(0.0, up, Position.mgr(), **by_number)
     router.announced(0.0, child, Kind.ADD, [worker], _no_answer, "a")
     uuids = [f"6ba7b810-9dad-11d1-80b4-{number:012x}" for number in range(MESSAGES)]
     now = time.time_ns() // 1_000_000
     messages = [
         codec.write_message(Message(uuid, "default", True, worker, Position.mgr(), now, "x" * 64)) for uuid in uuids
     ]
-    batch = write_batch([message.data for message in messages], [3000] * MESSAGES, (), (), 1)
+    everyone = [message.data for message in messages], [3000] * MESSAGES
+    if by_number:
+        batch = write_batch(*everyone, (), (), 1, range(1, MESSAGES + 1))
+        # As many as there are, written before the clock runs: their numbers go on.
+        all_rounds = [range(at, at + MESSAGES) for at in range(1, TURNS * ROUNDS * MESSAGES, MESSAGES)]
+        answers = iter([write_batch((), (), (), (), 1, (), numbers) for numbers in all_rounds])
+    else:
+        batch = write_batch(*everyone, (), (), 1)
+        answers = repeat(write_batch((), (), uuids, (), 1))
     if traced:
         batch += _spans(uuids)
-    answer = write_batch((), (), uuids, (), 1)
     times = []
     for _ in range(TURNS):
         began = time.process_time_ns()
         for _ in range(ROUNDS):
             down._take_in(batch)
             _write(up)
-            up._take_in(answer)
+            up._take_in(next(answers))
             _write(down)
         times.append((time.process_time_ns() - began) / ROUNDS / MESSAGES)
     assert router.statistics.forwarded == TURNS * ROUNDS * MESSAGES

@@ -29,8 +29,8 @@ class NodeConfig:
         upstream: `host:port` of the parent (all but the Mgr).
         inbox: messages that wait for the application, None for the role's default. More room: bursts get through
             instead of 5001; what is in it is lost if the process dies. 0: no inbox, every sender gets 5000.
-        dedup_window: uuids remembered to suppress resends. Smaller: less memory; a resend that comes later than this
-            many messages is delivered twice.
+        dedup_window: uuids remembered of each sender that does not use this package. Smaller: less memory; a resend
+            that comes later than this many messages of that sender is delivered twice.
         ack_timeout: seconds the Mgr waits for a child's answer; nodes below wait less, by level. Also the default
             timeout of a send. Shorter: a frozen node is noticed sooner; a slow one is taken for frozen.
         link_messages, link_bytes: what may wait to be written on one link. More: bursts get through; a node with many

@@ -25,7 +25,20 @@ INBOX_WAIT_S: Final = 0.010
 """Seconds a sync message waits for room in a full inbox before 5001 (contract, section 5)."""
 
 DEDUP_WINDOW: Final = 4096
-"""Uuids a receiver remembers (contract, section 5): more than a sender can have in flight and resend."""
+"""Uuids of other makes that a receiver remembers of each sender (contract, section 5): more than a sender can have in
+flight and resend."""
+
+SEEN_S: Final = 600.0
+"""Seconds for which a receiver remembers the uuids of this package's messages (contract, section 5): the longest time
+for which a message is retried."""
+
+SEEN_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of all that a receiver remembers of messages. A sender of 30,000 messages a second takes 12 MiB in ten minutes,
+10,000 senders of one a second take 7 MiB."""
+
+UUID_FLOWS: Final = 65_536
+"""Destinations whose messages a sender numbers one by one: every node of a large job. Beyond it all begin again with
+new flows, which costs receivers some memory and nothing else."""
 
 ACK_TIMEOUT_S: Final = 3.0
 """Seconds the Mgr waits for a child's answer (contract, section 5); also the default timeout of a send."""
@@ -56,6 +69,10 @@ the links above it, which have room for four such."""
 
 SHARED_IN_FLIGHT: Final = 4096
 """Messages in flight on a link that many share (to a Proxy, or upstream)."""
+
+ABANDONED_UUIDS: Final = 1024
+"""Messages of one link that nobody waits for any more and whose answers may still come: as many as a leaf has in
+flight."""
 
 MAX_CHILDREN: Final = 5000
 """Children of one parent (contract, section 3)."""

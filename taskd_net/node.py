@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, MutableMapping, Sequence
 from functools import partial
-from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, assert_never
 
@@ -33,6 +32,7 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Accusations
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
+from taskd_net.core.uuids import Uuids
 from taskd_net.log import get_logger
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
@@ -83,10 +83,7 @@ class Node:
         self._armed = float("inf")
         self._closed = False
         self._closing: asyncio.Future[None] | None = None
-        # One random prefix and a counter: shaped like a uuid, unique like one, at a tenth of the price.
-        head = os.urandom(10).hex()
-        self._uuid_prefix = f"{head[:8]}-{head[8:12]}-{head[12:16]}-{head[16:20]}-"
-        self._uuid_count = count(1)
+        self._uuids = Uuids(os.urandom(8).hex(), os.urandom)
         self._last_lost_log = float("-inf")
         self._lost_unlogged = 0
         self._accusations = Accusations(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
@@ -222,7 +219,7 @@ class Node:
             if not answer.done():
                 answer.set_result(ack)
 
-        self.perform(self.router.withdraw(reply, self._new_uuid()))
+        self.perform(self.router.withdraw(reply, self._uuids.next(None)))
         await asyncio.wait([answer], timeout=timeout)
         return answer.done() and answer.result().ok
 
@@ -306,7 +303,8 @@ class Node:
         """
         if retry is None:
             return await self._begin(body, to, mtype, timeout, uuid, sync=True)
-        same, each = uuid or self._new_uuid(), self.config.ack_timeout if timeout is None else timeout
+        dst = destination(to)
+        same, each = uuid or self._uuids.next(dst), self.config.ack_timeout if timeout is None else timeout
         give_up_at = asyncio.get_running_loop().time() + retry.within
 
         async def attempt() -> Ack:
@@ -483,7 +481,7 @@ class Node:
         for action in actions:
             # Not a `match` with patterns, which takes four times as long: this runs several times for each message.
             if isinstance(action, Forward):
-                self.links[action.link].forward(action.frame, action.patience)
+                self.links[action.link].forward(action.frame, action.patience, action.number)
             elif isinstance(action, Answer):
                 action.reply(action.ack)
             elif isinstance(action, Deliver):
@@ -567,7 +565,7 @@ class Node:
     ) -> Awaitable[Ack]:
         """Send a message; its Ack is to be awaited."""
         dst, timeout = destination(to), self._seconds(timeout)
-        uuid = uuid or self._new_uuid()
+        uuid = uuid or self._uuids.next(dst)
         loop = self._loop
         if loop is None or self._closed:
             if fork.forked():
@@ -611,9 +609,6 @@ class Node:
         if math.isnan(timeout):
             raise ArgumentError(f"timeout is not a number of seconds, but {timeout!r}")
         return min(timeout, limits.TIMEOUT_MAX_S)
-
-    def _new_uuid(self) -> str:
-        return f"{self._uuid_prefix}{next(self._uuid_count):012x}"
 
     def _arm(self, deadline: float) -> None:
         """Have `tick` called, earlier than was planned. A later deadline is found when the timer fires."""

@@ -286,7 +286,7 @@ BACKOFF: Final = (
     Setting("--backoff-max", _SECONDS, limits.BACKOFF_MAX_S, "Longest pause between attempts to join."),
 )
 NODE: Final = (
-    Setting("--dedup-window", _WHOLE, limits.DEDUP_WINDOW, "Uuids remembered to suppress resends."),
+    Setting("--dedup-window", _WHOLE, limits.DEDUP_WINDOW, "Uuids remembered of each sender of another make."),
     Setting("--ack-timeout", _SECONDS, limits.ACK_TIMEOUT_S, "How long the Mgr waits for an answer; less below."),
     Setting("--link-messages", _WHOLE, limits.LINK_MESSAGES, "Messages that may wait on one link."),
     Setting("--link-bytes", _WHOLE, limits.LINK_BYTES, "Bytes that may wait on one link."),

@@ -7,12 +7,16 @@ forwarded on and one for the own inbox; its answer goes out when the last part i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.limits import ABANDONED_UUIDS
 from taskd_net.position import Position
+
+INFINITY: Final = float("inf")
 
 Reply: TypeAlias = Callable[[Ack], None]
 """Where an answer goes: given to the Router with the request, called by the node when the Router says so."""
@@ -104,6 +108,11 @@ class Part:
         self.deadline = deadline
 
     @property
+    def uuid(self) -> str:
+        """The message's."""
+        return self._spread.uuid
+
+    @property
     def reply(self) -> Reply:
         """Where the whole answer goes."""
         return self._spread.reply
@@ -138,67 +147,106 @@ Awaited: TypeAlias = Pending | Part
 """What is in flight on a link."""
 
 
-class InFlight:
-    """The parts in flight on one link, by uuid; more than one for a uuid when a sender has sent it again."""
+Key: TypeAlias = str | int
+"""What the far side of a link answers a message by: its uuid; on a link that numbers its messages, the number."""
 
-    __slots__ = ("_by_uuid", "count")
+
+class InFlight:
+    """The parts in flight on one link, by what they are answered by.
+
+    On a link that numbers its messages nothing can collide. On any other a uuid stands for one message of one sender at
+    a time, and for more than one part only when that sender has sent it again. A message of another sender with a uuid
+    that is in flight, or whose answer may still come, is a collision: it waits until the uuid is free.
+
+    Attributes:
+        count: parts in flight.
+        numbered: whether the link numbers its messages. Set while nothing is in flight.
+        collisions: the messages that wait until their uuid is free, by uuid.
+    """
+
+    __slots__ = ("_abandoned", "_by_key", "_last", "collisions", "count", "numbered")
 
     def __init__(self) -> None:
-        self._by_uuid: dict[str, Awaited | deque[Awaited]] = {}
+        self._by_key: dict[Key, Awaited | deque[Awaited]] = {}
+        self._abandoned: dict[str, Awaited] = {}
+        self._last = 0
         self.count = 0
+        self.numbered = False
+        self.collisions: dict[str, deque[Collision]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether an answer is awaited, of a message that was sent or of a collision."""
+        return bool(self.count or self.collisions)
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[Awaited]:
-        for known in self._by_uuid.values():
+        for known in self._by_key.values():
             yield from (known,) if not isinstance(known, deque) else known
 
-    def add(self, uuid: str, part: Awaited) -> bool:
+    def add(self, uuid: str, part: Awaited) -> int | None:
         """Take a part in.
 
-        Returns False, and takes nothing, when the uuid is in flight for another sender, or once sync and once not: an
-        Ack carries the uuid alone, and must not be taken for another message's (contract, section 5).
+        Returns:
+            Its number; 0 on a link without numbers. None, and nothing is taken in, when an answer with this uuid could
+            be taken for another message's: it is in flight, or was given up, for another sender, or once sync and once
+            not (contract, section 5).
         """
-        known = self._by_uuid.get(uuid)
+        if self.numbered:
+            self._last = number = self._last + 1
+            self._by_key[number] = part
+            self.count += 1
+            return number
+        known = self._by_key.get(uuid)
+        if self._abandoned and (late := self._abandoned.get(uuid)) is not None:
+            if not _alike(late, part):
+                return None
+            del self._abandoned[uuid]
         if known is None:
-            self._by_uuid[uuid] = part
+            self._by_key[uuid] = part
         else:
             parts = known if isinstance(known, deque) else deque((known,))
-            if parts[0].sender != part.sender or parts[0].sync != part.sync:
-                return False
+            if not _alike(parts[0], part):
+                return None
             parts.append(part)
-            self._by_uuid[uuid] = parts
+            self._by_key[uuid] = parts
         self.count += 1
-        return True
+        return 0
 
-    def take(self, uuid: str, sync: bool | None = None) -> Awaited | None:
-        """Take out the part that an answer with this uuid is for: the oldest. None when there is none (a late Ack).
+    def take(self, key: Key, sync: bool | None = None) -> Awaited | None:
+        """Take out the part that an answer is for; None for a late Ack. Of several with one uuid it is the oldest.
 
         `sync` is the kind of message that was answered, where the link tells: that the first hop has taken a
         `sync=false` message does not say that a later sync one with the same uuid is delivered.
         """
-        known = self._by_uuid.pop(uuid, None)
+        known = self._by_key.pop(key, None)
         if known is None:
+            if self._abandoned and isinstance(key, str):
+                self._abandoned.pop(key, None)
             return None
-        if sync is not None and (known[0] if isinstance(known, deque) else known).sync != sync:
-            self._by_uuid[uuid] = known
+        part = known[0] if isinstance(known, deque) else known
+        if sync is not None and part.sync != sync:
+            self._by_key[key] = known
             return None
         self.count -= 1
-        if not isinstance(known, deque):
-            return known
+        if part is known:
+            return part
+        assert isinstance(known, deque)
         part = known.popleft()
-        self._by_uuid[uuid] = known if len(known) > 1 else known[0]
+        self._by_key[key] = known if len(known) > 1 else known[0]
         return part
 
     def take_copy(self, frame: Frame, *, newest: bool = False) -> Awaited | None:
         """Take out the part that this copy of a message is for; None when nobody awaits its answer.
 
+        For links without numbers.
+
         Args:
             frame: the copy. One that was only passed on may have the uuid of another that is awaited.
             newest: whether it is the latest of several that were sent with the same uuid, else the first.
         """
-        known = self._by_uuid.get(frame.uuid)
+        known = self._by_key.get(frame.uuid)
         latest = known[-1] if isinstance(known, deque) else known
         if latest is None or latest.sync != frame.sync or latest.sender != frame.src:
             return None
@@ -206,17 +254,37 @@ class InFlight:
             known.rotate(1)
         return self.take(frame.uuid)
 
+    def take_unwritten(self, frames: Iterable[Frame]) -> list[tuple[Frame, Awaited | None]]:
+        """Take out the parts of messages that were never written, the latest first; None where nobody awaits one.
+
+        Args:
+            frames: the messages, in the order in which they were to be written.
+        """
+        newest_first = list(frames)[::-1]
+        if not self.numbered:
+            return [(frame, self.take_copy(frame, newest=True)) for frame in newest_first]
+        waiting: dict[tuple[str, Position, bool], list[Key]] = {}
+        for number, part in self._by_key.items():
+            assert not isinstance(part, deque), "no two messages have one number"
+            waiting.setdefault((part.uuid, part.sender, part.sync), []).append(number)
+        taken: list[tuple[Frame, Awaited | None]] = []
+        for frame in newest_first:
+            numbers = waiting.get((frame.uuid, frame.src, frame.sync))
+            taken.append((frame, self.take(numbers.pop()) if numbers else None))
+        return taken
+
     def take_all(self) -> list[Awaited]:
-        """Take out everything."""
+        """Take out everything: no answer will come any more."""
         parts = list(self)
-        self._by_uuid.clear()
+        self._by_key.clear()
+        self._abandoned.clear()
         self.count = 0
         return parts
 
     def take_due(self, now: float) -> list[Awaited]:
         """Take out what has waited past its deadline."""
         due: list[Awaited] = []
-        for uuid, known in list(self._by_uuid.items()):
+        for key, known in list(self._by_key.items()):
             parts = (known,) if not isinstance(known, deque) else tuple(known)
             late = [part for part in parts if part.deadline <= now]
             if not late:
@@ -224,12 +292,61 @@ class InFlight:
             due += late
             left = deque(part for part in parts if part.deadline > now)
             if not left:
-                del self._by_uuid[uuid]
+                del self._by_key[key]
+                if isinstance(key, str):
+                    self._abandon(key, late[0])
             else:
-                self._by_uuid[uuid] = left if len(left) > 1 else left[0]
+                self._by_key[key] = left if len(left) > 1 else left[0]
         self.count -= len(due)
         return due
 
+    def _abandon(self, uuid: str, part: Awaited) -> None:
+        """Remember that the answer to a message may come after all."""
+        self._abandoned[uuid] = part
+        if len(self._abandoned) > ABANDONED_UUIDS:
+            del self._abandoned[next(iter(self._abandoned))]
+
     def deadline(self) -> float:
-        """The earliest deadline of all parts, or infinity."""
-        return min((part.deadline for part in self), default=float("inf"))
+        """The earliest deadline of all parts, in flight and in collision, or infinity."""
+        waiting = (collision.part.deadline for held in self.collisions.values() for collision in held)
+        return min(min((part.deadline for part in self), default=INFINITY), min(waiting, default=INFINITY))
+
+    # ---- collisions
+
+    def hold(self, collision: Collision) -> None:
+        """Let a message wait until its uuid is free."""
+        self.collisions.setdefault(collision.frame.uuid, deque()).append(collision)
+
+    def release(self, uuid: str) -> Collision | None:
+        """Take out the next message that waits for this uuid, if that is free; else None."""
+        waiting = self.collisions.get(uuid)
+        if waiting is None or uuid in self._by_key or uuid in self._abandoned:
+            return None
+        collision = waiting.popleft()
+        if not waiting:
+            del self.collisions[uuid]
+        return collision
+
+    def take_collisions(self, now: float = INFINITY) -> list[Collision]:
+        """Take out the messages that have waited for their uuid past their deadlines; all of them without `now`."""
+        held = [collision for waiting in self.collisions.values() for collision in waiting]
+        due = [collision for collision in held if collision.part.deadline <= now]
+        for collision in due:
+            waiting = self.collisions[collision.frame.uuid]
+            waiting.remove(collision)
+            if not waiting:
+                del self.collisions[collision.frame.uuid]
+        return due
+
+
+@dataclass(slots=True, eq=False)
+class Collision:
+    """A message that waits until another one with its uuid is answered."""
+
+    frame: Frame
+    part: Awaited
+
+
+def _alike(one: Awaited, other: Awaited) -> bool:
+    """Whether an answer to one of two parts with one uuid does for the other."""
+    return one.sender == other.sender and one.sync == other.sync

@@ -22,11 +22,13 @@ class Forward:
         link: the link.
         frame: the message.
         patience: seconds within which the far side's answer is awaited; 0 where nobody waits for it.
+        number: what the far side answers it by, on a link that numbers its messages; else 0.
     """
 
     link: LinkId
     frame: Frame
     patience: float
+    number: int = 0
 
 
 @dataclass(slots=True)

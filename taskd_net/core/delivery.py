@@ -8,13 +8,17 @@ from taskd_net.core.actions import Deliver
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
 from taskd_net.core.inbox import InboxDoor, Waiting
+from taskd_net.core.routes import LinkId
 
 
 class Delivery:
     """Lets messages into the inbox of one node.
 
+    Duplicates are known before the door is looked at: the resend of a message that is in the inbox is answered 0 also
+    by a node that drains or whose inbox is full.
+
     Args:
-        door: the inbox, as far as its room and its window are concerned.
+        door: the inbox, as far as its room and its memory are concerned.
         decisions: where they go.
         wait: seconds that a sync message waits for room.
     """
@@ -27,30 +31,34 @@ class Delivery:
         self._tally = decisions.tally
         self._wait = wait
 
-    def deliver(self, now: float, frame: Frame, pending: Awaited) -> None:
+    def deliver(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited) -> None:
         door = self.door
-        if not door.open:
+        if door.open and door.has_room():
+            self._enter(now, came_from, frame, pending)
+        elif door.knows(frame):
+            self._suppress(pending)
+        elif not door.open:
             self._turn_away(pending, Code.RECV_BUF_NIL, "no inbox")
-        elif (known := door.knows(frame)) or door.has_room():
-            self._enter(frame, pending, known)
         elif not frame.sync:
             # An own `sync=false` message to the own inbox: this node is its first hop, and has it once it is in line.
-            refusal = self.accept(now, frame)
+            refusal = self.accept(now, came_from, frame)
             code = Code.OK if refusal is None else refusal.code
             self._decisions.settle(pending, code, self._decisions.position, refusal.detail if refusal else "")
-        elif door.queue(Waiting(frame, pending, deadline := min(now + self._wait, pending.deadline))):
+        elif door.queue(Waiting(came_from, frame, pending, deadline := min(now + self._wait, pending.deadline))):
             self._decisions.look_by(deadline)
         else:
             self._turn_away(pending, Code.RECV_BUF_BUSY, "the inbox is full")
 
-    def accept(self, now: float, frame: Frame) -> Refusal | None:
+    def accept(self, now: float, came_from: LinkId, frame: Frame) -> Refusal | None:
         door = self.door
         refusal = None
-        if not door.open:
+        if door.open and door.has_room():
+            self._enter(now, came_from, frame, None)
+        elif door.knows(frame):
+            self._suppress(None)
+        elif not door.open:
             refusal = Refusal(Code.RECV_BUF_NIL, "no inbox")
-        elif (known := door.knows(frame)) or door.has_room():
-            self._enter(frame, None, known)
-        elif not door.queue(Waiting(frame, None, float("inf"))):
+        elif not door.queue(Waiting(came_from, frame, None, float("inf"))):
             refusal = Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
         if refusal is not None:
             self._tally.outcomes["inbox"].count(refusal.code)
@@ -60,35 +68,44 @@ class Delivery:
         self._tally.outcomes["inbox"].count(code)
         self._decisions.settle(pending, code, self._decisions.position, detail)
 
-    def _enter(self, frame: Frame, pending: Awaited | None, known: bool) -> None:
-        if known:
-            self._decisions.statistics.duplicates += 1
-        else:
-            self.door.enter(frame)
-            self._decisions.statistics.delivered += 1
-            self._decisions.add(Deliver(frame))
+    def _enter(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited | None) -> None:
+        if not self.door.enter(now, came_from, frame):
+            self._suppress(pending)
+            return
+        self._decisions.statistics.delivered += 1
+        self._decisions.add(Deliver(frame))
+        if pending is not None:
+            self._decisions.settle(pending, Code.OK, self._decisions.position)
+
+    def _suppress(self, pending: Awaited | None) -> None:
+        """Answer a message whose first copy is in the inbox, or was."""
+        self._decisions.statistics.duplicates += 1
         if pending is not None:
             self._decisions.settle(pending, Code.OK, self._decisions.position)
 
     def shut(self) -> None:
         self.door.open = False
         for waiting in self.door.take_line():
-            if waiting.pending is not None:
+            if self.door.knows(waiting.frame):  # the first copy went in while this one stood in line
+                self._suppress(waiting.pending)
+            elif waiting.pending is not None:
                 self._turn_away(waiting.pending, Code.RECV_BUF_NIL, "the inbox was closed")
             else:
                 self._decisions.lose(waiting.frame, Code.RECV_BUF_NIL, self._decisions.position, "the inbox was closed")
 
-    def taken(self, count: int) -> None:
+    def taken(self, now: float, count: int) -> None:
         """The application took messages out of the inbox: those in line enter."""
         door = self.door
         door.held -= count
         if door.line:
             for waiting in door.admit():
-                # The first copy may have gone in while this one stood in line.
-                self._enter(waiting.frame, waiting.pending, door.knows(waiting.frame))
+                self._enter(now, waiting.came_from, waiting.frame, waiting.pending)
 
     def give_up(self, now: float) -> None:
         """Refuse what has waited in line too long."""
         for waiting in self.door.take_due(now):
             assert waiting.pending is not None
-            self._turn_away(waiting.pending, Code.RECV_BUF_BUSY, "the inbox is full")
+            if self.door.knows(waiting.frame):
+                self._suppress(waiting.pending)
+            else:
+                self._turn_away(waiting.pending, Code.RECV_BUF_BUSY, "the inbox is full")

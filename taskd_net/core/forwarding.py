@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited, Part, Pending, PostedPart, Reply, Spread
+from taskd_net.core.acks import Awaited, Collision, Part, Pending, PostedPart, Reply, Spread
 from taskd_net.core.actions import Forward
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
+from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Plan, Topology
 
 
@@ -43,19 +44,23 @@ class Forwarding:
         self._size = size
         self.draining = False
 
-    def carry_one(self, now: float, frame: Frame, hop: Link | None, reply: Reply, deadline: float) -> None:
+    def carry_one(
+        self, now: float, came_from: LinkId, frame: Frame, hop: Link | None, reply: Reply, deadline: float
+    ) -> None:
         """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
         receiver = frame.dst.position if frame.sync else None
         pending = Pending(frame.uuid, reply, frame.src, frame.sync, receiver, deadline)
         if hop is None:
-            self._delivery.deliver(now, frame, pending)
+            self._delivery.deliver(now, came_from, frame, pending)
             return
         refusal = self.forward(now, hop, frame, pending)
         if refusal is not None:
             self._tally.failed(hop, refusal.code)
             self._decisions.settle(pending, refusal.code, self._decisions.position, refusal.detail)
 
-    def carry_many(self, now: float, frame: Frame, plan: Plan, reply: Reply, up: float, down: float) -> None:
+    def carry_many(
+        self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: Reply, up: float, down: float
+    ) -> None:
         """The same for a broadcast or multicast: every branch will be settled."""
         self._tally.broadcasts += 1
         parts = len(plan.links) + plan.here + (plan.missing is not None)
@@ -68,7 +73,7 @@ class Forwarding:
                 Part(spread, down), Code.NO_ROUTE, self._decisions.position, f"there is no {plan.missing}"
             )
         if plan.here:
-            self._delivery.deliver(now, frame, Part(spread, down))
+            self._delivery.deliver(now, came_from, frame, Part(spread, down))
         for link in plan.links:
             sent = self._copies_for(now, link, frame)
             spread.expect(len(sent) - 1)
@@ -80,12 +85,12 @@ class Forwarding:
                     self._tally.failed(link, refusal.code)
                     self._decisions.settle(part, refusal.code, self._decisions.position, refusal.detail)
 
-    def hand_on(self, now: float, frame: Frame, plan: Plan, reply: Reply | None) -> None:
+    def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: Reply | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
         failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
         self._tally.broadcasts += not frame.dst.unicast
         if plan.here:
-            failure = self._delivery.accept(now, frame) or failure
+            failure = self._delivery.accept(now, came_from, frame) or failure
         for link in plan.links:
             for copy in (frame,) if frame.dst.unicast else self._copies_for(now, link, frame):
                 refusal = self.forward(now, link, copy, None)
@@ -109,14 +114,17 @@ class Forwarding:
             frame = spelled(link, frame)
         if link.queued_messages >= self._messages or link.queued_bytes + size > self._size:
             return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
-        patience = 0.0
+        patience, number = 0.0, 0
         if part is not None:
             if link.in_flight.count >= link.in_flight_limit or self.draining:
                 return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
             if manners is not None and manners.turn and not link.in_flight.count:
                 part.deadline = min(part.deadline, now + manners.turn)
-            if not link.in_flight.add(frame.uuid, part):
-                return Refusal(Code.RECV_BUF_BUSY, "the same uuid is in flight for another message")
+            added = link.in_flight.add(frame.uuid, part)
+            if added is None:
+                self._hold(link, frame, part)
+                return None
+            number = added
             if link.timed is None:
                 self._tally.time(link, part)
             deadline = part.deadline
@@ -126,8 +134,40 @@ class Forwarding:
         link.queued_messages += 1
         link.queued_bytes += size
         decisions.statistics.forwarded += 1
-        decisions.actions.append(Forward(link.id, frame, patience))
+        decisions.actions.append(Forward(link.id, frame, patience, number))
         return None
+
+    def _hold(self, link: Link, frame: Frame, part: Awaited) -> None:
+        """Keep a message until the answer to another one with its uuid is in."""
+        link.in_flight.hold(Collision(frame, part))
+        link.queued_messages += 1
+        link.queued_bytes += len(frame.data)
+        self._decisions.look_by(part.deadline)
+
+    def release(self, now: float, link: Link, uuid: str) -> None:
+        """A uuid is no longer in flight on a link: send the message that waits for it, if there is one."""
+        while (collision := link.in_flight.release(uuid)) is not None:
+            self._drop_collision(link, collision)
+            refusal = self.forward(now, link, collision.frame, collision.part)
+            if refusal is not None:
+                self._refuse_collision(link, collision, refusal)
+
+    def give_up_collisions(self, now: float, link: Link) -> None:
+        """Refuse the collisions whose answer nobody waits for any more, and send those whose uuid is free."""
+        for collision in link.in_flight.take_collisions(now):
+            self._drop_collision(link, collision)
+            text = "the same uuid is in flight for another message"
+            self._refuse_collision(link, collision, Refusal(Code.RECV_BUF_BUSY, text))
+        for uuid in list(link.in_flight.collisions):
+            self.release(now, link, uuid)
+
+    def _drop_collision(self, link: Link, collision: Collision) -> None:
+        link.queued_messages -= 1
+        link.queued_bytes -= len(collision.frame.data)
+
+    def _refuse_collision(self, link: Link, collision: Collision, refusal: Refusal) -> None:
+        self._tally.failed(link, refusal.code)
+        self._decisions.settle(collision.part, refusal.code, self._decisions.position, refusal.detail)
 
     def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
         """What goes on a link for a broadcast or multicast."""
@@ -154,8 +194,9 @@ class Forwarding:
         link.queued_messages = link.queued_bytes = 0
         # It was not answered: how long that took says nothing.
         link.timed = None
-        for frame in reversed(list(unwritten)):
-            part = link.in_flight.take_copy(frame, newest=True)
+        for collision in link.in_flight.take_collisions():
+            decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
+        for frame, part in link.in_flight.take_unwritten(unwritten):
             if part is not None:
                 tally.ended(link, part, Code.NETWORK_SEND_LOST)
                 decisions.settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")

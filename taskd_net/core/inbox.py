@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from taskd_net.core.acks import Awaited
 from taskd_net.core.frame import Frame
+from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
 
 
@@ -20,6 +21,7 @@ from taskd_net.core.seen import Seen
 class Waiting:
     """A message in the line. A sync one has somebody who waits (`pending`) and a deadline."""
 
+    came_from: LinkId
     frame: Frame
     pending: Awaited | None
     deadline: float
@@ -30,7 +32,7 @@ class InboxDoor:
 
     Args:
         room: messages that fit in; 0 for a node that has no inbox.
-        window: size of the duplicate window, in messages.
+        window: as in `Seen`.
         line_messages, line_bytes: bounds of the line.
     """
 
@@ -48,16 +50,17 @@ class InboxDoor:
 
     def knows(self, frame: Frame) -> bool:
         """True when this message has been delivered before."""
-        return (frame.uuid, frame.src) in self.seen
+        return self.seen.knows(frame.uuid, frame.src)
 
     def has_room(self) -> bool:
         """True when a message may go in at once: there is room and nobody stands in line."""
         return self.held < self.room and not self.line
 
-    def enter(self, frame: Frame) -> None:
-        """Count a message as delivered."""
-        self.held += 1
-        self.seen.add((frame.uuid, frame.src))
+    def enter(self, now: float, came_from: LinkId, frame: Frame) -> bool:
+        """Count a message as delivered. Returns False, and counts nothing, when it has been delivered before."""
+        new = self.seen.add(now, came_from, frame.uuid, frame.src)
+        self.held += new
+        return new
 
     def queue(self, waiting: Waiting) -> bool:
         """Put a message at the end of the line. Returns False when the line is at its bound."""

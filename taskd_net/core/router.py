@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Reply
+from taskd_net.core.acks import Key, Reply
 from taskd_net.core.actions import Action, EndStream, Forgot, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.decisions import Decisions
@@ -201,13 +201,13 @@ class Router:
             self.tally.arrived(now, link, messages, size)
         return self._take()
 
-    def accepted(self, now: float, link_id: LinkId, uuids: Iterable[str], sync: bool | None = None) -> list[Action]:
+    def accepted(self, now: float, link_id: LinkId, keys: Iterable[Key], sync: bool | None = None) -> list[Action]:
         """The far side of a link answered these messages with 0; `sync`: their kind, where the link tells."""
         link = self._topology.link(link_id)
         if link is not None:
-            taken, timed = 0, link.timed
-            for uuid in uuids:
-                part = link.in_flight.take(uuid, sync)
+            taken, timed, collisions = 0, link.timed, link.in_flight.collisions
+            for key in keys:
+                part = link.in_flight.take(key, sync)
                 if part is None:
                     self.statistics.late_acks += 1
                 else:
@@ -215,15 +215,17 @@ class Router:
                     if part is timed:
                         self.tally.timed(link)
                     self._decisions.settle(part, Code.OK, part.receiver or link.position)
+                if collisions and isinstance(key, str):
+                    self._forwarding.release(now, link, key)
             self.tally.accepted(now, link, taken)
         return self._take()
 
     def ack_arrived(
-        self, now: float, link_id: LinkId, uuid: str, code: int, src: Position, detail: str = ""
+        self, now: float, link_id: LinkId, key: Key, code: int, src: Position, detail: str = ""
     ) -> list[Action]:
         """The far side of a link answered a message; an answer that nobody waits for is counted and dropped."""
         link = self._topology.link(link_id)
-        part = link.in_flight.take(uuid) if link is not None else None
+        part = link.in_flight.take(key) if link is not None else None
         if link is None or part is None:
             self.statistics.late_acks += 1
         else:
@@ -231,6 +233,8 @@ class Router:
             self._decisions.settle(part, code, src, detail)
             if link.manners is not None:
                 self._forwarding.next_turn(now, link, link.manners)
+        if link is not None and link.in_flight.collisions and isinstance(key, str):
+            self._forwarding.release(now, link, key)
         return self._take()
 
     def post_answered(
@@ -244,6 +248,9 @@ class Router:
             self._decisions.settle(part, code, src, detail)
         elif code != Code.OK and frame.src.identity != self.identity:
             self._decisions.lose(frame, code, src, detail)
+        if link is not None and link.in_flight.collisions:
+            # Not at once: a stream that ends gives up its posts, too, and what follows must not go onto it.
+            self._decisions.look_by(now)
         return self._take()
 
     def written(self, link_id: LinkId, session: object, messages: int, size: int) -> None:
@@ -256,7 +263,7 @@ class Router:
 
     def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
         """The application took messages out of the inbox."""
-        self._delivery.taken(count)
+        self._delivery.taken(now, count)
         return self._take()
 
     def close_inbox(self) -> list[Action]:
@@ -300,10 +307,17 @@ class Router:
         session: object,
         unwritten: Iterable[Frame] = (),
         probes: Ended | None = None,
+        numbered: bool = False,
     ) -> list[Action]:
         """A child's stream stands; one that stood before for the same position ends, with these frames in its queue.
 
-        `probes`: what a probe that comes over it and ends here is answered; None for a child that knows no probes.
+        Args:
+            now: the time.
+            link: the child's.
+            session: names the stream.
+            unwritten: the messages in the queue of the stream that stood before.
+            probes: what a probe that comes over it and ends here is answered; None for a child that knows no probes.
+            numbered: whether messages on it are numbered, and answered by their numbers.
         """
         if link.up:
             link.changed_hands(now)
@@ -311,6 +325,7 @@ class Router:
             self._forwarding.drop(link, unwritten)
         self.children.opened(now, link, session)
         link.probes = probes
+        link.in_flight.numbered = numbered
         self.tally.joins += 1
         # The claim of who is connected here is the newest.
         self.routes.learn(link.position.identity, link.id, link.epoch)
@@ -390,6 +405,7 @@ class Router:
         withdraws: bool = False,
         manners: Manners | None = None,
         probes: Ended | None = None,
+        numbered: bool = False,
     ) -> list[Action]:
         """The stream to the parent stands.
 
@@ -401,10 +417,12 @@ class Router:
             withdraws: whether the parent understands COMPLETE and WITHDRAW.
             manners: what the parent does otherwise than the contract says, if it does.
             probes: what a probe that comes from there and ends here is answered; None for one that knows no probes.
+            numbered: whether messages on it are numbered, and answered by their numbers.
         """
         up = self._up
         assert up is not None, "the Mgr has no upstream"
         up.session, up.position, up.manners, up.probes = session, parent, manners, probes
+        up.in_flight.numbered = numbered
         up.since = now
         up.streams += 1
         self._upward.came_up(withdraws, manners)
@@ -469,6 +487,8 @@ class Router:
                     self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
                 if link.manners is not None:
                     self._forwarding.next_turn(now, link, link.manners)
+            if link.in_flight.collisions:
+                self._forwarding.give_up_collisions(now, link)
         self._delivery.give_up(now)
         for held in self._held.take_due(now):
             text = "not joined within the timeout"
@@ -480,7 +500,7 @@ class Router:
             self.tally.forgotten.add(link.traffic)
             self._upward.gone(gone)
         self._decisions.wake = min(
-            min((link.in_flight.deadline() for link in links if link.in_flight.count), default=float("inf")),
+            min((link.in_flight.deadline() for link in links if link.in_flight), default=float("inf")),
             self._held.next_deadline(),
             self._gate.next_deadline(),
             self.door.next_deadline(),
@@ -498,6 +518,8 @@ class Router:
         self._delivery.shut()
         self._upward.went_down()
         for link in self._topology.links():
+            for collision in link.in_flight.take_collisions():
+                self._decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the node was closed")
             for part in link.in_flight.take_all():
                 self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
         return self._take()
@@ -529,7 +551,7 @@ class Router:
         for link in self._topology.links():
             assert link.queued_messages >= 0 and link.queued_bytes >= 0
             assert link.in_flight.count == sum(1 for _ in link.in_flight)
-            assert link.up or not link.in_flight.count
+            assert link.up or not link.in_flight
             assert link.in_flight.deadline() >= self._decisions.wake
         assert 0 <= self.door.held <= max(self.door.room, 0)
         assert all(link_id in self.children.by_id for _, link_id in self.routes.items())
@@ -549,18 +571,22 @@ class Router:
             elif dst.unicast:
                 hop = self._topology.next_hop(dst, came_from)
                 if reply is None or not frame.sync:
-                    self._forwarding.hand_on(now, frame, Plan((hop,), False) if hop else Plan((), True), reply)
+                    plan = Plan((hop,), False) if hop else Plan((), True)
+                    self._forwarding.hand_on(now, came_from, frame, plan, reply)
                 elif hop is not None and hop.manners is not None and hop.manners.turn and budget is not None:
                     # Its turn may come late; how late, only the sender's patience says.
-                    self._forwarding.carry_one(now, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget)
+                    self._forwarding.carry_one(
+                        now, came_from, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget
+                    )
                 else:
-                    self._forwarding.carry_one(now, frame, hop, reply, now + (up if hop is self._up else down))
+                    deadline = now + (up if hop is self._up else down)
+                    self._forwarding.carry_one(now, came_from, frame, hop, reply, deadline)
             else:
                 plan = self._topology.plan(frame.src.identity, dst, came_from)
                 if reply is None or not frame.sync:
-                    self._forwarding.hand_on(now, frame, plan, reply)
+                    self._forwarding.hand_on(now, came_from, frame, plan, reply)
                 else:
-                    self._forwarding.carry_many(now, frame, plan, reply, now + up, now + down)
+                    self._forwarding.carry_many(now, came_from, frame, plan, reply, now + up, now + down)
         except Refusal as refusal:
             self.tally.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, reply, refusal)
@@ -573,13 +599,13 @@ class Router:
                 if hop is not None and hop is self._up and not hop.up:
                     self._hold(frame, reply, deadline)
                 else:
-                    self._forwarding.carry_one(now, frame, hop, reply, deadline)
+                    self._forwarding.carry_one(now, LOCAL, frame, hop, reply, deadline)
             else:
                 plan = self._topology.plan(frame.src.identity, dst, LOCAL)
                 if self._up is not None and not self._up.up and self._up in plan.links:
                     self._hold(frame, reply, deadline)
                 else:
-                    self._forwarding.carry_many(now, frame, plan, reply, deadline, deadline)
+                    self._forwarding.carry_many(now, LOCAL, frame, plan, reply, deadline, deadline)
         except Refusal as refusal:
             self.tally.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, reply, refusal)

@@ -1,36 +1,226 @@
-"""The duplicate window of a receiver (contract, section 5)."""
+"""Duplicate suppression: the messages that an inbox has had (contract, section 5).
+
+A message is known by its uuid and its sender: peers may number their messages 1, 2, 3, and two senders' uuids meet.
+
+- Uuids of this package (`uuids`) are remembered exactly for as long as a retry may last, in pages with a bit for each
+  number of a flow. A page is forgotten `seconds` after its last message, and not sooner.
+- Of any other uuids the last `window` of each sender are remembered, in blocks.
+
+Pages and blocks are charged to the link that brought their first message. Beyond the bound over all links, the link
+with the most gives up its oldest ones: whoever invents senders or uuids pushes out what came over its own link alone.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
+from typing import Final, TypeAlias
 
+from taskd_net.core.routes import LinkId
+from taskd_net.core.uuids import split
+from taskd_net.limits import SEEN_BYTES, SEEN_S
 from taskd_net.position import Position
+
+_BITS: Final = 10
+"""Numbers of a flow in one page, as a power of 2: 1,024."""
+
+_MASK: Final = (1 << _BITS) - 1
+
+_FULL: Final = (1 << (1 << _BITS)) - 1
+"""The bits of a page of which every number has come; one object for all of them."""
+
+PAGE_BYTES: Final = 700
+"""Bytes of a page with its keys and places in the tables, measured with tracemalloc and rounded up."""
+
+BLOCK_BYTES: Final = 1400
+"""Bytes of a block without what is in it, measured alike."""
+
+UUID_BYTES: Final = 120
+"""Bytes of a remembered uuid beyond its characters, measured alike."""
+
+_TOUCH_S: Final = 10.0
+"""Seconds within which a page is not touched twice: the order of pages need not be finer."""
+
+_PageKey: TypeAlias = tuple[Position, str, int]
+
+
+class _Page:
+    """Which of 1,024 numbers of a flow have come."""
+
+    __slots__ = ("bits", "key", "link", "touched")
+
+    def __init__(self, key: _PageKey, link: LinkId, now: float) -> None:
+        self.key = key
+        self.link = link
+        self.touched = now
+        self.bits = 0
+
+
+class _Sender:
+    """The uuids of other makes of one sender."""
+
+    __slots__ = ("blocks", "src", "uuids")
+
+    def __init__(self, src: Position) -> None:
+        self.src = src
+        self.uuids: set[str] = set()
+        self.blocks: deque[_Block] = deque()
+
+
+class _Block:
+    """Some of them, that came one after the other over one link."""
+
+    __slots__ = ("bytes", "link", "sender", "touched", "uuids")
+
+    def __init__(self, sender: _Sender, link: LinkId, now: float) -> None:
+        self.sender = sender
+        self.link = link
+        self.touched = now
+        self.uuids: list[str] = []
+        self.bytes = BLOCK_BYTES
+
+
+class _Charges:
+    """What came over one link, the least recently touched first, and how many bytes it takes."""
+
+    __slots__ = ("blocks", "bytes", "pages")
+
+    def __init__(self) -> None:
+        # Not dicts: to find its oldest key, a dict walks over all that was deleted before.
+        self.pages: OrderedDict[_Page, None] = OrderedDict()
+        self.blocks: OrderedDict[_Block, None] = OrderedDict()
+        self.bytes = 0
+
+    def oldest(self, newest: _Page | _Block) -> _Page | _Block | None:
+        """The page or block that was touched longest ago; None when there is the newest of all and nothing else."""
+        page, block = next(iter(self.pages), None), next(iter(self.blocks), None)
+        if page is None or page is newest:
+            return None if block is newest else block
+        return page if block is None or block is newest or page.touched < block.touched else block
 
 
 class Seen:
-    """Remembers the last `window` messages that went into an inbox.
+    """The memory of one inbox.
 
-    A message is known by its uuid and its sender, not by the uuid alone: peers may number their messages 1, 2, 3, and
-    then two senders' uuids meet.
+    Args:
+        window: uuids of other makes that are remembered of each sender, at least.
+        size: bytes of all that is remembered, at most.
+        seconds: how long a page is remembered after its last message, at least.
     """
 
-    # A queue beside a set, not one dict: finding a dict's oldest key means to walk over all that was deleted before.
-    __slots__ = ("_known", "_order", "_window")
+    __slots__ = ("_block", "_charges", "_others", "_pages", "_seconds", "_size", "_window", "bytes")
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, size: int = SEEN_BYTES, seconds: float = SEEN_S) -> None:
         self._window = window
-        self._known: set[tuple[str, Position]] = set()
-        self._order: deque[tuple[str, Position]] = deque()
+        self._block = max(1, min(512, window // 8))
+        self._size = size
+        self._seconds = seconds
+        self._pages: dict[_PageKey, _Page] = {}
+        self._others: dict[Position, _Sender] = {}
+        self._charges: dict[LinkId, _Charges] = {}
+        self.bytes = 0
 
-    def __contains__(self, message: tuple[str, Position]) -> bool:
-        return message in self._known
+    def knows(self, uuid: str, src: Position) -> bool:
+        """True for a message that was added."""
+        known = split(uuid)
+        if known is None:
+            sender = self._others.get(src)
+            return sender is not None and uuid in sender.uuids
+        flow, number = known
+        page = self._pages.get((src, flow, number >> _BITS))
+        return page is not None and bool(page.bits >> (number & _MASK) & 1)
 
-    def __len__(self) -> int:
-        return len(self._order)
+    def add(self, now: float, link: LinkId, uuid: str, src: Position) -> bool:
+        """Remember a message that came over a link. Returns False, and changes nothing, when it is known."""
+        known = split(uuid)
+        if known is None:
+            return self._add_other(now, link, uuid, src)
+        flow, number = known
+        key = (src, flow, number >> _BITS)
+        page = self._pages.get(key) or self._open(now, link, key)
+        bits, bit = page.bits, 1 << (number & _MASK)
+        if bits & bit:
+            return False
+        bits |= bit
+        page.bits = bits if bits != _FULL else _FULL
+        if now - page.touched > _TOUCH_S:
+            page.touched = now
+            self._charges[page.link].pages.move_to_end(page)
+        return True
 
-    def add(self, message: tuple[str, Position]) -> None:
-        """Remember a message that is not known yet, and forget the oldest beyond the window."""
-        self._known.add(message)
-        self._order.append(message)
-        if len(self._order) > self._window:
-            self._known.discard(self._order.popleft())
+    def _open(self, now: float, link: LinkId, key: _PageKey) -> _Page:
+        # Two for one: what is over goes away as long as something comes.
+        for _ in range(2):
+            oldest = next(iter(self._of(link).pages), None)
+            if oldest is None or oldest.touched + _TOUCH_S + self._seconds >= now:
+                break
+            self._forget(oldest)
+        page, charges = _Page(key, link, now), self._of(link)
+        self._pages[key] = page
+        charges.pages[page] = None
+        self._charge(charges, PAGE_BYTES, page)
+        return page
+
+    def _add_other(self, now: float, link: LinkId, uuid: str, src: Position) -> bool:
+        sender = self._others.get(src)
+        if sender is None:
+            sender = self._others[src] = _Sender(src)
+        elif uuid in sender.uuids:
+            return False
+        block = sender.blocks[-1] if sender.blocks else None
+        size = UUID_BYTES + len(uuid)
+        if block is None or len(block.uuids) >= self._block or block.link != link:
+            if sender.blocks and len(sender.uuids) - len(sender.blocks[0].uuids) + 1 >= self._window:
+                self._forget(sender.blocks[0])
+                self._others[src] = sender
+            block = _Block(sender, link, now)
+            sender.blocks.append(block)
+            size += BLOCK_BYTES
+        block.uuids.append(uuid)
+        sender.uuids.add(uuid)
+        block.touched = now
+        block.bytes += UUID_BYTES + len(uuid)
+        charges = self._of(link)
+        charges.blocks[block] = None
+        charges.blocks.move_to_end(block)
+        self._charge(charges, size, block)
+        return True
+
+    def _of(self, link: LinkId) -> _Charges:
+        charges = self._charges.get(link)
+        if charges is None:
+            charges = self._charges[link] = _Charges()
+        return charges
+
+    def _charge(self, charges: _Charges, size: int, newest: _Page | _Block) -> None:
+        charges.bytes += size
+        self.bytes += size
+        if self.bytes > self._size:
+            self._make_room(newest)
+
+    def _make_room(self, newest: _Page | _Block) -> None:
+        """Forget a sixteenth of what the link with the most has, but not what has just come."""
+        most = max(self._charges.values(), key=lambda charges: charges.bytes)
+        enough = most.bytes - most.bytes // 16
+        while most.bytes > enough or self.bytes > self._size:
+            oldest = most.oldest(newest)
+            if oldest is None:
+                return
+            self._forget(oldest)
+
+    def _forget(self, item: _Page | _Block) -> None:
+        charges = self._charges[item.link]
+        if isinstance(item, _Page):
+            del self._pages[item.key], charges.pages[item]
+            size = PAGE_BYTES
+        else:
+            sender = item.sender
+            sender.blocks.remove(item)
+            sender.uuids.difference_update(item.uuids)
+            if not sender.blocks:
+                del self._others[sender.src]
+            del charges.blocks[item]
+            size = item.bytes
+        charges.bytes -= size
+        self.bytes -= size
+        if not charges.bytes:
+            del self._charges[item.link]

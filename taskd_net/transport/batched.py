@@ -6,16 +6,20 @@ write before was under way, leaves together. There is no timer, so a single mess
 A write is done when gRPC has it, long before the other end has taken it in. So each end says how many batches it has
 taken in, mostly in a batch that goes back anyway, and the other one writes a few ahead and no more: what comes after
 waits here, where it can join others, and not in front of a busy receiver as many small batches.
+
+Between nodes that both know it, an answer names its message by a number that the Router of the sending end gave to it.
+Towards older ones it names the uuid, which two senders may share (`core.acks.InFlight`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Self
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Reply
+from taskd_net.core.acks import Key, Reply
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Arrival
 from taskd_net.core.routes import LinkId
@@ -25,31 +29,51 @@ from taskd_net.transport.host import Host
 from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Pipe, Session
 from taskd_net.wire import codec
-from taskd_net.wire.batches import LARGE, read_batch, write_batch
+from taskd_net.wire.batches import LARGE, Batch, read_batch, write_batch
 
 
 class BatchedLink(Session):
-    """Either end of the link: both do the same."""
+    """Either end of the link: both do the same.
 
-    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe, share: Share | None = None) -> None:
+    Args:
+        host, link, peer, pipe: as in `Session`.
+        share: what of the child's share belongs to this stream; None towards a parent.
+        numbered: whether messages are answered by number, not by uuid.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        link: LinkId,
+        peer: Position,
+        pipe: Pipe,
+        share: Share | None = None,
+        *,
+        numbered: bool = False,
+    ) -> None:
         super().__init__(host, link, peer, pipe)
+        self.numbered = numbered
         # What of the share of the child at the other end belongs to this stream; a parent has none.
         self._share = share
         self._waiting = 0
         self._waiting_bytes = 0
         self._frames: list[Frame] = []
         self._patience: list[int] = []
+        self._numbers: list[int] = []
         self._bytes = 0
         self._accepted: list[str] = []
+        self._accepted_numbers: list[int] = []
         self._answers: list[bytes] = []
+        self._answer_numbers: list[int] = []
         self._under_way: list[Frame] = []
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
         self._taken = 0
 
-    def forward(self, frame: Frame, patience: float) -> None:
+    def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
         """Queue a message for the next batch."""
         self._frames.append(frame)
+        self._numbers.append(number)
         # At least 1 ms where an answer is awaited: 0 says that none is.
         self._patience.append(int(patience * 1000.0) + 1 if patience > 0.0 else 0)
         self._bytes += len(frame.data)
@@ -61,7 +85,7 @@ class BatchedLink(Session):
         under_way, self._under_way = self._under_way, []
         self._interrupted(under_way)
         left = self._frames
-        self._frames, self._patience, self._bytes = [], [], 0
+        self._frames, self._patience, self._numbers, self._bytes = [], [], [], 0
         if self._share is not None:
             self._share.add(-self._waiting, -self._waiting_bytes)
             self._share = None
@@ -70,31 +94,41 @@ class BatchedLink(Session):
     def _move_queue(self, successor: Self) -> None:
         successor._frames, self._frames = self._frames, []
         successor._patience, self._patience = self._patience, []
+        successor._numbers, self._numbers = self._numbers, []
         successor._bytes, self._bytes = self._bytes, 0
         successor._accepted, self._accepted = self._accepted, []
+        successor._accepted_numbers, self._accepted_numbers = self._accepted_numbers, []
         successor._answers, self._answers = self._answers, []
+        successor._answer_numbers, self._answer_numbers = self._answer_numbers, []
         successor._waiting, successor._waiting_bytes = self._waiting, self._waiting_bytes
 
-    def _reply(self, ack: Ack) -> None:
-        if ack.code:
-            self._reply_in_full(ack)
-        elif not self._closed:
-            self._accepted.append(ack.uuid)
-            if self._sleep is not None and self._ahead < BATCHES_AHEAD:
-                self._wake()
-        elif self.successor is not None:
-            self.successor._reply(ack)
+    def _reply(self, number: int, in_full: bool, ack: Ack) -> None:
+        """Answer a message.
 
-    def _reply_in_full(self, ack: Ack) -> None:
-        """Answer with an Ack: a failure, or 0 to a `sync=false` message, which must not look like a delivery."""
-        if not self._closed:
+        Args:
+            number: the message's; 0 where answers go by uuid.
+            in_full: whether 0 goes as an Ack too: the answer to a `sync=false` message must not look like a delivery.
+            ack: the answer.
+        """
+        if self._closed:
+            if self.successor is not None:
+                self.successor._reply(number, in_full, ack)
+            return
+        if ack.code or in_full:
             self._answers.append(codec.write_ack(ack))
+            if number:
+                self._answer_numbers.append(number)
             self._wake()
-        elif self.successor is not None:
-            self.successor._reply_in_full(ack)
+            return
+        if number:
+            self._accepted_numbers.append(number)
+        else:
+            self._accepted.append(ack.uuid)
+        if self._sleep is not None and self._ahead < BATCHES_AHEAD:
+            self._wake()
 
     def _has_queued(self) -> bool:
-        return bool(self._frames or self._accepted or self._answers)
+        return bool(self._frames or self._accepted_numbers or self._answers or self._accepted)
 
     def _has_output(self) -> bool:
         return self._taken >= BATCHES_CONFIRMED or (self._ahead < BATCHES_AHEAD and self._has_queued())
@@ -104,13 +138,19 @@ class BatchedLink(Session):
         if self._ahead >= BATCHES_AHEAD or not self._has_queued():
             return await self._pipe.write(write_batch((), (), (), (), taken))
         self._ahead += 1
-        frames, patience, size = self._take_batch()
+        frames, patience, numbers, size = self._take_batch()
         self._under_way = frames
         accepted, self._accepted = self._accepted, []
+        by_number, self._accepted_numbers = self._accepted_numbers, []
         answers, self._answers = self._answers, []
+        answer_numbers, self._answer_numbers = self._answer_numbers, []
         if self._waiting:
-            self._wait(-min(self._waiting, len(accepted) + len(answers)), 0)
-        data = write_batch([frame.data for frame in frames], patience, accepted, answers, taken)
+            self._wait(-min(self._waiting, len(accepted) + len(by_number) + len(answers)), 0)
+        messages = [frame.data for frame in frames]
+        if self.numbered:
+            data = write_batch(messages, patience, (), answers, taken, numbers, by_number, answer_numbers)
+        else:
+            data = write_batch(messages, patience, accepted, answers, taken)
         if not await self._pipe.write(data):
             return False
         if frames:
@@ -118,12 +158,15 @@ class BatchedLink(Session):
             self._under_way = []
         return True
 
-    def _take_batch(self) -> tuple[list[Frame], list[int], int]:
-        """Take the messages of the next batch out of the queue: as many as its bounds allow, and their bytes."""
-        frames, patience, size = self._frames, self._patience, self._bytes
+    def _take_batch(self) -> tuple[list[Frame], list[int], list[int], int]:
+        """Take the messages of the next batch out of the queue, as many as its bounds allow.
+
+        Returns the messages, their patience, their numbers, and their bytes in all.
+        """
+        frames, patience, numbers, size = self._frames, self._patience, self._numbers, self._bytes
         if len(frames) <= BATCH_MESSAGES and (size <= BATCH_BYTES or len(frames) == 1):
-            self._frames, self._patience, self._bytes = [], [], 0
-            return frames, patience, size
+            self._frames, self._patience, self._numbers, self._bytes = [], [], [], 0
+            return frames, patience, numbers, size
         # A large body goes alone: what is small and behind it waits for one write, not for a batch of them.
         count = size = 0
         for frame in frames[:BATCH_MESSAGES]:
@@ -131,15 +174,17 @@ class BatchedLink(Session):
                 break
             count += 1
             size += len(frame.data)
-        self._frames, self._patience = frames[count:], patience[count:]
+        self._frames, self._patience, self._numbers = frames[count:], patience[count:], numbers[count:]
         self._bytes -= size
-        return frames[:count], patience[:count], size
+        return frames[:count], patience[:count], numbers[:count], size
 
     def _take_in(self, data: bytes) -> None:
         host, router, link = self._host, self._router, self.link
         try:
-            messages, patience, accepted, answers, taken = read_batch(data)
-            acks = [codec.read_ack(answer, self.peer) for answer in answers]
+            batch = read_batch(data)
+            acks = [codec.read_ack(answer, self.peer) for answer in batch.answers]
+            if self.numbered and (len(batch.numbers) != len(batch.messages) or len(batch.answer_numbers) != len(acks)):
+                raise Refusal(Code.NET_ERR, "messages or answers without numbers")
         except Refusal as refusal:
             # Only a node of ours is at the other end, so this is a fault: begin again with a new stream.
             host.log.error("batch_unreadable", peer=str(self.peer), detail=refusal.detail)
@@ -148,54 +193,57 @@ class BatchedLink(Session):
         # One that another node has replaced says nothing any more; one that has handed over still has the last word.
         if self.successor is None and host.links.get(link) is not self:
             return
-        self._ahead = max(0, self._ahead - taken)
-        if messages or accepted or answers:
+        self._ahead = max(0, self._ahead - batch.taken)
+        accepted: Sequence[Key] = batch.accepted_numbers if self.numbered else batch.accepted
+        if batch.messages or accepted or acks:
             self._taken += 1
         now = host.now()
         actions = router.accepted(now, link, accepted, sync=True) if accepted else []
-        for ack in acks:
+        for index, ack in enumerate(acks):
+            key = batch.answer_numbers[index] if self.numbered else ack.uuid
             if ack.code == Code.OK:
-                actions += router.accepted(now, link, (ack.uuid,), sync=False)
+                actions += router.accepted(now, link, (key,), sync=False)
             else:
-                actions += router.ack_arrived(now, link, ack.uuid, ack.code, ack.src)
-        if messages:
+                actions += router.ack_arrived(now, link, key, ack.code, ack.src)
+        if batch.messages:
             try:
-                actions += router.frames_arrived(now, link, self._arrivals(messages, patience))
+                actions += router.frames_arrived(now, link, self._arrivals(batch))
             except Exception:
                 # The gate: one bad message must not cost the others their link.
                 host.log.exception("request_failed", peer=str(self.peer))
-                self._answer_failed(messages, patience)
+                self._answer_failed(batch)
         host.perform(actions)
         if self._sleep is not None and self._has_output():
             self._wake()
 
-    def _answer_failed(self, messages: Sequence[bytes], patience: Sequence[int]) -> None:
+    def _answer_failed(self, batch: Batch) -> None:
         """Answer 5999 to a batch under which this node failed; an answer that comes after all is dropped as late."""
-        for data, wait in zip(messages, patience, strict=True):
+        for data, wait, number in zip(batch.messages, batch.patience, batch.numbers or repeat(0), strict=False):
             if wait:
-                self._reply(Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position))
+                self._reply(number, False, Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position))
 
-    def _arrivals(self, messages: Sequence[bytes], patience: Sequence[int]) -> Iterator[Arrival]:
-        limits, share = self._router.limits, self._share
-        room = len(messages) if share is None else share.room
+    def _arrivals(self, batch: Batch) -> Iterator[Arrival]:
+        limits, share, answer = self._router.limits, self._share, self._reply
+        room = len(batch.messages) if share is None else share.room
         answered = 0
-        for data, wait in zip(messages, patience, strict=True):
+        numbers = batch.numbers if self.numbered else repeat(0)
+        for data, wait, number in zip(batch.messages, batch.patience, numbers, strict=False):
             try:
                 frame = codec.read_known_frame(data, limits)
             except Refusal as refusal:
                 self._host.log.warning("message_refused", peer=str(self.peer), detail=refusal.detail)
-                if wait and refusal.uuid:
+                if wait and (refusal.uuid or number):
                     answered += 1
-                    self._reply(Ack(refusal.uuid, refusal.code, self._router.position))
+                    self._reply(number, False, Ack(refusal.uuid, refusal.code, self._router.position))
                 continue
             if not wait:
                 yield frame, None, None
                 continue
             answered += 1
-            reply = self._reply if frame.sync else self._reply_in_full
+            reply: Reply = partial(answer, number, not frame.sync)
             if share is not None and (answered > room or len(data) >= LARGE):
                 if answered > room or not share.fits(len(data)):
-                    self._reply(Ack(frame.uuid, Code.RECV_BUF_BUSY, self._router.position))
+                    reply(Ack(frame.uuid, Code.RECV_BUF_BUSY, self._router.position))
                     continue
                 self._wait(0, len(data))
                 reply = partial(self._reply_large, len(data), reply)

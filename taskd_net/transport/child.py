@@ -203,8 +203,11 @@ class ChildSide:
         depth = stay.peer.depth + 1
         self._on_parent(depth)
         profile, probes = stay.peer.profile, stay.peer.ended(batched=stay.batched)
+        numbered = stay.batched and stay.peer.numbers
         host.perform(
-            router.upstream_up(host.now(), stay.session, parent, depth, profile.withdraws, profile.parent, probes)
+            router.upstream_up(
+                host.now(), stay.session, parent, depth, profile.withdraws, profile.parent, probes, numbered
+            )
         )
         self._spawn(stay, self._announce_all(stay))
         if stay.peer.reports:

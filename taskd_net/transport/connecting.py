@@ -147,7 +147,7 @@ class Connector:
         """What runs over a stream that stands."""
         pipe = ClientPipe(stream)
         if batched:
-            return batched_link(self._host, UP, parent, pipe, self._tracer)
+            return batched_link(self._host, UP, parent, pipe, self._tracer, numbered=peer.numbers)
         return ToParent(self._host, UP, parent, pipe, peer.profile, channel, self._ack_timeout)
 
     async def connected(self, channel: grpc.aio.Channel) -> None:

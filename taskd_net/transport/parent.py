@@ -291,7 +291,10 @@ class ParentSide:
         pipe, tracer = ServerPipe(context), self._tracer
 
         def session(link: Link) -> Session:
-            return batched_link(self._host, link.id, link.position, pipe, tracer, self._share(link.id))
+            numbered = self._connections.peer(link.id).numbers
+            return batched_link(
+                self._host, link.id, link.position, pipe, tracer, self._share(link.id), numbered=numbered
+            )
 
         await self._serve(context, session)
 
@@ -360,7 +363,8 @@ class ParentSide:
         host.links[link.id] = session
         peer = self._connections.peer(link.id)
         probes = peer.ended(batched=isinstance(session, BatchedLink))
-        host.perform(self._router.link_up(host.now(), link, session, unwritten, probes))
+        numbered = isinstance(session, BatchedLink) and session.numbered
+        host.perform(self._router.link_up(host.now(), link, session, unwritten, probes, numbered))
         host.view.child_changed(link)
         host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=type(session).__name__)
 

@@ -32,6 +32,8 @@ PACE_KEY = "taskd-net-pace"
 ROUTES_KEY = "taskd-net-routes"
 PROBES_KEY = "taskd-net-probes"
 PROBES = "1"
+ANSWERS_KEY = "taskd-net-answers"
+NUMBERS = "numbers"
 STREAM_KEY = "taskd-net-stream"
 CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
@@ -111,6 +113,7 @@ class Peer:
         reports: it takes reports of the state of the mesh.
         pace: seconds between two of them of one child that it asks for at present, where it has many.
         probes: it answers probes, and never hands one to its application.
+        numbers: on the batched link it answers messages by number, not by uuid.
     """
 
     profile: Profile
@@ -120,6 +123,7 @@ class Peer:
     reports: bool = False
     probes: bool = False
     pace: float = 0.0
+    numbers: bool = False
 
     def ended(self, *, batched: bool) -> Ended | None:
         """What a probe is answered that ends after it came from this peer; None for a peer that knows no probes."""
@@ -137,7 +141,8 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
     """Who registers, by the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
     if version:
-        return Peer(OURS, version, probes=metadata.get(PROBES_KEY) == PROBES)
+        numbers = metadata.get(ANSWERS_KEY) == NUMBERS
+        return Peer(OURS, version, probes=metadata.get(PROBES_KEY) == PROBES, numbers=numbers)
     return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
 
@@ -154,6 +159,7 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         reports=metadata.get(STATUS_KEY) == REPORTS,
         pace=float(natural(metadata.get(PACE_KEY, ""), _MOST) or 0),
         probes=metadata.get(PROBES_KEY) == PROBES,
+        numbers=metadata.get(ANSWERS_KEY) == NUMBERS,
     )
 
 
@@ -164,7 +170,7 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 def own_metadata() -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when it registers."""
-    return ((VERSION_KEY, __version__), (PROBES_KEY, PROBES))
+    return ((VERSION_KEY, __version__), (PROBES_KEY, PROBES), (ANSWERS_KEY, NUMBERS))
 
 
 def parent_metadata(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tuple[str, str], ...]:
@@ -172,7 +178,7 @@ def parent_metadata(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tu
 
     `pace`: seconds between two reports of one child, where they are to be longer than usual.
     """
-    offer = ((LINKS_KEY, BATCHED),) if batched else ()
+    offer = ((LINKS_KEY, BATCHED), (ANSWERS_KEY, NUMBERS)) if batched else ()
     slower = ((PACE_KEY, str(min(999, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
     return (*says, *offer, *slower)

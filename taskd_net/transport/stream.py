@@ -127,8 +127,14 @@ class Session(ABC):
         self.over = asyncio.Event()
 
     @abstractmethod
-    def forward(self, frame: Frame, patience: float) -> None:
-        """Send a message; `patience` (seconds): how long its answer is awaited, 0 where nobody waits."""
+    def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
+        """Send a message.
+
+        Args:
+            frame: the message.
+            patience: seconds for which its answer is awaited; 0 where nobody waits.
+            number: what it is answered by, on a link that numbers its messages; else 0.
+        """
 
     @abstractmethod
     def unwritten(self) -> list[Frame]:

@@ -6,7 +6,7 @@ trace passes no spans on: what lies behind it is not in the trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from taskd_net.codes import ConfigError
@@ -18,7 +18,7 @@ from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.host import Host
 from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Pipe
-from taskd_net.wire.batches import read_spans, write_spans
+from taskd_net.wire.batches import Batch, read_spans, write_spans
 
 if TYPE_CHECKING:
     from taskd_net.transport.tracing import Tracer
@@ -41,12 +41,19 @@ def load_tracer(position: Position) -> Tracer:
 
 
 def batched_link(
-    host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer | None, share: Share | None = None
+    host: Host,
+    link: LinkId,
+    peer: Position,
+    pipe: Pipe,
+    tracer: Tracer | None,
+    share: Share | None = None,
+    *,
+    numbered: bool = False,
 ) -> BatchedLink:
     """The batched link of a node with, or without, tracing."""
     if tracer is None:
-        return BatchedLink(host, link, peer, pipe, share)
-    return TracedLink(host, link, peer, pipe, tracer, share)
+        return BatchedLink(host, link, peer, pipe, share, numbered=numbered)
+    return TracedLink(host, link, peer, pipe, tracer, share, numbered=numbered)
 
 
 class _Behind:
@@ -71,26 +78,34 @@ class TracedLink(BatchedLink):
     """Either end of the link."""
 
     def __init__(
-        self, host: Host, link: LinkId, peer: Position, pipe: Pipe, tracer: Tracer, share: Share | None = None
+        self,
+        host: Host,
+        link: LinkId,
+        peer: Position,
+        pipe: Pipe,
+        tracer: Tracer,
+        share: Share | None = None,
+        *,
+        numbered: bool = False,
     ) -> None:
         self._behind = _Behind(pipe)
-        super().__init__(host, link, peer, self._behind, share)
+        super().__init__(host, link, peer, self._behind, share, numbered=numbered)
         self._tracer = tracer
         self._spans: Mapping[str, Mapping[str, str]] = {}
 
-    def _take_batch(self) -> tuple[list[Frame], list[int], int]:
-        frames, patience, size = super()._take_batch()
+    def _take_batch(self) -> tuple[list[Frame], list[int], list[int], int]:
+        frames, patience, numbers, size = super()._take_batch()
         traced = [(frame.uuid, frame.span) for frame in frames if isinstance(frame, Traced) and frame.span]
         self._behind.behind = write_spans(traced) if traced else b""
-        return frames, patience, size
+        return frames, patience, numbers, size
 
     def _take_in(self, data: bytes) -> None:
         self._spans = read_spans(data)
         super()._take_in(data)
 
-    def _arrivals(self, messages: Sequence[bytes], patience: Sequence[int]) -> Iterator[Arrival]:
+    def _arrivals(self, batch: Batch) -> Iterator[Arrival]:
         spans = self._spans
-        for frame, reply, budget in super()._arrivals(messages, patience):
+        for frame, reply, budget in super()._arrivals(batch):
             headers = spans.get(frame.uuid)
             if headers is None or type(frame) is not Frame:
                 yield frame, reply, budget

@@ -18,6 +18,9 @@ from taskd_net.wire.fields import cached_varint, read_varint
 BY_HAND: Final = 3
 """Items in a batch up to which doing it by hand is cheaper."""
 
+NUMBERS_BY_HAND: Final = 8
+"""Numbers in a field up to which doing it by hand is cheaper."""
+
 LARGE: Final = 4096
 """Bytes of a message from which on a second copy costs more than doing it by hand."""
 
@@ -25,7 +28,9 @@ LARGE: Final = 4096
 _UINT32: Final = 0xFFFF_FFFF
 """What of a longer number counts, as for the generated class."""
 
-_FIELDS: Final = b"\x0a\x12\x1a\x22"
+_UINT64: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+_FIELDS: Final = b"\x0a\x12\x1a\x22\x6a\x72\x7a"
 
 
 class Batch(NamedTuple):
@@ -36,6 +41,9 @@ class Batch(NamedTuple):
     accepted: Sequence[str]
     answers: Sequence[bytes]
     taken: int = 0
+    numbers: Sequence[int] = ()
+    accepted_numbers: Sequence[int] = ()
+    answer_numbers: Sequence[int] = ()
 
 
 def write_batch(
@@ -44,17 +52,30 @@ def write_batch(
     accepted: Sequence[str],
     answers: Sequence[bytes],
     taken: int = 0,
+    numbers: Sequence[int] = (),
+    accepted_numbers: Sequence[int] = (),
+    answer_numbers: Sequence[int] = (),
 ) -> bytes:
     """Serialize a batch; the fields are those of `Batch`."""
-    if len(messages) + len(accepted) + len(answers) > BY_HAND and not (messages and len(messages[0]) >= LARGE):
-        whole = link_pb2.Batch(messages=messages, patience=patience, accepted=accepted, answers=answers, taken=taken)
+    items = len(messages) + len(accepted) + len(answers)
+    many = items > BY_HAND or len(accepted_numbers) > NUMBERS_BY_HAND
+    if many and not (messages and len(messages[0]) >= LARGE):
+        whole = link_pb2.Batch(
+            messages=messages,
+            patience=patience,
+            accepted=accepted,
+            answers=answers,
+            taken=taken,
+            numbers=numbers,
+            accepted_numbers=accepted_numbers,
+            answer_numbers=answer_numbers,
+        )
         return whole.SerializeToString()
     parts: list[bytes] = []
     for message in messages:
         parts += (b"\x0a", cached_varint(len(message)), message)
     if messages:
-        times = b"".join([cached_varint(wait) for wait in patience])
-        parts += (b"\x12", cached_varint(len(times)), times)
+        parts += _packed(b"\x12", patience)
     for uuid in accepted:
         text = uuid.encode()
         parts += (b"\x1a", cached_varint(len(text)), text)
@@ -62,14 +83,26 @@ def write_batch(
         parts += (b"\x22", cached_varint(len(answer)), answer)
     if taken:
         parts += (b"\x28", cached_varint(taken))
+    if numbers:
+        parts += _packed(b"\x6a", numbers)
+    if accepted_numbers:
+        parts += _packed(b"\x72", accepted_numbers)
+    if answer_numbers:
+        parts += _packed(b"\x7a", answer_numbers)
     return b"".join(parts)
+
+
+def _packed(tag: bytes, numbers: Sequence[int]) -> tuple[bytes, bytes, bytes]:
+    data = b"".join([cached_varint(number) for number in numbers])
+    return tag, cached_varint(len(data)), data
 
 
 def read_batch(data: bytes) -> Batch:
     """Read a batch.
 
     Raises:
-        Refusal: 6999, the bytes are not a batch, or it has not one `patience` for each message.
+        Refusal: 6999, the bytes are not a batch, or it has not one `patience` for each message, or numbers for some
+            of the messages or answers only.
     """
     try:
         batch = _read_by_hand(data) if _few_or_large(data) else _read(data)
@@ -77,6 +110,10 @@ def read_batch(data: bytes) -> Batch:
         raise Refusal(Code.NET_ERR, "the bytes are not a batch") from error
     if len(batch.messages) != len(batch.patience):
         raise Refusal(Code.NET_ERR, f"{len(batch.messages)} messages with {len(batch.patience)} times of patience")
+    if batch.numbers and len(batch.numbers) != len(batch.messages):
+        raise Refusal(Code.NET_ERR, f"{len(batch.messages)} messages with {len(batch.numbers)} numbers")
+    if batch.answer_numbers and len(batch.answer_numbers) != len(batch.answers):
+        raise Refusal(Code.NET_ERR, f"{len(batch.answers)} answers with {len(batch.answer_numbers)} numbers")
     return batch
 
 
@@ -116,7 +153,16 @@ def _few_or_large(data: bytes) -> bool:
 
 def _read(data: bytes) -> Batch:
     whole = link_pb2.Batch.FromString(data)
-    return Batch(whole.messages, whole.patience, whole.accepted, whole.answers, whole.taken)
+    return Batch(
+        whole.messages,
+        whole.patience,
+        whole.accepted,
+        whole.answers,
+        whole.taken,
+        whole.numbers,
+        whole.accepted_numbers,
+        whole.answer_numbers,
+    )
 
 
 def _read_by_hand(data: bytes) -> Batch:
@@ -124,6 +170,7 @@ def _read_by_hand(data: bytes) -> Batch:
     patience: list[int] = []
     accepted: list[str] = []
     answers: list[bytes] = []
+    numbers: dict[int, list[int]] = {0x6A: [], 0x72: [], 0x7A: []}
     taken = 0
     at, end = 0, len(data)
     while at < end:
@@ -142,13 +189,30 @@ def _read_by_hand(data: bytes) -> Batch:
         if tag == 0x0A:
             messages.append(data[start:at])
         elif tag == 0x12:
-            while start < at:
-                wait, start = read_varint(data, start)
-                patience.append(wait & _UINT32)
-            if start != at:
-                raise ValueError("a number is longer than its field")
+            patience += [wait & _UINT32 for wait in _unpacked(data, start, at)]
         elif tag == 0x1A:
             accepted.append(data[start:at].decode())
-        else:
+        elif tag == 0x22:
             answers.append(data[start:at])
-    return Batch(messages, patience, accepted, answers, taken)
+        elif size > 2 * NUMBERS_BY_HAND:
+            return _read(data)
+        else:
+            numbers[tag] += _unpacked(data, start, at)
+    return Batch(messages, patience, accepted, answers, taken, numbers[0x6A], numbers[0x72], numbers[0x7A])
+
+
+def _unpacked(data: bytes, at: int, end: int) -> list[int]:
+    """The numbers of a packed field.
+
+    Raises:
+        ValueError: the last one goes beyond it.
+    """
+    if end == at + 1 and data[at] < 0x80:
+        return [data[at]]
+    numbers = []
+    while at < end:
+        number, at = read_varint(data, at)
+        numbers.append(number & _UINT64)
+    if at != end:
+        raise ValueError("a number is longer than its field")
+    return numbers

@@ -6,20 +6,26 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Batch(_message.Message):
-    __slots__ = ("messages", "patience", "accepted", "answers", "taken", "spans")
+    __slots__ = ("messages", "patience", "accepted", "answers", "taken", "spans", "numbers", "accepted_numbers", "answer_numbers")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedScalarFieldContainer[bytes]
     patience: _containers.RepeatedScalarFieldContainer[int]
     accepted: _containers.RepeatedScalarFieldContainer[str]
     answers: _containers.RepeatedScalarFieldContainer[bytes]
     taken: int
     spans: _containers.RepeatedCompositeFieldContainer[SpanContext]
-    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ...) -> None: ...
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    accepted_numbers: _containers.RepeatedScalarFieldContainer[int]
+    answer_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ..., numbers: _Optional[_Iterable[int]] = ..., accepted_numbers: _Optional[_Iterable[int]] = ..., answer_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SpanContext(_message.Message):
     __slots__ = ("uuid", "traceparent", "tracestate")

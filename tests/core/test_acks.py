@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from taskd_net.core.acks import InFlight, Part, Pending, Spread
+from taskd_net.core.acks import Collision, InFlight, Part, Pending, Spread
 from taskd_net.core.frame import Ack
+from taskd_net.limits import ABANDONED_UUIDS
 from tests.core.routers import Caller, at, frame
 
 INF = float("inf")
@@ -67,7 +68,8 @@ def test_part_speaks_for_its_message() -> None:
     waiting = spread(src="Worker/0/0", sync=False, parts=2)
     parts = [Part(waiting, 1.0), Part(waiting, 2.0)]
     assert [part.deadline for part in parts] == [1.0, 2.0]
-    assert all((part.reply, part.sender, part.sync) == (waiting.reply, waiting.sender, False) for part in parts)
+    assert all((part.uuid, part.reply, part.sender) == ("u", waiting.reply, waiting.sender) for part in parts)
+    assert not any(part.sync for part in parts)
     assert parts[0].settle(0, at("Mgr"), "") is None
     assert parts[1].settle(0, at("Mgr"), "") == Ack("u", 0, at("Mgr"))
 
@@ -77,8 +79,7 @@ def test_part_speaks_for_its_message() -> None:
 
 def test_answer_finds_the_message_with_its_uuid() -> None:
     flight, one, two = InFlight(), pending("1"), pending("2")
-    assert flight.add("1", one)
-    assert flight.add("2", two)
+    assert flight.add("1", one) == flight.add("2", two) == 0
     assert (len(flight), set(flight)) == (2, {one, two})
     assert flight.take("3") is None
     assert flight.take("2") is two
@@ -89,7 +90,7 @@ def test_answer_finds_the_message_with_its_uuid() -> None:
 def test_several_copies_are_answered_oldest_first() -> None:
     flight, copies = InFlight(), [pending(deadline=float(i)) for i in range(4)]
     for copy in copies:
-        assert flight.add("u", copy)
+        assert flight.add("u", copy) == 0
     assert (len(flight), list(flight)) == (4, copies)
     assert [flight.take("u") for _ in range(5)] == [*copies, None]
     assert len(flight) == 0
@@ -98,13 +99,94 @@ def test_several_copies_are_answered_oldest_first() -> None:
 def test_uuid_in_flight_for_another_message_is_not_taken_in() -> None:
     flight, first = InFlight(), pending(src="Worker/0/0")
     flight.add("u", first)
-    assert not flight.add("u", pending(src="Worker/0/1"))
-    assert not flight.add("u", pending(src="Worker/0/0", sync=False))
+    assert flight.add("u", pending(src="Worker/0/1")) is None
+    assert flight.add("u", pending(src="Worker/0/0", sync=False)) is None
     assert (len(flight), list(flight)) == (1, [first])
     # also when several of the first are
-    assert flight.add("u", pending(src="Worker/0/0"))
-    assert not flight.add("u", pending(src="Worker/0/1"))
+    assert flight.add("u", pending(src="Worker/0/0")) == 0
+    assert flight.add("u", pending(src="Worker/0/1")) is None
     assert len(flight) == 2
+
+
+def test_uuid_whose_answer_may_still_come_is_not_taken_in_for_another_message() -> None:
+    flight = InFlight()
+    flight.add("u", pending(src="Worker/0/0"))
+    assert len(flight.take_due(1.0)) == 1
+    assert flight.add("u", pending(src="Worker/0/1")) is None
+    # The same message again: whichever answer comes is its own.
+    assert flight.add("u", pending(src="Worker/0/0")) == 0
+    assert len(flight.take_due(1.0)) == 1
+    assert flight.take("u") is None
+    assert flight.add("u", pending(src="Worker/0/1")) == 0
+    # On a new stream no old answer comes.
+    flight.take_due(1.0)
+    assert flight.take_all() == []
+    assert flight.add("u", pending(src="Worker/0/2")) == 0
+
+
+def test_answers_that_may_still_come_are_bounded() -> None:
+    flight = InFlight()
+    for number in range(ABANDONED_UUIDS + 1):
+        flight.add(str(number), pending())
+    flight.take_due(1.0)
+    assert flight.add("0", pending(src="Worker/0/1")) == 0
+    assert flight.add("1", pending(src="Worker/0/1")) is None
+
+
+def test_numbers_never_collide() -> None:
+    flight, parts = InFlight(), [pending(src=f"Worker/0/{rank}", sync=rank % 2 == 0) for rank in range(4)]
+    flight.numbered = True
+    assert [flight.add("u", part) for part in parts] == [1, 2, 3, 4]
+    assert flight.take("u") is None
+    assert flight.take(2, sync=True) is None
+    assert flight.take(2, sync=False) is parts[1]
+    assert flight.take(2) is None
+    assert flight.take(3) is parts[2]
+    assert flight.take_due(1.0) == [parts[0], parts[3]]
+    assert flight.take(1) is None
+    assert flight.add("u", parts[0]) == 5
+
+
+def test_unwritten_copies_of_a_numbered_link_find_who_waits_for_them() -> None:
+    flight, waiting = InFlight(), [pending(sync=False) for _ in range(3)]
+    flight.numbered = True
+    other = Part(spread(src="Worker/0/1", parts=1), 1.0)
+    for part in waiting:
+        flight.add("u", part)
+    flight.add("u", other)
+    copy, foreign = frame("Worker/0/0", sync=False), frame("Worker/0/0", uuid="v")
+    # Of three that were sent, two were not written; nobody waits for a message that was only passed on.
+    taken = flight.take_unwritten([copy, foreign, copy])
+    assert taken == [(copy, waiting[2]), (foreign, None), (copy, waiting[1])]
+    assert flight.take_all() == [waiting[0], other]
+
+
+def test_unwritten_copies_of_any_other_link_too() -> None:
+    flight, waiting = InFlight(), [pending(sync=False) for _ in range(2)]
+    for part in waiting:
+        flight.add("u", part)
+    copy = frame("Worker/0/0", sync=False)
+    assert flight.take_unwritten([copy]) == [(copy, waiting[1])]
+
+
+def test_collisions_wait_until_their_uuid_is_free() -> None:
+    flight = InFlight()
+    held = [Collision(frame("Worker/0/0", f"Worker/0/{rank}"), pending(deadline=rank)) for rank in range(1, 4)]
+    flight.add("u", pending(src="Mgr", deadline=0.5))
+    assert bool(flight)
+    for one in held:
+        flight.hold(one)
+    assert flight.release("u") is None
+    assert flight.deadline() == 0.5
+    flight.take("u")
+    assert (flight.deadline(), bool(flight)) == (1.0, True)
+    assert flight.take_collisions(2.0) == held[:2]
+    assert flight.release("u") is held[2]
+    assert flight.release("u") is None
+    assert (flight.collisions, bool(flight), flight.deadline()) == ({}, False, INF)
+    flight.hold(held[0])
+    assert flight.take_collisions() == [held[0]]
+    assert not flight
 
 
 def test_copy_of_a_message_finds_who_waits_for_it() -> None:
@@ -157,7 +239,7 @@ def test_answer_to_one_kind_is_not_taken_for_the_other() -> None:
     """A `sync=false` message was given up and sent again as a sync one; the late answer is no delivery."""
     flight = InFlight()
     part = pending(src="Worker/0/0")
-    assert flight.add("u", part)
+    assert flight.add("u", part) == 0
     assert flight.take("u", sync=False) is None
     assert len(flight) == 1
     assert flight.take("u", sync=True) is part

@@ -6,6 +6,7 @@ import pytest
 
 from taskd_net.core.acks import Pending
 from taskd_net.core.inbox import InboxDoor, Waiting
+from taskd_net.core.links import UP
 from tests.core.routers import Caller, at, frame
 
 INF = float("inf")
@@ -21,7 +22,7 @@ def waiting(uuid: str, deadline: float = INF, size: int = 10) -> Waiting:
     sync = deadline != INF
     message = frame("Worker/0/0", uuid=uuid, sync=sync, size=size)
     pending = Pending(uuid, Caller(), at("Mgr"), True, None, deadline) if sync else None
-    return Waiting(message, pending, deadline)
+    return Waiting(UP, message, pending, deadline)
 
 
 def test_without_room_there_is_no_inbox() -> None:
@@ -33,9 +34,11 @@ def test_message_that_went_in_takes_room_and_is_known() -> None:
     entrance, message = door(1), frame("Worker/0/0")
     assert entrance.has_room()
     assert not entrance.knows(message)
-    entrance.enter(message)
+    assert entrance.enter(0.0, UP, message)
     assert not entrance.has_room()
     assert entrance.knows(message)
+    assert not entrance.enter(0.0, UP, message)
+    assert entrance.held == 1
     assert not entrance.knows(frame("Worker/0/0", "Worker/0/1"))
 
 
@@ -52,7 +55,7 @@ def test_line_moves_in_order_while_there_is_room() -> None:
         assert entrance.queue(waiting(uuid))
     admitted = []
     for one in entrance.admit():
-        entrance.enter(one.frame)
+        entrance.enter(0.0, UP, one.frame)
         admitted.append(one.frame.uuid)
     assert admitted == ["a", "b"]
     assert list(entrance.admit()) == []

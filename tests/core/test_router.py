@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.actions import Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
+from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
@@ -451,14 +453,134 @@ def test_ack_from_a_link_that_does_not_have_the_message_is_dropped() -> None:
 
 
 def test_ack_is_never_taken_for_another_senders_message() -> None:
-    """An Ack carries only the uuid: while one is in flight, another sender's message with the same one is 5001."""
+    """An Ack carries only the uuid: while one is in flight, another sender's message with the same one waits."""
+    mgr, first, asked = router("Mgr"), Caller("first"), [Caller(str(number)) for number in range(3)]
+    child = add_child(mgr, "Worker/0/0")
+    mgr.send(0.0, frame("Worker/0/0", "Mgr"), first, 1.0)
+    for sender, ask in zip(("Worker/0/1", "Worker/0/2"), asked, strict=False):
+        assert mgr.frame_arrived(0.0, STRANGER, frame("Worker/0/0", sender), ask, 10.0) == []
+    assert mgr.send(0.0, frame("Worker/0/0", "Mgr", sync=False), asked[2], 1.0) == []
+    assert child.queued_messages == 4
+    for ask, following in ((first, asked[0]), (asked[0], asked[1])):
+        answer, forward = mgr.accepted(0.1, child.id, ["u"])
+        assert isinstance(answer, Answer) and isinstance(forward, Forward)
+        assert (answer.reply, answer.ack.code) == (ask, Code.OK)
+        assert forward.frame.src == at(f"Worker/0/{asked.index(following) + 1}")
+    answer, forward = mgr.ack_arrived(0.2, child.id, "u", Code.RECV_BUF_BUSY, at("Worker/0/0"))
+    assert isinstance(answer, Answer) and answer.reply is asked[1]
+    assert isinstance(forward, Forward) and not forward.frame.sync
+    mgr.check()
+
+
+def test_message_whose_uuid_stays_in_flight_is_answered_in_time() -> None:
+    mgr, ask = router("Mgr"), Caller()
+    child = add_child(mgr, "Worker/0/0")
+    mgr.send(0.0, frame("Worker/0/0", "Mgr"), Caller(), 5.0)
+    mgr.send(0.0, frame("Worker/0/0", "Mgr", sync=False), ask, 1.0)
+    assert mgr.next_deadline() == 1.0
+    assert answers(mgr.tick(1.0)) == [(Code.RECV_BUF_BUSY, "Mgr/0")]
+    assert (child.queued_messages, len(child.in_flight)) == (1, 1)
+
+
+def test_message_whose_uuid_may_still_be_answered_goes_when_it_was_or_when_the_stream_is_new() -> None:
     mgr = router("Mgr")
     child = add_child(mgr, "Worker/0/0")
     mgr.send(0.0, frame("Worker/0/0", "Mgr"), Caller(), 1.0)
-    for other in (frame("Worker/0/0", "Worker/0/1"), frame("Worker/0/0", "Mgr", sync=False)):
-        assert answers(mgr.send(0.0, other, Caller(), 1.0)) == [(Code.RECV_BUF_BUSY, "Mgr/0")]
-    mgr.accepted(0.1, child.id, ["u"])
-    assert hops(mgr.send(0.2, frame("Worker/0/0", "Worker/0/1"), Caller(), 1.0)) == [child.id]
+    assert answers(mgr.tick(1.0)) == [(Code.NETWORK_ACK_LOST, "Worker/0/0")]
+    other = frame("Worker/0/0", "Worker/0/1")
+    assert mgr.frame_arrived(1.0, STRANGER, other, Caller(), 5.0) == []
+    # The late answer is nobody's, and now the uuid is free.
+    assert hops(mgr.accepted(1.1, child.id, ["u"])) == [child.id]
+    assert mgr.statistics.late_acks == 1
+    mgr.tick(3.0 + 1.0)
+    assert mgr.frame_arrived(4.0, STRANGER, frame("Worker/0/0", "Worker/0/2"), Caller(), 5.0) == []
+    down = mgr.link_down(4.1, child, child.session, [])
+    assert answers(down) == [(Code.NETWORK_SEND_LOST, "Worker/0/0")]
+    assert child.queued_messages == 0
+    mgr.check()
+
+
+def test_collision_that_cannot_go_when_its_turn_comes_is_refused() -> None:
+    mgr = router("Mgr", link_messages=2)
+    child = add_child(mgr, "Worker/0/0")
+    child.in_flight_limit = 2
+    mgr.send(0.0, frame("Worker/0/0", "Mgr"), Caller(), 1.0)
+    assert mgr.send(0.0, frame("Worker/0/0", "Mgr", sync=False), Caller(), 1.0) == []
+    child.in_flight_limit = 0
+    assert answers(mgr.accepted(0.1, child.id, ["u"])) == [(Code.OK, "Worker/0/0"), (Code.RECV_BUF_BUSY, "Mgr/0")]
+
+
+def test_post_that_was_written_frees_its_uuid() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0")
+    post = frame("Worker/0/0", "Mgr", sync=False)
+    mgr.send(0.0, post, Caller(), 1.0)
+    assert mgr.send(0.0, frame("Worker/0/0", "Mgr"), Caller(), 1.0) == []
+    assert answers(mgr.post_answered(0.1, child.id, post, Code.OK, at("Worker/0/0"))) == [(Code.OK, "Worker/0/0")]
+    assert mgr.next_deadline() == 0.1
+    (forward,) = mgr.tick(0.1)
+    assert isinstance(forward, Forward) and forward.frame.sync
+
+
+def test_collisions_are_answered_when_the_node_closes() -> None:
+    mgr = router("Mgr")
+    add_child(mgr, "Worker/0/0")
+    mgr.send(0.0, frame("Worker/0/0", "Mgr"), Caller(), 1.0)
+    mgr.send(0.0, frame("Worker/0/0", "Mgr", sync=False), Caller(), 1.0)
+    assert sorted(code for code, _ in answers(mgr.close())) == [Code.NETWORK_SEND_LOST, Code.NETWORK_ACK_LOST]
+
+
+def test_numbered_link_takes_any_uuid_at_once() -> None:
+    proxy = router("Proxy/0")
+    proxy.upstream_up(0.0, "up", at("Mgr"), numbered=True)
+    asks = [Caller(str(rank)) for rank in range(3)]
+    numbers = []
+    for rank, ask in enumerate(asks):
+        (forward,) = proxy.frame_arrived(0.0, STRANGER, frame("Mgr", f"Worker/0/{rank}"), ask, 5.0)
+        assert isinstance(forward, Forward)
+        numbers.append(forward.number)
+    assert numbers == [1, 2, 3]
+    (last,) = proxy.accepted(0.1, UP, [3])
+    (first,) = proxy.ack_arrived(0.1, UP, 1, Code.RECV_BUF_BUSY, at("Mgr"))
+    assert isinstance(last, Answer) and isinstance(first, Answer)
+    assert (last.reply, first.reply) == (asks[2], asks[0])
+    assert proxy.accepted(0.2, UP, [3, 77]) == []
+    assert proxy.statistics.late_acks == 2
+    assert answers(proxy.upstream_down(0.3, "up", [])) == [(Code.NETWORK_ACK_LOST, "Mgr/0")]
+
+
+# ---- duplicates and the door
+
+
+def test_resend_of_what_is_in_the_inbox_is_known_also_when_the_node_drains_or_its_inbox_is_closed_or_full() -> None:
+    for shut in (Router.drain, Router.close_inbox, lambda _: None):
+        worker = joined("Worker/0/0", inbox=1)
+        message = frame("Worker/0/0")
+        worker.frame_arrived(0.0, UP, message, Caller())
+        shut(worker)
+        assert answers(worker.frame_arrived(1.0, UP, message, Caller())) == [(Code.OK, "Worker/0/0")]
+        assert answers(worker.frame_arrived(1.0, UP, frame("Worker/0/0", sync=False), None)) == []
+        assert worker.statistics.duplicates == 2
+        assert worker.statistics.lost == 0
+
+
+def test_resend_that_stands_in_line_is_answered_0_when_the_first_is_in() -> None:
+    """Whether the inbox is closed meanwhile, or the resend has waited long enough."""
+    ends: tuple[Callable[[Router], list[Action]], ...] = (Router.close_inbox, lambda worker: worker.tick(1.0))
+    for end in ends:
+        worker = joined("Worker/0/0", inbox=1)
+        worker.frame_arrived(0.0, UP, frame("Worker/0/0", uuid="first"), Caller())
+        for _ in range(2):
+            assert worker.frame_arrived(0.0, UP, frame("Worker/0/0"), Caller()) == []
+        assert Deliver in map(type, worker.inbox_taken(0.001))
+        assert answers(end(worker)) == [(Code.OK, "Worker/0/0")]
+    worker = joined("Worker/0/0", inbox=1)
+    worker.frame_arrived(0.0, UP, frame("Worker/0/0", uuid="first"), Caller())
+    for _ in range(2):
+        assert worker.frame_arrived(0.0, UP, frame("Worker/0/0", sync=False), None) == []
+    worker.inbox_taken(0.001)
+    assert worker.close_inbox() == []
+    assert (worker.statistics.duplicates, worker.statistics.lost) == (1, 0)
 
 
 def test_resend_while_the_first_is_in_flight_both_are_answered_in_order() -> None:

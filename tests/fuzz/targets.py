@@ -96,7 +96,7 @@ def headers(data: bytes) -> None:
 
 def _plain(batch: Batch) -> tuple[object, ...]:
     """A batch without the containers of protobuf's, to be compared."""
-    return list(batch.messages), list(batch.patience), list(batch.accepted), list(batch.answers), batch.taken
+    return tuple(part if isinstance(part, int) else list(part) for part in batch)
 
 
 def batches(data: bytes) -> None:
@@ -109,7 +109,10 @@ def batches(data: bytes) -> None:
         batch = read_batch(data)
     except Refusal as refusal:
         assert refusal.code == Code.NET_ERR
-        assert whole is None or len(whole.messages) != len(whole.patience)
+        fits = whole is None or len(whole.messages) == len(whole.patience)
+        for items, numbers in ((whole.messages, whole.numbers), (whole.answers, whole.answer_numbers)) if whole else ():
+            fits = fits and len(numbers) in (0, len(items))
+        assert whole is None or not fits
         return
     if whole is not None:
         assert _plain(batch) == _plain(Batch(*(getattr(whole, name) for name in Batch._fields)))

@@ -16,12 +16,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeAlias, assert_never, cast
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Reply
 from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame, Probe
@@ -29,6 +29,7 @@ from taskd_net.core.links import UP, Link
 from taskd_net.core.probes import Ended
 from taskd_net.core.router import Arrival, Router, RouterConfig
 from taskd_net.core.routes import LinkId
+from taskd_net.core.uuids import Uuids
 from taskd_net.position import Destination, Position
 from taskd_net.transport import peer as peers
 from tests.simulation.original import OriginalRouter
@@ -118,6 +119,7 @@ class Node:
         "running",
         "session",
         "streams",
+        "uuids",
     )
 
     def __init__(self, position: Position, parent: Node | None, router: Router) -> None:
@@ -131,6 +133,7 @@ class Node:
         self.received: list[Frame] = []
         self.lost = 0
         self.incarnation = 0
+        self.uuids = new_life(self)
         self.armed = float("inf")
         self.running = True
         self.joined = parent is None
@@ -155,6 +158,11 @@ class Node:
         return str(self.position)
 
 
+def new_life(node: Node) -> Uuids:
+    """The uuids of a node's next life; without noise, as nobody guesses here."""
+    return Uuids(f"{abs(hash(node.position)) % 2**32:08x}{node.incarnation:08x}", bytes)
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """One message on its way up, until it is answered."""
@@ -171,8 +179,8 @@ class Call:
 
 
 _Flow: TypeAlias = tuple[Position, Position]
-_Queued: TypeAlias = tuple[Frame, float]
-"""A message that waits to be written, and until when its answer is awaited; 0 where nobody waits."""
+_Queued: TypeAlias = tuple[Frame, float, int]
+"""A message that waits to be written, until when its answer is awaited (0 where nobody waits), and its number."""
 
 
 class Session:
@@ -188,15 +196,17 @@ class Session:
         "flows",
         "link",
         "mesh",
+        "numbered",
         "parent",
         "parent_router",
         "parent_up",
         "taken",
     )
 
-    def __init__(self, mesh: Mesh, parent: Node, child: Node, batched: bool) -> None:
+    def __init__(self, mesh: Mesh, parent: Node, child: Node, batched: bool, numbered: bool) -> None:
         self.mesh = mesh
         self.batched = batched
+        self.numbered = numbered
         self.parent, self.parent_router = parent, parent.router
         self.child, self.child_router = child, child.router
         self.link: Link | None = None
@@ -207,21 +217,9 @@ class Session:
         self.calls: dict[int, Call] = {}
         self.flows: dict[_Flow, deque[_Queued]] = {}
 
-    def answer(self, ack: Ack) -> None:
-        """Take the child's answer to a sync message that came down."""
-        self.mesh.put(self, Stage.ACKS, (ack, True))
-
-    def answer_post(self, ack: Ack) -> None:
-        """Take the child's answer to a `sync=false` message that came down a batched link."""
-        self.mesh.put(self, Stage.ACKS, (ack, False))
-
-    def answer_up(self, ack: Ack) -> None:
-        """Take the parent's answer to a sync message that came up a batched link."""
-        self.mesh.put(self, Stage.ACKS_DOWN, (ack, True))
-
-    def answer_post_up(self, ack: Ack) -> None:
-        """Take the parent's answer to a `sync=false` message that came up a batched link."""
-        self.mesh.put(self, Stage.ACKS_DOWN, (ack, False))
+    def answer(self, stage: Stage, sync: bool, number: int, ack: Ack) -> None:
+        """Take the answer to a message that came down, or up a batched link."""
+        self.mesh.put(self, stage, (ack, sync, number))
 
     def __repr__(self) -> str:
         return f"{self.parent}-{self.child}"
@@ -243,6 +241,8 @@ class Mesh:
     config: Callable[[Position], RouterConfig] = lambda _: RouterConfig()
     batched: Callable[[Position], bool] = lambda _: True
     """Whether the link from this child to its parent is a batched one."""
+    numbered: Callable[[Position], bool] = lambda _: True
+    """Whether a batched link from this child numbers its messages."""
     original: Callable[[Position], bool] = lambda _: False
     """Whether a node is one of the original's."""
     probes: Callable[[Position], bool] = lambda _: True
@@ -302,8 +302,9 @@ class Mesh:
     ) -> Sent:
         """Send a message from a node; `size` pads it. The attempt's own bytes tell it from every other."""
         order = self._next()
-        uuid = uuid or f"m{order}"
         to = Destination.of(Position.parse(dst) if isinstance(dst, str) else dst)
+        # Uuids of ours, and some of another make.
+        uuid = uuid or (f"m{order}" if order % 3 == 0 else sender.uuids.next(to.position))
         sent = Sent(uuid, sender, sender.incarnation, to, sync, self.now, self.now + timeout, order)
 
         def reply(ack: Ack) -> None:
@@ -517,7 +518,7 @@ class Mesh:
             session.parent_up = True
             self._perform(
                 parent,
-                parent.router.link_up(self.now, link, session, unwritten, self._ended(session)),
+                parent.router.link_up(self.now, link, session, unwritten, self._ended(session), session.numbered),
                 "link_up",
                 child,
             )
@@ -527,7 +528,9 @@ class Mesh:
             manners = peers.ORIGINAL.parent if theirs else None
             depth, withdraws = (1, False) if theirs else (child.depth, True)
             probes = self._ended(session)
-            actions = child.router.upstream_up(self.now, session, parent.position, depth, withdraws, manners, probes)
+            actions = child.router.upstream_up(
+                self.now, session, parent.position, depth, withdraws, manners, probes, session.numbered
+            )
             self._perform(child, actions, "upstream_up", parent)
             self._announce_all(session)
             return
@@ -579,7 +582,7 @@ class Mesh:
         if session.batched:
             self._write_batch(session, parent.router, link.id, item, Stage.DOWN_QUEUE, Stage.DOWN_WIRE)
             return
-        frame, _ = item
+        frame, _, _ = item
         self.put(session, Stage.DOWN_WIRE, [item])
         parent.router.written(link.id, session, 1, len(frame.data))
         if not frame.sync:
@@ -594,53 +597,55 @@ class Mesh:
         for item in waiting[BATCH - 1 :]:
             self.put(session, queue, item)
         self.put(session, wire, batch)
-        router.written(link, session, len(batch), sum(len(frame.data) for frame, _ in batch))
+        router.written(link, session, len(batch), sum(len(frame.data) for frame, _, _ in batch))
 
     def _arrive_down(self, session: Session, batch: list[_Queued]) -> None:
         child = session.child
-        batch = [(_read(frame), deadline) for frame, deadline in batch]
-        for frame, _ in batch:
+        batch = [(_read(frame), deadline, number) for frame, deadline, number in batch]
+        for frame, _, _ in batch:
             self._cross(session, frame)
         if session.batched:
-            arrivals = self._arrivals(batch, session.answer, session.answer_post)
+            arrivals = self._arrivals(batch, partial(session.answer, Stage.ACKS))
             actions = child.router.frames_arrived(self.now, UP, arrivals)
         else:
-            ((frame, _),) = batch
-            reply = session.answer if frame.sync else None
+            ((frame, _, number),) = batch
+            reply = partial(session.answer, Stage.ACKS, True, number) if frame.sync else None
             budget = limits.ORIGINAL_ANSWER_S if self.original(session.parent.position) else None
             actions = child.router.frame_arrived(self.now, UP, frame, reply, budget)
-        self._perform(child, actions, "frames_arrived", [frame for frame, _ in batch], session.parent)
+        self._perform(child, actions, "frames_arrived", [frame for frame, _, _ in batch], session.parent)
 
-    def _arrivals(self, batch: list[_Queued], reply: Reply, reply_to_post: Reply) -> list[Arrival]:
+    def _arrivals(self, batch: list[_Queued], answer: Callable[[bool, int, Ack], None]) -> list[Arrival]:
         return [
-            (frame, reply if frame.sync else reply_to_post, max(0.001, deadline - self.now))
+            (frame, partial(answer, frame.sync, number), max(0.001, deadline - self.now))
             if deadline
             else (frame, None, None)
-            for frame, deadline in batch
+            for frame, deadline, number in batch
         ]
 
-    def _arrive_ack(self, session: Session, answer: tuple[Ack, bool]) -> None:
+    def _arrive_ack(self, session: Session, answer: tuple[Ack, bool, int]) -> None:
         parent, link = session.parent, session.link
         assert link is not None
         if link.session is session:
             self._answer(session, parent, link.id, *answer)
 
-    def _arrive_ack_down(self, session: Session, answer: tuple[Ack, bool]) -> None:
+    def _arrive_ack_down(self, session: Session, answer: tuple[Ack, bool, int]) -> None:
         if session.child.session is session:
             self._answer(session, session.child, UP, *answer)
 
-    def _answer(self, session: Session, node: Node, link: LinkId, ack: Ack, sync: bool) -> None:
+    def _answer(self, session: Session, node: Node, link: LinkId, ack: Ack, sync: bool, number: int) -> None:
+        assert bool(number) == session.numbered
+        key = number or ack.uuid
         if session.batched and ack.ok:
-            actions = node.router.accepted(self.now, link, [ack.uuid], sync=sync)
+            actions = node.router.accepted(self.now, link, [key], sync=sync)
         else:
-            actions = node.router.ack_arrived(self.now, link, ack.uuid, ack.code, ack.src)
+            actions = node.router.ack_arrived(self.now, link, key, ack.code, ack.src)
         self._perform(node, actions, "ack_arrived", ack)
 
     def _write_up(self, session: Session, item: _Queued) -> None:
         if session.batched:
             self._write_batch(session, session.child.router, UP, item, Stage.UP_QUEUE, Stage.UP_CALL)
             return
-        frame, deadline = item
+        frame, deadline, _ = item
         flow = (frame.src, frame.dst.position)
         behind = session.flows.get(flow)
         if behind is not None:
@@ -666,11 +671,10 @@ class Mesh:
             budget = max(0.0, item.deadline - self.now)
             actions = parent.router.frame_arrived(self.now, link.id, _read(item.frame), item.reply, budget)
         else:
-            item = [(_read(frame), deadline) for frame, deadline in item]
-            frames = [frame for frame, _ in item]
-            actions = parent.router.frames_arrived(
-                self.now, link.id, self._arrivals(item, session.answer_up, session.answer_post_up)
-            )
+            item = [(_read(frame), deadline, number) for frame, deadline, number in item]
+            frames = [frame for frame, _, _ in item]
+            arrivals = self._arrivals(item, partial(session.answer, Stage.ACKS_DOWN))
+            actions = parent.router.frames_arrived(self.now, link.id, arrivals)
         for frame in frames:
             self._cross(session, frame)
         self._perform(parent, actions, "frames_arrived", frames, session.child)
@@ -751,7 +755,7 @@ class Mesh:
                     ack = Ack(call.frame.uuid, Code.NETWORK_ACK_LOST, session.parent.position)
                     actions = child.router.post_answered(self.now, UP, call.frame, ack.code, ack.src)
                     self._perform(child, actions, "post_answered", call.frame, ack)
-            unwritten = [frame for frame, _ in waiting]
+            unwritten = [frame for frame, _, _ in waiting]
             actions = child.router.upstream_down(self.now, session, unwritten)
             self._perform(child, actions, "upstream_down", session.parent, unwritten)
         if session.taken:
@@ -763,6 +767,7 @@ class Mesh:
         """Take a node out of the mesh: whoever was linked with it sees that in its own time."""
         node.running = node.joined = False
         node.incarnation += 1
+        node.uuids = new_life(node)
         sessions = [*node.streams.values(), *(child.session for child in node.children if child.session is not None)]
         node.streams = {}
         node.inbox, node.received = [], []
@@ -779,7 +784,7 @@ class Mesh:
     # ---- small things
 
     def _unwritten(self, session: Session) -> list[Frame]:
-        return [frame for frame, _ in self._lanes.pop((session, Stage.DOWN_QUEUE, 0), ())]
+        return [frame for frame, _, _ in self._lanes.pop((session, Stage.DOWN_QUEUE, 0), ())]
 
     def _connect(self, node: Node) -> None:
         """Begin to join, where that can succeed."""
@@ -787,7 +792,7 @@ class Mesh:
         if parent is None or node.session is not None or node.cut or not node.running or not parent.running:
             return
         batched = self.batched(node.position) and not (self.original(parent.position) or self.original(node.position))
-        node.session = Session(self, parent, node, batched)
+        node.session = Session(self, parent, node, batched, batched and self.numbered(node.position))
         self.put(node.session, Stage.JOIN, 0)
 
     def _perform(self, node: Node, actions: Sequence[Action], *event: object) -> None:
@@ -795,8 +800,8 @@ class Mesh:
             self.trace(node, " ".join(map(str, event)), actions)
         for action in actions:
             match action:
-                case Forward(link, frame, patience):
-                    waiting = (frame, self.now + patience if patience else 0.0)
+                case Forward(link, frame, patience, number):
+                    waiting = (frame, self.now + patience if patience else 0.0, number)
                     if link == UP:
                         assert node.session is not None and node.session.child_up
                         self.put(node.session, Stage.UP_QUEUE, waiting)
@@ -854,7 +859,8 @@ class Mesh:
 
     @staticmethod
     def _check_queue(link: Link, waiting: Iterable[_Queued]) -> None:
-        sizes = [len(frame.data) for frame, _ in waiting]
+        collisions = [collision.frame for held in link.in_flight.collisions.values() for collision in held]
+        sizes = [len(frame.data) for frame in (*(frame for frame, _, _ in waiting), *collisions)]
         assert (link.queued_messages, link.queued_bytes) == (len(sizes), sum(sizes)), link.position
 
 

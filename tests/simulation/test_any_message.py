@@ -18,7 +18,8 @@ def joined(data: DataObject) -> Mesh:
     """A mesh of any shape in which everybody has joined."""
     tree = data.draw(trees(), label="tree")
     batched = data.draw(st.sets(st.sampled_from(list(tree))), label="children with a batched link")
-    mesh = Mesh(tree, batched=lambda position: position in batched)
+    numbered = data.draw(st.sets(st.sampled_from(list(tree))), label="children with numbers on it")
+    mesh = Mesh(tree, batched=lambda position: position in batched, numbered=lambda position: position in numbered)
     mesh.settle(1.0)
     mesh.check()
     mesh.check_idle()
@@ -98,3 +99,22 @@ def test_sync_broadcast_says_who_did_not_take_it(data: DataObject) -> None:
     if closed:
         assert sent.ack.code in (Code.RECV_BUF_NIL, Code.NO_ROUTE)
         assert sent.ack.code == Code.NO_ROUTE or sent.ack.src in closed
+
+
+@given(st.data())
+def test_messages_of_all_senders_with_one_uuid_arrive_and_none_is_answered_for_another(data: DataObject) -> None:
+    mesh = joined(data)
+    sent = []
+    for sender in list(mesh.nodes.values()):
+        dst = data.draw(st.sampled_from(list(mesh.nodes)), label="destination")
+        if data.draw(st.booleans(), label="and its inbox is closed"):
+            mesh.nodes[dst].router.close_inbox()
+        sent.append(mesh.send(sender, dst, uuid="the same", timeout=60.0))
+    deliver_in_any_order(mesh, data)
+    mesh.settle(1.0)
+    for one in sent:
+        receiver = mesh.nodes[one.dst.position]
+        arrived = one.sender.position in {frame.src for frame in receiver.received}
+        refused = Code.RECV_BUF_BUSY if receiver.router.door.open else Code.RECV_BUF_NIL
+        assert one.ack is not None
+        assert one.ack.code == (Code.OK if arrived else refused)

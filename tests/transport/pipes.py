@@ -111,8 +111,8 @@ class FakeNode:
         """Carry out what the Router decided."""
         for action in actions:
             match action:
-                case Forward(link, message, patience):
-                    self.links[link].forward(message, patience)
+                case Forward(link, message, patience, number):
+                    self.links[link].forward(message, patience, number)
                 case Answer(reply, ack):
                     reply(ack)
                     self.answered.set()

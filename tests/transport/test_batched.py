@@ -23,12 +23,12 @@ WORKER = Position.worker(0, 0)
 class Cable:
     """A Mgr, its link to a Worker, and the stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, numbered: bool = False) -> None:
         self.node = FakeNode("Mgr")
         self.pipe = FakePipe()
         self.child = self.node.router.register(0.0, WORKER)
-        self.link = BatchedLink(self.node, self.child.id, WORKER, self.pipe)
-        self.node.router.link_up(0.0, self.child, self.link)
+        self.link = BatchedLink(self.node, self.child.id, WORKER, self.pipe, numbered=numbered)
+        self.node.router.link_up(0.0, self.child, self.link, numbered=numbered)
         self.node.links[self.child.id] = self.link
         self.running = asyncio.create_task(self.link.run())
 
@@ -416,3 +416,109 @@ async def test_a_stream_that_ends_while_it_is_to_come_to_rest(cable: Cable) -> N
     cable.pipe.cut()
     await soon(resting)
     assert not cable.link.alive
+
+
+# ---- answers by number
+
+
+@pytest.fixture
+async def numbered() -> AsyncIterator[Cable]:
+    """A link that stands, between two ends that answer by number."""
+    cable = Cable(numbered=True)
+    yield cable
+    cable.pipe.cut()
+    await soon(cable.running)
+
+
+def up(uuid: str, to: str = "Mgr", *, sync: bool = True) -> bytes:
+    """A message of the Worker."""
+    return frame(uuid=uuid, src="Worker/0/0", to=to, sync=sync).data
+
+
+async def test_messages_that_want_an_answer_are_numbered(numbered: Cable) -> None:
+    numbered.pipe.gate.clear()
+    numbered.node.send(frame(uuid="same"))
+    first = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))
+    numbered.node.send(frame(uuid="same", sync=False))
+    numbered.link.forward(frame(uuid="passed on", sync=False), 0.0)
+    numbered.node.send(frame(uuid="other"))
+    numbered.pipe.gate.set()
+    batch = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))
+    assert (list(first.numbers), list(batch.numbers)) == ([1], [2, 0, 3])
+
+
+async def test_answers_carry_the_numbers_of_the_other_end(numbered: Cable) -> None:
+    batch = link_pb2.Batch(
+        messages=[up("same"), up("same", "Worker/9/9"), up("post", sync=False), up("nobody waits")],
+        patience=[1000, 1000, 1000, 0],
+        numbers=[2**40, 7, 8, 0],
+    )
+    numbered.pipe.comes_in(batch.SerializeToString())
+    answer = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))
+    assert (list(answer.accepted), list(answer.accepted_numbers), list(answer.answer_numbers)) == ([], [2**40], [7, 8])
+    assert [codec.read_ack(ack, WORKER).code for ack in answer.answers] == [Code.NO_ROUTE, Code.OK]
+    assert numbered.node.delivered == ["same", "post", "nobody waits"]
+
+
+async def test_answers_reach_whom_their_numbers_name(numbered: Cable) -> None:
+    sent = [numbered.node.send(frame(uuid="same", sync=sync)) for sync in (True, True, False)]
+    await soon(numbered.pipe.begun.get())
+    busy = codec.write_ack(Ack("another uuid", Code.RECV_BUF_BUSY, WORKER))
+    first_hop = codec.write_ack(Ack("", Code.OK, WORKER))
+    answers = link_pb2.Batch(
+        accepted=["same"], accepted_numbers=[2, 77], answers=[busy, first_hop], answer_numbers=[1, 3],
+        messages=[up("then")], patience=[1], numbers=[1],
+    )  # fmt: skip
+    numbered.pipe.comes_in(answers.SerializeToString())
+    assert list(link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get())).accepted_numbers) == [1]
+    assert sent == [
+        [Ack("same", Code.RECV_BUF_BUSY, WORKER)], [Ack("same", Code.OK, WORKER)], [Ack("same", Code.OK, WORKER)]
+    ]  # fmt: skip
+    assert numbered.node.router.statistics.late_acks == 1
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        link_pb2.Batch(messages=[up("a")], patience=[1]),
+        link_pb2.Batch(answers=[codec.write_ack(Ack("a", Code.NO_ROUTE, WORKER))]),
+    ],
+    ids=["message", "answer"],
+)
+async def test_batch_without_numbers_ends_the_link(
+    batch: link_pb2.Batch, numbered: Cable, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbered.pipe.comes_in(batch.SerializeToString())
+    await soon(asyncio.shield(numbered.running))
+    assert caplog.text.count("batch_unreadable") == 1
+
+
+async def test_message_that_cannot_be_read_is_answered_by_its_number(numbered: Cable) -> None:
+    batch = link_pb2.Batch(messages=[b"\xff"], patience=[1000], numbers=[5])
+    numbered.pipe.comes_in(batch.SerializeToString())
+    answer = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))
+    assert list(answer.answer_numbers) == [5]
+    assert codec.read_ack(answer.answers[0], WORKER).code == Code.NIL_MESSAGE
+
+
+async def test_numbers_and_answers_go_on_over_another_stream(numbered: Cable) -> None:
+    first = numbered.node.send(frame(uuid="same"))
+    await soon(numbered.pipe.begun.get())
+    await soon(numbered.link.pause())
+    second = numbered.node.send(frame(uuid="same"))
+    pipe = FakePipe()
+    successor = BatchedLink(numbered.node, numbered.child.id, WORKER, pipe, numbered=True)
+    numbered.link.hand_over(successor)
+    numbered.node.links[numbered.child.id] = successor
+    numbered.node.router.renewed(numbered.child.id, successor)
+    running = asyncio.create_task(successor.run())
+    assert list(link_pb2.Batch.FromString(await soon(pipe.begun.get())).numbers) == [2]
+    numbered.pipe.comes_in(link_pb2.Batch(messages=[up("late")], patience=[1], numbers=[9]).SerializeToString())
+    assert list(link_pb2.Batch.FromString(await soon(pipe.begun.get())).accepted_numbers) == [9]
+    # The other end answers over whichever stream it likes.
+    pipe.comes_in(link_pb2.Batch(accepted_numbers=[2, 1]).SerializeToString())
+    await soon(pipe.settled())
+    assert [ack.code for ack in (*first, *second)] == [Code.OK] * 2
+    pipe.cut()
+    numbered.pipe.cut()
+    await soon(running)

@@ -10,10 +10,12 @@ from taskd_net.transport import peer as peers
 
 def test_nodes_of_ours_recognise_each_other() -> None:
     child = peers.of_child(dict(peers.own_metadata()))
-    assert child == peers.Peer(peers.OURS, __version__, probes=True)
+    assert child == peers.Peer(peers.OURS, __version__, probes=True, numbers=True)
     for batched in (True, False):
         parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
-        assert parent == peers.Peer(peers.OURS, __version__, 3, batched, reports=True, probes=True)
+        assert parent == peers.Peer(
+            peers.OURS, __version__, 3, batched, reports=True, probes=True, numbers=batched
+        )
 
 
 def test_parent_of_many_asks_for_longer_pauses() -> None:

@@ -16,14 +16,24 @@ pytestmark = pytest.mark.compat
 
 BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([100, 127, 128, 4095, 4096, 40_000]).map(bytes))
 PATIENCE = st.one_of(st.integers(0, 5000), st.integers(0, 2**32 - 1))
+NUMBER = st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1))
 BATCHES = st.builds(
-    lambda messages, accepted, answers, taken: Batch(
-        [data for data, _ in messages], [wait for _, wait in messages], accepted, answers, taken
+    lambda messages, accepted, answers, taken, numbered, numbers: Batch(
+        [data for data, _, _ in messages],
+        [wait for _, wait, _ in messages],
+        accepted,
+        [data for data, _ in answers],
+        taken,
+        [number for _, _, number in messages] if numbered else [],
+        numbers,
+        [number for _, number in answers] if numbered else [],
     ),
-    st.lists(st.tuples(BYTES, PATIENCE), max_size=6),
+    st.lists(st.tuples(BYTES, PATIENCE, NUMBER), max_size=6),
     st.lists(st.text(max_size=9), max_size=6),
-    st.lists(BYTES, max_size=6),
+    st.lists(st.tuples(BYTES, NUMBER), max_size=6),
     st.one_of(st.integers(0, 4), st.integers(0, 2**32 - 1)),
+    st.booleans(),
+    st.lists(NUMBER, max_size=20),
 )
 
 
@@ -35,7 +45,7 @@ def generated(batch: Batch) -> bytes:
 
 def plain(batch: Batch) -> tuple[object, ...]:
     """A batch in a form that can be compared."""
-    return (*(list(part) for part in batch[:4]), batch.taken)
+    return (*(list(part) for part in batch[:4]), batch.taken, *(list(part) for part in batch[5:]))
 
 
 @given(BATCHES)
@@ -50,15 +60,15 @@ def test_batch_comes_back_in_order(batch: Batch) -> None:
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
     for batch in (Batch([b"message"], [1000], ["u"], [b"ack"]), Batch([b"one that is alone"], [1], [], [])):
-        for unknown in (b"\x7a\x03new", b"\x78\x01", b"\x78\x7f"):
+        for unknown in (b"\x62\x03new", b"\x60\x01", b"\x60\x7f"):
             for data in (unknown + generated(batch), generated(batch) + unknown):
                 assert plain(read_batch(data)) == plain(batch)
 
 
 def test_patience_one_by_one_is_patience_all_the_same() -> None:
     """A peer may write a repeated number unpacked."""
-    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [], 0)
-    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0)
+    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [], 0, [], [], [])
+    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0, [], [], [])
 
 
 @pytest.mark.parametrize(
@@ -70,6 +80,9 @@ def test_patience_one_by_one_is_patience_all_the_same() -> None:
         b"\x0a\x09x",
         generated(Batch([b"x"], [], [], [])),
         b"\x12\x01\x01",
+        generated(Batch([b"x", b"y"], [1, 1], [], [], 0, [1])),
+        generated(Batch([], [], [], [b"x", b"y"], 0, [], [], [1])),
+        b"\x72\x01\x80",
         b"\x0a\x01x\x12\x01\x80\x12\x01\x01",
     ],
     ids=[
@@ -79,6 +92,9 @@ def test_patience_one_by_one_is_patience_all_the_same() -> None:
         "cut off",
         "no patience for a message",
         "for none",
+        "no number for a message",
+        "no number for an answer",
+        "number cut off",
         "patience cut off",
     ],
 )
