@@ -63,7 +63,7 @@ profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
 
 faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
-	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults $(ARGS)
+	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)
 
 soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
 	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
