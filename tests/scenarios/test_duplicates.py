@@ -175,10 +175,9 @@ async def test_nobody_can_block_the_next_messages_of_a_sender_by_their_uuids(mes
         seen = (await spy.take()).uuid
         flow, number = split(seen) or ("", 0)
         guessed = [f"{flow}-{number + more:x}-{seen[-16:]}" for more in range(60)]
-        for uuid in guessed:
-            assert (await spy.post("y", to="Worker/0/1", uuid=uuid)).ok
-        held = asyncio.create_task(spy.send("y", to="Worker/0/1", uuid=guessed[1], timeout=8.0))
-        await mesh.until(lambda: any(link.in_flight.count for link in proxy.router.children.by_id.values()))
+        held = asyncio.gather(*(spy.send("y", to="Worker/0/1", uuid=uuid, timeout=8.0) for uuid in guessed))
+        for _ in guessed:
+            assert (await slow.take()).header.src.role == "Worker"
         sends = asyncio.gather(*(mgr.send("z", to="Worker/0/1", timeout=5.0) for _ in range(60)))
         answered = 0
         while answered < 60:
@@ -187,7 +186,9 @@ async def test_nobody_can_block_the_next_messages_of_a_sender_by_their_uuids(mes
                 slow.write_on_stream(pb.Ack(uuid=message.header.uuid, src=message.header.dst))
                 answered += 1
         assert {ack.code for ack in await soon(sends)} == {0}
-        held.cancel()
+        assert not held.done()
+    # The child is gone, and with it every answer.
+    assert {ack.code for ack in await soon(held)} == {Code.NETWORK_ACK_LOST}
 
 
 # ---- the door
