@@ -114,6 +114,10 @@ long as it takes to notice a frozen node; far longer where each attempt runs int
 RETRY_WITHIN_S: Final = 30.0
 """Seconds for all attempts together, by default: the grace time, in which a restarted node is back."""
 
+NOT_JOINED_LOG_S: Final = 300.0
+"""Seconds between two lines of a node that is not joined: often enough to be found in the last lines of a log, too
+rarely to fill it."""
+
 POSITION_TAKEN_PAUSE_S: Final = 5.0
 """Least pause before a node whose position was taken tries again (contract, section 3)."""
 

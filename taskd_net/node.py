@@ -37,6 +37,7 @@ from taskd_net.log import get_logger
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
+from taskd_net.transport.absence import Absence
 from taskd_net.transport.child import Backoff, ChildSide
 from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.parent import ParentSide
@@ -73,6 +74,7 @@ class Node:
         self._inbox: deque[Frame] = deque()
         self._receivers: list[asyncio.Future[None]] = []
         self._child: ChildSide | None = None
+        self._absence: Absence | None = None
         self._parent: ParentSide | None = None
         self._tracer: Tracer | None = None
         self._address: Address | None = None
@@ -140,7 +142,10 @@ class Node:
                 on_joined=self._has_joined,
                 tracer=self._tracer,
             )
-            self._child.start()
+            child = self._child
+            self._absence = Absence(self.log, config.upstream, lambda: child.trouble)
+            self._absence.begin()
+            child.start()
         if keyring is not None:
             self._watch = asyncio.create_task(
                 keyring.watch(self._client_changed), name=f"certificates of {self.position}"
@@ -506,6 +511,8 @@ class Node:
 
     async def _close(self) -> None:
         if self._loop is not None:
+            if self._absence is not None:
+                self._absence.end()
             self.perform(self.router.close())
             if self._child is not None:
                 await self._child.close(limits.CLOSE_GRACE_S)
@@ -632,6 +639,8 @@ class Node:
             self._parent.depth = depth
 
     def _has_joined(self, joined: bool) -> None:
+        if self._absence is not None and not self._closed:
+            (self._absence.end if joined else self._absence.begin)()
         if self._parent is not None:
             self._parent.health.serving(joined)
 

@@ -1,0 +1,50 @@
+"""A node that is not joined says so, and for how long, again and again: one line at the start is soon out of sight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from taskd_net import limits
+
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+
+
+class Absence:
+    """The time since when a node is not joined.
+
+    Args:
+        log: the node's.
+        upstream: the parent's address.
+        trouble: what the last attempt ran into, in words; empty where the node itself has met with none.
+    """
+
+    def __init__(self, log: BoundLogger, upstream: str, trouble: Callable[[], str]) -> None:
+        self._log = log
+        self._upstream = upstream
+        self._trouble = trouble
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """The node has started, or is joined no more."""
+        if self._timer is None:
+            self._since = asyncio.get_running_loop().time()
+            self._arm()
+
+    def end(self) -> None:
+        """The node has joined, or is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(limits.NOT_JOINED_LOG_S, self._say)
+
+    def _say(self) -> None:
+        seconds = round(asyncio.get_running_loop().time() - self._since)
+        reason = self._trouble() or "the parent itself has no way to the Mgr"
+        self._log.warning("not_joined", upstream=self._upstream, seconds=seconds, reason=reason)
+        self._arm()
