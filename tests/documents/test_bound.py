@@ -45,9 +45,11 @@ FIGURES: Final = {
         f"up to {_seconds(limits.GRACE_EXIT_S)} for them to end",
         f"up to {limits.COMMAND_ATTEMPTS} times, {_seconds(limits.COMMAND_RETRY_S)} apart",
         f"A file of {limits.LOG_FILE_BYTES // _MIB} MiB is renamed to `….1`; {limits.LOG_FILES} files are kept",
+        "the log has one line a minute for each kind of fault" if limits.READER_LOG_S == 60.0 else "",
     ],
     "docs/configuration.md": [
         f"at most {limits.LOG_FILE_BYTES * limits.LOG_FILES // _MIB} MiB for each node",
+        f"more\nthan {limits.CONFIG_BYTES // _MIB} MiB, or cannot be read within {_seconds(limits.CONFIG_READ_S)}",
         f"Children of ours send {limits.ANNOUNCE_POSITIONS:,} at a time",
         f"A child of ours has up to {limits.SHARED_IN_FLIGHT:,}",
         f"at least {limits.MESSAGE_BYTES}, the largest message",
@@ -80,6 +82,8 @@ FIGURES: Final = {
         f"larger than {limits.MESSAGE_BYTES // _MIB} MiB",
         "`PULSE_S`" if hasattr(limits, "PULSE_S") else "",
         "at most one line a minute for each" if limits.STRANGERS_LOG_S == 60.0 else "",
+        "at most one line a minute for each kind of fault, `count`" if limits.READER_LOG_S == 60.0 else "",
+        "for `seconds`; every 5 minutes until it is" if limits.NOT_JOINED_LOG_S == 300.0 else "",
     ],
     "docs/performance.md": [
         "at most four batches ahead of the other end (`BATCHES_AHEAD`)" if limits.BATCHES_AHEAD == 4 else "",
