@@ -201,8 +201,13 @@ class _File(logging.Handler):
         # To all other handlers; this one only counts it. Where there is no other, to whoever reads stderr.
         log.error("log_file_failed", path=str(self._path), reason=reason)
         if not any(isinstance(handler, _Console) for handler in _handlers) and sys.stderr is not None:
+            text = f"taskd_net: {self._path} cannot be written: {reason}; log lines are lost\n"
+            descriptor = _descriptor(sys.stderr)
             with suppress(OSError, ValueError):
-                print(f"taskd_net: {self._path} cannot be written: {reason}; log lines are lost", file=sys.stderr)  # noqa: T201
+                if descriptor is None:
+                    sys.stderr.write(text)
+                else:
+                    _write(descriptor, text.encode(errors="backslashreplace"))
 
     def _rotate(self, descriptor: int) -> None:
         names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, limits.LOG_FILES))]

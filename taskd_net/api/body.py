@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from taskd_net.codes import ArgumentError
 from taskd_net.untrusted import json_value, shown
 
 REGISTER: Final = "REGISTER"
@@ -47,14 +48,14 @@ class Body:
         # What comes over the wire, or from a training script, has any type.
         code, extension = cast(object, self.code), cast(object, self.extension)
         if not isinstance(self.msg_type, str):
-            raise ValueError(f"msg_type is {shown(self.msg_type)}; expected a text")
+            raise ArgumentError(f"msg_type is {shown(self.msg_type)}; expected a text")
         if not isinstance(code, int) or isinstance(code, bool):
-            raise ValueError(f"code is {shown(code)}; expected a whole number")
+            raise ArgumentError(f"code is {shown(code)}; expected a whole number")
         if not isinstance(self.message, str):
-            raise ValueError(f"message is {shown(self.message)}; expected a text")
+            raise ArgumentError(f"message is {shown(self.message)}; expected a text")
         texts = isinstance(extension, Mapping) and all(isinstance(t, str) for item in extension.items() for t in item)
         if not texts:
-            raise ValueError(f"extension is {shown(extension)}; expected a dict of texts")
+            raise ArgumentError(f"extension is {shown(extension)}; expected a dict of texts")
 
     @classmethod
     def parse(cls, text: str) -> Body:
@@ -63,11 +64,14 @@ class Body:
         JSON can spell half a surrogate pair, which UTF-8 cannot: it is read as U+FFFD, as the original's nodes read it.
 
         Raises:
-            ValueError: it is no JSON object, a value in it is of another type, or it is nested too deeply.
+            ArgumentError: it is no JSON object, a value in it is of another type, or it is nested too deeply.
         """
-        fields = json_value(text)
+        try:
+            fields = json_value(text)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from None
         if not isinstance(fields, dict):
-            raise ValueError(f"body is {shown(text)}; expected a JSON object")
+            raise ArgumentError(f"body is {shown(text)}; expected a JSON object")
         return cls(
             _text(fields.get("msg_type", "")),
             fields.get("code", 0),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskd_net import ArgumentError
 from taskd_net.api.body import Body
 
 
@@ -42,5 +43,5 @@ def test_what_others_leave_out(text: str) -> None:
     ],
 )
 def test_what_is_no_body(text: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(ArgumentError, match=reason):
         Body.parse(text)
