@@ -219,8 +219,8 @@ def test_answer_to_it_still_comes_in_time() -> None:
     proxy = joined("Proxy/9")
     add_child(proxy, "Proxy/0", "Worker/0/0")
     new = add_child(proxy, "Proxy/1")
-    proxy.frame_arrived(0.0, new.id, frame("Agent/7", "Worker/0/0"), Caller(), 2.0)
-    actions = proxy.announced(0.5, new, Kind.ADD, everybody("Worker/0/0"), Caller(), "y")
+    proxy.frame_arrived(10.0, new.id, frame("Agent/7", "Worker/0/0"), Caller(), 2.0)
+    actions = proxy.announced(10.5, new, Kind.ADD, everybody("Worker/0/0"), Caller(), "y")
     (forward,) = [action for action in actions if isinstance(action, Forward)]
     assert forward.patience == pytest.approx(0.95 * 1.5)
 

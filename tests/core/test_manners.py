@@ -332,6 +332,8 @@ def test_pause_of_a_position_that_is_fought_for() -> None:
     assert mgr.register(1.0, position, LEAF) is link
     assert len(mgr.link_up(1.0, link, "other")) == 1
     assert [mgr.register_pause(1.0 + i, position) for i in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
+    # The last moment in which it counts as a fight, and the first in which it does not.
+    assert mgr.register_pause(11.0, position) == 5.0
     assert mgr.register_pause(11.5, position) == 0.0
     mgr.link_up(12.0, link, "third")
     assert mgr.register_pause(12.0, position) == 1.0

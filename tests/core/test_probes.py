@@ -181,3 +181,12 @@ def test_everybody_asked_lies_where_it_came_from() -> None:
     proxy = below("Proxy/0")
     leaf = child(proxy, "Worker/0/0")
     assert hops(arrives(proxy, leaf.id, probe("Worker/All/All", src="Worker/0/0"))) == [UP]
+
+
+def test_each_part_of_a_list_waits_as_long_as_its_own_way_takes() -> None:
+    node = below("Proxy/0", ack_timeout=3.0)
+    own = child(node, "Worker/0/1")
+    asks = child(node, "Worker/0/9")
+    actions = node.frame_arrived(0.0, asks.id, probe("Worker/0,1/1,2", src="Worker/0/9"), Caller(), 1000.0)
+    patience = {action.link: action.patience for action in actions if isinstance(action, Forward)}
+    assert patience == pytest.approx({own.id: 2.4, UP: 2.85})

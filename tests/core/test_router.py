@@ -740,6 +740,14 @@ def test_downwards_a_node_waits_four_fifths_of_what_its_parent_waits(depth: int)
     assert node.frame_arrived(0.0, UP, message, Caller()) == [Forward(child.id, message, 3.0 * 0.8**depth)]
 
 
+def test_parent_that_does_not_say_its_depth_is_taken_for_the_mgr() -> None:
+    node = router("Proxy/0", ack_timeout=3.0)
+    node.upstream_up(0.0, "up", at("Mgr"))
+    child = add_child(node, "Worker/0/0")
+    message = frame("Worker/0/0")
+    assert node.frame_arrived(0.0, UP, message, Caller()) == [Forward(child.id, message, 3.0 * 0.8)]
+
+
 @pytest.mark.parametrize(
     ("budget", "up", "down"),
     [(None, 2.85, 2.4), (2.0, 1.9, 1.9), (2.9, 2.755, 2.4), (1000.0, 2.85, 2.4)],
@@ -1249,3 +1257,13 @@ def test_the_stream_to_the_parent_goes_on_as_another() -> None:
     worker.renewed(UP, "newer")
     assert answers(worker.accepted(1.0, UP, ["a"])) == [(Code.OK, "Mgr/0")]
     worker.upstream_down(2.0, "newer", [])
+
+
+def test_check_looks_at_the_routes_too() -> None:
+    """Most tests of the core run on a Router that checks itself; a check that sees nothing would be worth nothing."""
+    node = joined("Proxy/0")
+    link = add_child(node, "Worker/0/0")
+    node.check()
+    del node.routes._epoch[link.position]
+    with pytest.raises(AssertionError):
+        node.check()

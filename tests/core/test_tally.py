@@ -53,6 +53,14 @@ def test_batches_are_counted_once_for_all_their_messages() -> None:
     assert counted(proxy) == {"up": {0: 2}}
 
 
+def test_any_answer_says_that_the_other_end_is_there() -> None:
+    proxy = joined("Proxy/0")
+    child = add_child(proxy, "Worker/0/0")
+    proxy.frame_arrived(5.0, child.id, frame("Mgr", "Worker/0/0", uuid="a"), Caller())
+    proxy.ack_arrived(7.0, UP, "a", 5001, at("Mgr"))
+    assert proxy.upstream is not None and proxy.upstream.traffic.heard == 7.0
+
+
 def test_messages_of_a_link_that_is_not_known_are_carried_all_the_same() -> None:
     proxy = joined("Proxy/0")
     assert proxy.frames_arrived(1.0, 99, [(frame("Mgr", "Worker/0/0"), Caller(), 1.0)])

@@ -28,6 +28,15 @@ def dst(text: str) -> Destination:
     return Destination.of(at(text))
 
 
+@pytest.mark.parametrize(("position", "code"), [("Worker/All/1", 4004), ("Proxy/0,1", 4004), ("Worker/0/All", 4005)])
+def test_only_one_node_at_a_time_is_given_a_place(position: str, code: int) -> None:
+    node = Topology(at("Mgr"), None, Children(10, 10.0, 30.0))
+    with pytest.raises(Refusal) as refused:
+        node.register(0.0, at(position))
+    assert refused.value.code == code
+    assert not node.children.by_id
+
+
 # ---- unicast: the four rules of section 4
 
 

@@ -27,6 +27,22 @@ def test_quantiles_are_right_within_a_tenth(share: float) -> None:
     assert latency.total == pytest.approx(sum(times))
 
 
+@pytest.mark.parametrize("step", range(40))
+def test_a_single_time_is_right_within_a_tenth_wherever_it_lies_in_its_bucket(step: int) -> None:
+    latency, seconds = Latency(), 0.001 * 2.0 ** (step / 40)
+    latency.add(seconds, bucket_of(seconds))
+    assert latency.quantile(1.0) == pytest.approx(seconds, rel=0.1)
+
+
+@pytest.mark.parametrize("seconds", [65.0, 80.0, 1e9])
+def test_whatever_takes_longer_than_the_last_octave_is_in_one_bucket_behind_it(seconds: float) -> None:
+    latency, last = Latency(), SHORTEST_S * 2.0**OCTAVES
+    latency.add(seconds, bucket_of(seconds))
+    quantile = latency.quantile(1.0)
+    assert quantile is not None
+    assert last < quantile < 1.1 * last
+
+
 def test_one_slow_answer_of_a_hundred_is_not_yet_the_99th() -> None:
     latency = Latency()
     for seconds in [0.001] * 99 + [3.0]:
