@@ -110,6 +110,10 @@ def test_certificate_has_to_name_the_position() -> None:
     with pytest.raises(Refusal) as malformed:
         mgr.register(0.0, at("Worker/0/x"), None, mine)
     assert malformed.value.code == Code.DST_PROCESS_RANK_ILLEGAL
+    # It is said to be no position before anything is said of the certificate.
+    with pytest.raises(Refusal) as unnamed:
+        mgr.register(0.0, at("Worker/x/5"), None, mine)
+    assert unnamed.value.code == Code.DST_SRV_RANK_ILLEGAL
 
 
 # ---- whose message it is

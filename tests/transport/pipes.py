@@ -73,6 +73,11 @@ class FakePipe:
         """The other end has written something."""
         self._incoming.put_nowait(data)
 
+    def fail_writes(self) -> None:
+        """Let writes fail, also one that waits, before the reader sees that the stream has ended."""
+        self._is_cut = True
+        self.gate.set()
+
     def cut(self) -> None:
         """End the stream, also under a write that waits."""
         self._is_cut = True

@@ -10,6 +10,7 @@ import pytest
 
 from taskd_net import Ack, Code, Position, limits
 from taskd_net.transport.batched import BatchedLink
+from taskd_net.transport.shares import Share
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from tests.peers.mesh import soon
@@ -27,7 +28,8 @@ class Cable:
         self.node = FakeNode("Mgr")
         self.pipe = FakePipe()
         self.child = self.node.router.register(0.0, WORKER)
-        self.link = BatchedLink(self.node, self.child.id, WORKER, self.pipe, numbered=numbered)
+        self.share = Share(limits.DEFAULT, Share(limits.DEFAULT))
+        self.link = BatchedLink(self.node, self.child.id, WORKER, self.pipe, self.share, numbered=numbered)
         self.node.router.link_up(0.0, self.child, self.link, numbered=numbered)
         self.node.links[self.child.id] = self.link
         self.running = asyncio.create_task(self.link.run())
@@ -299,6 +301,43 @@ async def test_every_message_that_was_not_written_is_told_once(cable: Cable) -> 
     assert [(ack.code, ack.src) for ack in asked] == [(Code.NETWORK_ACK_LOST, WORKER)]
     assert cable.node.lost == ["passed under way"]
     assert cable.link.unwritten() == []
+
+
+async def test_what_is_answered_counts_no_more_against_the_child(cable: Cable) -> None:
+    """Whether it is answered with 0 or in full, and however large it is."""
+    to = {"a": "Mgr", "b": "Mgr", "nowhere": "Worker/9/9", "large": "Mgr"}
+    messages = {
+        uuid: frame("x" * 9000 * (uuid == "large"), uuid=uuid, src="Worker/0/0", to=dst) for uuid, dst in to.items()
+    }
+    cable.comes_in(*((message.data, 1000) for message in messages.values()))
+    _, _, accepted, answers = await cable.take()
+    assert (accepted, [ack.uuid for ack in answers]) == (["a", "b", "large"], ["nowhere"])
+    assert (cable.share.messages, cable.share.size) == (0, 0)
+
+
+async def test_what_waits_for_its_answer_counts_until_the_link_ends(cable: Cable) -> None:
+    cable.node.router.door.room = 1
+    for uuid in ("in", "waits"):
+        cable.comes_in((frame("x" * 9000, uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
+    assert (await cable.take())[2] == ["in"]
+    await cable.pipe.settled()
+    assert cable.share.messages == 1
+    assert cable.share.size > 9000
+    cable.pipe.cut()
+    await soon(asyncio.shield(cable.running))
+    assert cable.link.unwritten() == []
+    assert (cable.share.messages, cable.share.size) == (0, 0)
+
+
+async def test_a_write_that_fails_is_the_end_of_the_link(cable: Cable) -> None:
+    """What is queued behind it was certainly not written."""
+    cable.pipe.gate.clear()
+    cable.node.send(frame(uuid="under way"))
+    await cable.take()
+    cable.node.send(frame(uuid="queued"))
+    cable.pipe.fail_writes()
+    await soon(asyncio.shield(cable.running))
+    assert [one.uuid for one in cable.link.unwritten()] == ["queued"]
 
 
 async def test_written_messages_are_not_told(cable: Cable) -> None:

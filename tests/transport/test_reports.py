@@ -1,0 +1,47 @@
+"""The state of the mesh as a node tells it to whoever asks: of the moment in which it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskd_net import Node
+from taskd_net.address import Address
+from taskd_net.status.document import Document, by_position, document
+from taskd_net.transport.asking import Asker
+from tests.peers.child import RawChild
+from tests.peers.mesh import PATIENCE_S, Mesh
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes."""
+    async with Mesh() as made:
+        yield made
+
+
+async def told(node: Node) -> dict[str, Document]:
+    """What a node answers, by position."""
+    async with Asker(Address.parse(str(node.address))) as asker:
+        return dict(by_position(document(await asker.mesh(PATIENCE_S))))
+
+
+async def test_figures_are_those_of_now_and_not_of_the_last_look(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    for count in range(1, 4):
+        assert (await worker.send("x", to="Mgr")).ok
+        assert (await told(mgr))["Worker/0/0"]["up"]["messages"] == count
+
+
+async def test_child_that_says_nothing_of_itself_has_joined_again_as_often_as_its_parent_has_seen(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/7") as foreign:
+        await foreign.join(str(mgr.address))
+        assert (await told(mgr))["Worker/0/7"]["reconnects"] == 0
+        await foreign.cut()
+        await mesh.logged("child_lost")
+        assert (await told(mgr))["Worker/0/7"]["state"] == "lost"
+        await foreign.join(str(mgr.address))
+        assert (await told(mgr))["Worker/0/7"]["reconnects"] == 1

@@ -1,0 +1,59 @@
+"""Who is met at an address: a node of ours, another parent, another server, nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import grpc.aio
+import pytest
+
+from taskd_net.address import Address
+from taskd_net.transport.visit import Kind, visit
+from taskd_net.version import __version__
+from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
+from tests.peers.parent import RawParent
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes."""
+    async with Mesh() as made:
+        yield made
+
+
+async def test_node_of_ours_says_who_it_is_and_what_time_it_has(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    began = time.monotonic()
+    found = await visit(Address.parse(str(mgr.address)), PATIENCE_S)
+    took = time.monotonic() - began
+    assert found.kind is Kind.OURS
+    assert found.about is not None
+    assert (found.about.position, found.about.version) == (mgr.position, __version__)
+    # Both clocks are this machine's: they differ by what it does not know of the way, at most.
+    assert 0.0 < found.clock_error <= took / 2.0
+    assert abs(found.clock) <= found.clock_error
+
+
+async def test_parent_that_knows_the_four_calls_is_told_by_how_it_refuses_a_stranger() -> None:
+    async with RawParent() as parent:
+        found = await visit(Address.parse(parent.address), PATIENCE_S)
+        request = await soon(parent.requests["InitServerDownStream"].get())
+    assert (found.kind, found.about) == (Kind.MESH, None)
+    # A position that no job has, so that nobody loses his place to whoever looks.
+    role, rank = request.split("/")
+    assert (role, int(rank) >= 1_000_000_000) == ("Agent", True)
+
+
+async def test_server_of_something_else() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    found = await visit(Address.parse(f"127.0.0.1:{port}"), PATIENCE_S)
+    await server.stop(None)
+    assert found.kind is Kind.OTHER
+
+
+async def test_nobody() -> None:
+    found = await visit(Address.parse(await free_address()), PATIENCE_S)
+    assert found.kind is Kind.NONE
