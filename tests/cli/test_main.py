@@ -1,5 +1,6 @@
 """The entry point: what it says when it is asked nothing, its version, or has not what it needs."""
 
+import os
 import subprocess
 import sys
 
@@ -34,6 +35,17 @@ def test_closed_standard_files_are_never_taken_for_a_socket(closed: str) -> None
     done = subprocess.run(["sh", "-c", text, sys.executable], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 3  # nobody to join there
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--json"], []])
+def test_bytes_that_are_no_text_are_quoted(arguments: list[str]) -> None:
+    command = [sys.executable.encode(), b"-m", b"taskd_net.cli", b"config", b"health", b"--ca", b"a\xff"]
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(
+        [*command, *map(str.encode, arguments)], capture_output=True, timeout=30, check=False, env=env
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"a\\udcff" in done.stdout
 
 
 def test_wrong_use_of_a_command_is_one_line() -> None:

@@ -117,6 +117,27 @@ async def test_wrong_setting_of_a_process_is_one_line(tmp_path: Path) -> None:
     assert await run("proxy", env={"TASKD_NET_GRACE": "x"}) == (2, "", text)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "log_path = 'a%sb'",
+        "ca = 'a%sb'\nserver_key = 'x'\nserver_crt = 'y'",
+        "http_port = '%s:1'",
+        "metrics_port = 'a%sb:1'",
+        "plain_listen = '%s:1'",
+        "expect = '%s'",
+    ],
+)
+async def test_nul_in_a_setting_is_one_line(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "taskd-net.toml"
+    file.write_text((wrong % "\\u0000").replace("'", '"'))
+    name = wrong.partition(" ")[0]
+    env = {} if name == "log_path" else {"TASKD_LOG_PATH": str(tmp_path)}  # which counts before the file
+    code, output, errors = await run("mgr", "--listen", "127.0.0.1:0", "--config", file, env=env)
+    assert code in (1, 2) and "ready" not in output
+    assert re.search(rf"^Error: {name} is .*\\x00.*\n\Z", errors, re.MULTILINE), errors
+
+
 # ---- the end
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from taskd_net import ConfigError, Node, NodeConfig
+from taskd_net import ConfigError, Node, NodeConfig, limits
 from taskd_net.cli.authority import Authority, _builder, write
 from taskd_net.tls import Tls
 from taskd_net.transport.certificates import read
@@ -161,3 +162,12 @@ def test_who_does_not_use_tls_does_not_pay_for_it() -> None:
     script = f"import sys, taskd_net; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=50)
     assert done.stdout == "[]\n"
+
+
+def test_paths_that_lead_to_no_file_are_given_up(files: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONFIG_READ_S", 0.05)
+    assert "which cannot be read: embedded null byte" in refused(replace(files.tls(), ca="a\0b"))
+    fifo = files.path / "fifo"
+    os.mkfifo(fifo)
+    assert "could not be read to its end within 0.05 s" in refused(replace(files.tls(), ca=str(fifo)))
+    assert "it has more than" in refused(replace(files.tls(), ca="/dev/zero"))
