@@ -27,7 +27,6 @@ pytestmark = [
 ]
 
 GIVEN: Final = {
-    "README.md": {"node": "taskd_net:Node"},
     "docs/reliability.md": {"Lab": "tests.faults.lab:Lab", "folder": "builtins:object"},
     "docs/status-page.md": {"node": "builtins:object"},
 }
