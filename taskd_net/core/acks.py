@@ -7,9 +7,9 @@ forwarded on and one for the own inbox; its answer goes out when the last part i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack, Frame
@@ -236,6 +236,16 @@ class InFlight:
         part = known.popleft()
         self._by_key[key] = known if len(known) > 1 else known[0]
         return part
+
+    def take_accepted(self, keys: Sequence[Key], sync: bool | None) -> Sequence[Awaited | None]:
+        """`take` for each of several answers that say 0."""
+        if not self.numbered or not sync:
+            return [self.take(key, sync) for key in keys]
+        # A `sync=false` message that is said to be delivered has been taken, too: its kind need not be looked at.
+        pop = self._by_key.pop
+        taken = [pop(key, None) for key in keys]
+        self.count -= len(taken) - taken.count(None)
+        return cast("Sequence[Awaited | None]", taken)
 
     def take_copy(self, frame: Frame, *, newest: bool = False) -> Awaited | None:
         """Take out the part that this copy of a message is for; None when nobody awaits its answer.

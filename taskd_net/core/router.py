@@ -201,13 +201,12 @@ class Router:
             self.tally.arrived(now, link, messages, size)
         return self._take()
 
-    def accepted(self, now: float, link_id: LinkId, keys: Iterable[Key], sync: bool | None = None) -> list[Action]:
+    def accepted(self, now: float, link_id: LinkId, keys: Sequence[Key], sync: bool | None = None) -> list[Action]:
         """The far side of a link answered these messages with 0; `sync`: their kind, where the link tells."""
         link = self._topology.link(link_id)
         if link is not None:
             taken, timed, collisions = 0, link.timed, link.in_flight.collisions
-            for key in keys:
-                part = link.in_flight.take(key, sync)
+            for key, part in zip(keys, link.in_flight.take_accepted(keys, sync), strict=True):
                 if part is None:
                     self.statistics.late_acks += 1
                 else:

@@ -244,3 +244,14 @@ def test_answer_to_one_kind_is_not_taken_for_the_other() -> None:
     assert len(flight) == 1
     assert flight.take("u", sync=True) is part
     assert len(flight) == 0
+
+
+def test_several_answers_are_taken_at_once_and_late_ones_are_none() -> None:
+    for numbered in (True, False):
+        flight, parts = InFlight(), [pending(str(number)) for number in range(1, 4)]
+        flight.numbered = numbered
+        keys = [flight.add(str(number), part) or str(number) for number, part in enumerate(parts, 1)]
+        assert flight.take_accepted([keys[2], keys[0], keys[2]], sync=True) == [parts[2], parts[0], None]
+        assert (len(flight), list(flight)) == (1, [parts[1]])
+        assert flight.take_accepted([keys[1]], sync=False) == [None]
+        assert flight.take_accepted([keys[1]], sync=None) == [parts[1]]
