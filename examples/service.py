@@ -24,11 +24,11 @@ async def main() -> None:
     """Serve until SIGTERM or Ctrl-C."""
     arguments = argparse.ArgumentParser(description="Have all Workers save a checkpoint, when asked to.")
     arguments.add_argument("--upstream", default="127.0.0.1:9602", help="host:port of a Proxy, or of the Manager")
-    # The Agent of a node is its launcher: a service takes a rank that no node has.
+    # The Agent of a node is its launcher: a service takes a rank that no node has, and says that it is none of the job.
     arguments.add_argument("--rank", type=int, default=1000, help="this is Agent/RANK")
     options = arguments.parse_args()
 
-    config = NodeConfig.agent(server_rank=options.rank, upstream=options.upstream)
+    config = NodeConfig.agent(server_rank=options.rank, upstream=options.upstream, service=True)
     async with Node(config) as node, asyncio.TaskGroup() as tasks:
         await node.joined()
         print(f"{node.position} has joined", flush=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import weakref
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from types import TracebackType
@@ -74,8 +74,8 @@ class BlockingNode:
             _open.add(self)
         return self
 
-    def close(self) -> None:
-        """Leave the mesh. Messages left in the inbox are gone; closing twice is closing once.
+    def close(self, *, orderly: bool = True) -> None:
+        """Leave the mesh. Messages left in the inbox are gone; closing twice is closing once; see `Node.close`.
 
         With the last node of the process its thread ends. In a forked child nothing happens: the node is the parent's.
         """
@@ -86,7 +86,7 @@ class BlockingNode:
             if self._loop is None or self._node is None:
                 return
             with contextlib.suppress(NodeClosed):
-                self._call(self._closed(self._node))
+                self._call(self._closed(self._node, orderly))
             self._end()
             _open.discard(self)
 
@@ -104,7 +104,7 @@ class BlockingNode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(orderly=not isinstance(error, Exception))
 
     def joined(self, timeout: float | None = None) -> None:
         """Wait until the Mgr knows the way to this node; see `Node.joined`.
@@ -304,10 +304,10 @@ class BlockingNode:
         if error is not None and self._node is not None:
             self._node.log.error("beside_failed", reason=repr(error), exc_info=error)
 
-    async def _closed(self, node: Node) -> None:
+    async def _closed(self, node: Node, orderly: bool) -> None:
         for task in self._tasks:
             task.cancel()
-        await node.close()
+        await node.close(orderly=orderly)
 
     def _end(self) -> None:
         with self._handing_over:
@@ -317,7 +317,8 @@ class BlockingNode:
 
 
 # What is left open when the interpreter ends: gRPC's threads must be gone before it is taken apart.
-_open: weakref.WeakSet[BlockingNode] = weakref.WeakSet()
+# Held, as the node of a script's that has let go of it is a member of the mesh until then.
+_open: set[BlockingNode] = set()
 
 
 _LEAVING = (Role.WORKER, Role.AGENT, Role.PROXY, Role.MGR)
@@ -325,9 +326,11 @@ _LEAVING = (Role.WORKER, Role.AGENT, Role.PROXY, Role.MGR)
 
 @atexit.register
 def _close_all() -> None:
+    # A script that has ended by an exception of its main thread has not finished.
+    orderly = getattr(sys, "last_value", None) is None
     # Children before their parents, which they would miss, and say so.
     for node in sorted(_open, key=lambda node: _LEAVING.index(Role(node.position.role))):
-        node.close()
+        node.close(orderly=orderly)
 
 
 async def _started(config: NodeConfig) -> Node:

@@ -44,6 +44,8 @@ class NodeConfig:
             message a span at each node; needs the extra `tracing`.
         expect: the size of the job, nodes x processes per node (`4x8`): whoever asks for the state of the mesh is told
             which ranks are missing. Changes nothing else.
+        service: whether this is a tool or a service, and no rank of the job. The state of the mesh shows it as such,
+            expects no Agent on its account, and remembers nothing of it when it has left.
         backoff_initial, backoff_max: seconds; bounds of the pause between attempts to join (full jitter). Shorter: back
             sooner after a fault; more load on a parent that is just starting.
         tls: the files of mutual TLS, and so which links use it; None: plain text.
@@ -72,6 +74,7 @@ class NodeConfig:
     links: Literal["batched", "tasknet"] = "batched"
     tracing: bool = False
     expect: str | None = None
+    service: bool = False
     backoff_initial: float = limits.BACKOFF_INITIAL_S
     backoff_max: float = limits.BACKOFF_MAX_S
     tls: Tls | None = None
@@ -156,8 +159,11 @@ class NodeConfig:
                 raise ConfigError(f"server_key is missing; a {role} with tls needs it, and server_crt")
         if self.links not in ("batched", "tasknet"):
             raise ConfigError(f"links is {shown(self.links)}; expected 'batched' or 'tasknet'")
-        if not isinstance(self.tracing, bool):
-            raise ConfigError(f"tracing is {shown(self.tracing)}; expected True or False")
+        for field in ("tracing", "service"):
+            if not isinstance(getattr(self, field), bool):
+                raise ConfigError(f"{field} is {shown(getattr(self, field))}; expected True or False")
+        if self.service and not role.is_leaf:
+            raise ConfigError(f"service is True; a {role} is no tool or service, expected an Agent or a Worker")
         if self.expect is not None:
             Expected.parse(self.expect)
         if self.backoff_max < self.backoff_initial:

@@ -290,6 +290,10 @@ STATUS_NODES: Final = 65_536
 STATUS_GONE_S: Final = 3600.0
 """Seconds for which a node is shown that has vanished without leaving in good order."""
 
+STATUS_ENDED: Final = 32_768
+"""Nodes that have left in good order of which a node keeps the state: a job of 4,000 nodes that has come to its end.
+Beyond that the one that has left first is forgotten, as it is where a living one needs its place in STATUS_NODES."""
+
 PAGE_CONNECTIONS: Final = 32
 """Connections of browsers to a node's status page: some ten people with the page open. Each further one is closed at
 once."""

@@ -180,6 +180,7 @@ class Collector:
         outcomes: dict[Way, dict[int, int]] = {way: dict(o.by_code) for way, o in tally.outcomes.items()}
         outcomes["inbox"][0] = statistics.delivered
         joined = sum(link.up for link in children)
+        lost = sum(not link.up and not node.view.has_ended(link) for link in children)
         mesh = None
         if node.position.role == Role.MGR:
             await node.view.look_in_parts()
@@ -191,7 +192,7 @@ class Collector:
             latency={way: _histogram(tally.outcomes[way].latency) for way in _TIMED if way == "down" or up is not None},
             batches=list(tally.batches),
             inbox=(door.held, door.room if door.open else 0, len(door.line)),
-            children=(joined, len(children) - joined),
+            children=(joined, lost),
             counters={
                 "routes": len(router.routes),
                 "sent": statistics.sent,

@@ -141,6 +141,7 @@ class Node:
                 keyring=keyring,
                 on_joined=self._has_joined,
                 tracer=self._tracer,
+                service=config.service,
             )
             child = self._child
             self._absence = Absence(self.log, config.upstream, lambda: child.trouble)
@@ -152,18 +153,23 @@ class Node:
             )
         return self
 
-    async def close(self) -> None:
+    async def close(self, *, orderly: bool = True) -> None:
         """Leave the mesh: every send that waits gets its code, the parent sees it at once, nothing stays open.
 
         Messages that are in the inbox have been acknowledged and can still be received. Closing twice is closing once:
         whoever comes second waits for the same end, and whoever is cancelled meanwhile does not stop it. In a forked
         child nothing happens: the node is the parent's.
+
+        Args:
+            orderly: whether this end is meant to be. The state of the mesh then shows the node as finished, or a Proxy
+                as stopped; else, as after a failure, as lost, and later as gone (docs/status.md). The context of a node
+                takes an exception for a failure.
         """
         if fork.forked():
             return
         if self._closing is None:
             self._closed = True
-            self._closing = asyncio.ensure_future(self._close())
+            self._closing = asyncio.ensure_future(self._close(orderly))
         await asyncio.shield(self._closing)
 
     async def drain(self, seconds: float) -> bool:
@@ -247,7 +253,7 @@ class Node:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close(orderly=not isinstance(error, Exception))
 
     async def joined(self, timeout: float | None = None) -> None:
         """Wait until the Mgr knows the way to this node (contract, section 3). A Mgr always is.
@@ -509,13 +515,13 @@ class Node:
     def _busy(self) -> bool:
         return self.router.busy or any(session.busy for session in self.links.values())
 
-    async def _close(self) -> None:
+    async def _close(self, orderly: bool) -> None:
         if self._loop is not None:
             if self._absence is not None:
                 self._absence.end()
             self.perform(self.router.close())
             if self._child is not None:
-                await self._child.close(limits.CLOSE_GRACE_S)
+                await self._child.close(limits.CLOSE_GRACE_S, orderly=orderly)
                 # Nobody waits any more; `joined` sees that the node is closed.
                 self._child.joined.set()
             if self._parent is not None:

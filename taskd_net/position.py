@@ -107,9 +107,7 @@ class Position(NamedTuple):
         return f"{self.role}/{self.server_rank}"
 
 
-def _of_texts(
-    cls: type[Position], role: object, server_rank: object, process_rank: object = NO_PROCESS
-) -> Position:
+def _of_texts(cls: type[Position], role: object, server_rank: object, process_rank: object = NO_PROCESS) -> Position:
     if isinstance(role, str) and isinstance(server_rank, str) and isinstance(process_rank, str):
         return tuple.__new__(cls, (role, server_rank, process_rank))
     given = zip(cls._fields, (role, server_rank, process_rank), strict=True)

@@ -156,6 +156,4 @@ def test_drawn_tree_is_the_tree() -> None:
             drawn.append((depth, name))
     exported = [getattr(taskd_net, name) for name in taskd_net.__all__]
     errors = [kind for kind in exported if isinstance(kind, type) and issubclass(kind, Exception)]
-    assert parents == {
-        kind.__name__: None if kind is TaskdNetError else kind.__bases__[0].__name__ for kind in errors
-    }
+    assert parents == {kind.__name__: None if kind is TaskdNetError else kind.__bases__[0].__name__ for kind in errors}

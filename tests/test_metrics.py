@@ -76,10 +76,11 @@ async def test_children_come_and_go(mesh: Mesh) -> None:
     worker = await mesh.worker(0, 0, mgr)
     assert await scrape(mgr, "taskd_net_children") == {"joined": 1, "lost": 0}
     assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 2
-    await worker.close()
+    await worker.close(orderly=False)
     await mesh.until(lambda: mgr.router.tally.losses)
     assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "lost": 1}
-    assert await scrape(mgr, "taskd_net_mesh_nodes") == {"joined": 1, "lost": 1, "gone": 0, "cut_off": 0}
+    states = {"joined": 1, "lost": 1, "gone": 0, "cut_off": 0, "finished": 0, "stopped": 0}
+    assert await scrape(mgr, "taskd_net_mesh_nodes") == states
     assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 3
     await mesh.worker(0, 0, mgr)
     assert (await scrape(mgr, "taskd_net_child_joins_total"))[""] == 2
@@ -90,6 +91,19 @@ async def test_children_come_and_go(mesh: Mesh) -> None:
     mgr.perform(mgr.router.tick(mgr.now() + 3600))
     assert len(mgr.router.children) == 0
     assert (await scrape(mgr, "taskd_net_link_messages_total"))["children,out"] == 1
+
+
+async def test_who_has_finished_is_neither_lost_nor_missing(mesh: Mesh) -> None:
+    mgr = await mesh.mgr(expect="1x1")
+    proxy = await mesh.proxy(0, mgr)
+    worker = await mesh.worker(0, 0, mgr)
+    for losses, node in enumerate((worker, proxy), 1):
+        await node.close()
+        await mesh.until(lambda losses=losses: mgr.router.tally.losses == losses)  # type: ignore[misc]
+    assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "lost": 0}
+    states = {"joined": 1, "lost": 0, "gone": 0, "cut_off": 0, "finished": 1, "stopped": 1}
+    assert await scrape(mgr, "taskd_net_mesh_nodes") == states
+    assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 0
 
 
 async def test_a_proxy_that_loses_its_upstream_says_so(mesh: Mesh) -> None:

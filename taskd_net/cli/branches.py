@@ -19,8 +19,13 @@ _STYLES: Final = {
     "lost": "bold red",
     "gone": "bold red",
     "cut_off": "yellow",
+    "finished": "dim",
+    "stopped": "dim",
     NEVER_SEEN: "bold red",
 }
+_CALM: Final = ("joined", "finished", "stopped")
+"""States that are no trouble."""
+
 _WORDS: Final = {"cut_off": "cut off", NEVER_SEEN: "never seen"}
 
 
@@ -32,8 +37,8 @@ def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
         everything: whether to show each node.
     """
     summary = mesh["summary"]
-    troubled = [state for state in ("lost", "gone", "cut_off") if summary[state]]
-    counts = ", ".join(f"{summary[state]} {_word(state)}" for state in ("joined", *troubled))
+    others = [state for state in ("lost", "gone", "cut_off", "finished", "stopped") if summary[state]]
+    counts = ", ".join(f"{summary[state]} {_word(state)}" for state in ("joined", *others))
     lines: list[Line] = [(f"{mesh['node']}: {summary['nodes']} nodes, {counts}", "bold")]
     if mesh["expected"] is not None:
         size = f"{mesh['expected']['nodes']}x{mesh['expected']['processes']}"
@@ -123,17 +128,20 @@ class _Tree:
             last = number == len(shown) and not folded
             lines.append((f"{indent}{'└─' if last else '├─'} {self._text(child)}", self._style(child)))
             self._draw(child, indent + ("   " if last else "│  "), lines, seen)
-        if folded:
-            size = sum(self._size(child) or 0 for child in folded)
-            more = f", with {size - len(folded)} below them" if size > len(folded) else ""
-            lines.append((f"{indent}└─ {', '.join(names(folded))}: joined{more}", "green"))
+        groups = {state: [child for child in folded if self._known[child]["state"] == state] for state in _CALM}
+        groups = {state: group for state, group in groups.items() if group}
+        for number, (state, group) in enumerate(groups.items(), 1):
+            size = sum(self._size(child) or 0 for child in group)
+            more = f", with {size - len(group)} below them" if size > len(group) else ""
+            mark = "└─" if number == len(groups) else "├─"
+            lines.append((f"{indent}{mark} {', '.join(names(group))}: {state}{more}", _STYLES[state]))
 
     def _size(self, position: str) -> int | None:
         """How many nodes there are from here on; None where one of them is not healthy."""
         if position not in self._whole:
             self._whole[position] = None  # a ring is not healthy
             sizes = [self._size(child) for child in self._below.get(position, ())]
-            if self._style(position) == "green" and None not in sizes:
+            if self._style(position) in ("green", "dim") and None not in sizes:
                 self._whole[position] = 1 + sum(size or 0 for size in sizes)
         return self._whole[position]
 
@@ -147,7 +155,11 @@ class _Tree:
         if node is None:
             return f"{position}  NEVER SEEN"
         state = _word(node["state"])
-        words = [position, state if state == "joined" else state.upper(), f"for {duration(self._time - node['since'])}"]
+        words = [position, state if node["state"] in _CALM else state.upper()]
+        if node["service"]:
+            words.insert(1, "tool or service")
+        if node["since"] is not None:
+            words.append(f"for {duration(self._time - node['since'])}")
         where = (node["link"], node["address"], node["listen"] and f"listens on {node['listen']}")
         words += [word for word in where if word]
         if node["peer"] not in ("taskd_net", ""):

@@ -10,6 +10,7 @@ from taskd_net.cli.certs import certs
 from taskd_net.cli.demo.command import demo
 from taskd_net.cli.doctor.command import doctor
 from taskd_net.cli.effective import config
+from taskd_net.cli.forget import forget
 from taskd_net.cli.health import health
 from taskd_net.cli.listen import listen
 from taskd_net.cli.ping import ping
@@ -37,5 +38,5 @@ def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 
 
-for _command in (mgr, proxy, send, listen, tree, top, ping, trace, doctor, health, config, certs, demo, bench):
+for _command in (mgr, proxy, send, listen, tree, top, ping, trace, doctor, forget, health, config, certs, demo, bench):
     group.add_command(_command)

@@ -50,7 +50,7 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     position = leaf(ctx)
     if position is None:
         raise click.UsageError(f"as is missing; expected {POSITION.expected}")
-    config = node_config(ctx, position)
+    config = node_config(ctx, position, service=True)
     timeout = settings["timeout"]
     log_to_stderr(str(settings["log_std_level"]))
     start_telemetry(ctx)

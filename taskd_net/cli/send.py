@@ -71,7 +71,7 @@ def send(ctx: click.Context, /, dest: str, body: str, sync: bool, as_json: bool,
         to = Position.parse(dest)
     except ValueError as error:
         raise click.UsageError(f"DEST: {error}") from None
-    config = node_config(ctx, position)
+    config = node_config(ctx, position, service=True)
     text = _standard_input() if body == "-" else body
     log_to_stderr(str(settings["log_std_level"]))
     start_telemetry(ctx)

@@ -201,8 +201,13 @@ def wrong(ctx: click.Context, error: ConfigError) -> click.UsageError:
     return click.UsageError(str(error))
 
 
-def node_config(ctx: click.Context, position: Position) -> NodeConfig:
+def node_config(ctx: click.Context, position: Position, *, service: bool = False) -> NodeConfig:
     """The configuration of the node that a command runs.
+
+    Args:
+        ctx: of the command.
+        position: of the node.
+        service: whether it is a tool, and no rank of the job.
 
     Raises:
         click.UsageError: a value is out of its range; names it and where it came from.
@@ -212,7 +217,7 @@ def node_config(ctx: click.Context, position: Position) -> NodeConfig:
     secured = tls_of(ctx)
     try:
         guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
-        return NodeConfig(position=position, tls=secured, limits=limits.Limits(**guard), **settings)
+        return NodeConfig(position=position, service=service, tls=secured, limits=limits.Limits(**guard), **settings)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -428,5 +433,6 @@ COMMANDS: Final[Mapping[str, Sequence[Setting]]] = {
     ),
     "tree": (AT, EXPECT, PATIENCE, *TLS, *TLS_UPSTREAM),
     "top": (AT, EXPECT, PATIENCE, *TLS, *TLS_UPSTREAM),
+    "forget": (AT, PATIENCE, *TLS, *TLS_UPSTREAM),
     "health": (PATIENCE, *TLS, *TLS_UPSTREAM),
 }

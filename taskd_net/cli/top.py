@@ -14,7 +14,7 @@ from taskd_net import Role
 from taskd_net.cli.branches import milliseconds
 from taskd_net.cli.mesh import look
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.status.document import Document
+from taskd_net.status.document import TROUBLE, Document, in_trouble
 from taskd_net.status.rates import Rate, Rates
 
 _HOME: Final = "\x1b[H\x1b[2J"
@@ -122,11 +122,11 @@ def table(mesh: Document, rates: Mapping[str, Rate], by: str, role: str | None) 
     wanted = [node for node in mesh["nodes"] if role is None or node["role"] == role]
     rows = [_Row(node, rates.get(node["position"], Rate())) for node in wanted]
     rows.sort(key=_ORDERS[by])  # stable: the document is in the order of roles and ranks
-    trouble = summary["nodes"] - summary["joined"]
+    trouble = in_trouble(mesh)
     text = f"{mesh['node']}: {summary['nodes']} nodes, {trouble} in trouble, {summary['missing']} missing, "
     text += f"{summary['in_flight']} in flight; by {by}"
     lines = [(text, "bold"), (_line([name for name, _ in _COLUMNS]), "bold")]
-    return lines + [(_line(_cells(row)), "" if row.node["state"] == "joined" else "red") for row in rows]
+    return lines + [(_line(_cells(row)), "red" if row.node["state"] in TROUBLE else "") for row in rows]
 
 
 def _cells(row: _Row) -> list[str]:

@@ -27,7 +27,8 @@ Examples:
 
 \b
 Exit codes:
-  0      every node that is known has joined, and no rank is missing
+  0      every node that is known has joined, or left in good order, and no rank
+         is missing
   1      somebody is missing, lost, gone or cut off
   2      a flag, a variable or the file is wrong
   3      nobody at --at who can be asked

@@ -209,6 +209,10 @@ class Children:
         link.streams += 1
         link.expires = float("inf")
 
+    def remove(self, link: Link) -> None:
+        """Take out a child."""
+        del self.by_id[link.id], self._by_identity[link.position.identity]
+
     def expired(self, now: float) -> list[Link]:
         """Take out the children that have been without a stream for too long."""
         gone = [link for link in self.by_id.values() if link.expires <= now]
@@ -217,7 +221,7 @@ class Children:
             link.expires = now + self._hold
             gone.remove(link)
         for link in gone:
-            del self.by_id[link.id], self._by_identity[link.position.identity]
+            self.remove(link)
         return gone
 
     def next_expiry(self) -> float:

@@ -393,6 +393,15 @@ class Router:
         self._gate.accuse(peer, refusal)
         return self._take()
 
+    def forget(self, position: Position) -> list[Action]:
+        """Somebody wants a node that is not connected to be forgotten before its time, with its routes.
+
+        A node whose stream stands here stays; one that is connected elsewhere is known again when it is announced.
+        """
+        link, gone = self._topology.forget(position.identity)
+        self._has_forgotten(link, gone)
+        return self._take()
+
     # ---- the parent
 
     def upstream_up(
@@ -495,9 +504,7 @@ class Router:
         self._upward.give_up(now)
         self._gate.give_up(now)
         for link, gone in self._topology.expire(now):
-            self._decisions.add(Forgot(link.id, link.position, len(gone)))
-            self.tally.forgotten.add(link.traffic)
-            self._upward.gone(gone)
+            self._has_forgotten(link, gone)
         self._decisions.wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight), default=float("inf")),
             self._held.next_deadline(),
@@ -615,6 +622,13 @@ class Router:
         else:
             text = "too many messages wait for the node to join"
             self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY, text)
+
+    def _has_forgotten(self, link: Link | None, gone: list[Position]) -> None:
+        """These can no longer be reached, and the child, if it was one, has no place any more."""
+        if link is not None:
+            self._decisions.add(Forgot(link.id, link.position, len(gone)))
+            self.tally.forgotten.add(link.traffic)
+        self._upward.gone(gone)
 
     def _take(self) -> list[Action]:
         """An event is over."""

@@ -208,6 +208,23 @@ class Topology:
         """False for this node itself, and for a Mgr, which is the root."""
         return identity != self.identity and identity.role != Role.MGR
 
+    def forget(self, identity: Position) -> tuple[Link | None, list[Position]]:
+        """Take a node out of the registry and the routes, with the nodes behind it; nothing while it is connected here.
+
+        Returns:
+            The link that it had as a child, and the nodes that are unknown by that.
+        """
+        link = self.children.find(identity)
+        if link is not None and link.up:
+            return None, []
+        gone = [] if link is None else self.routes.drop_link(link.id)
+        if link is not None:
+            self.children.remove(link)
+        while (hop := self.routes.next_hop(identity)) is not None:
+            if self.routes.drop(identity, hop):
+                gone.append(identity)
+        return link, gone
+
     def expire(self, now: float) -> list[tuple[Link, list[Position]]]:
         """Forget the children that have been without a stream for too long; each with the nodes behind it."""
         return [(link, self.routes.drop_link(link.id)) for link in self.children.expired(now)]

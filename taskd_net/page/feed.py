@@ -18,9 +18,9 @@ from typing import Final
 from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.position import Position
-from taskd_net.status.document import Document, head, missing_of, node_document, states_of
+from taskd_net.status.document import Document, Standing, head, missing_of, node_document, standings_of
 from taskd_net.status.expect import Expected
-from taskd_net.status.records import NodeStatus, State
+from taskd_net.status.records import NodeStatus
 from taskd_net.untrusted import natural
 from taskd_net.wire.status import read_node, read_position
 
@@ -33,7 +33,7 @@ class _Shown:
 
     record: bytes
     status: NodeStatus
-    state: State
+    standing: Standing
     node: Document
     text: str
     version: int
@@ -57,7 +57,7 @@ class Feed:
         self._removed: deque[tuple[int, Position]] = deque()
         self._floor = 0
         self._shown: dict[Position, _Shown] = {}
-        self._states: dict[Position, State] = {}
+        self._standings: dict[Position, Standing] = {}
         self._head: Document = {}
         self._missing: list[Document] = []
         self._missing_text = _NOTHING
@@ -86,20 +86,20 @@ class Feed:
                     known[position] = old.status if old is not None and old.record == record else read_node(record)
                     records[position] = record
         yield
-        states = states_of(known)
+        standings = standings_of(known)
         yield
         version = self._version + 1
         found: dict[Position, _Shown] = {}
         for number, (position, record) in enumerate(records.items(), 1):
             if number % limits.PAGE_SLICE == 0:
                 yield
-            found[position] = self._show(position, record, known[position], states[position], version)
+            found[position] = self._show(position, record, known[position], standings[position], version)
         yield
         missing = self._missing
-        if self._expected is not None and states != self._states:
-            missing = missing_of(self._root, known, states, self._expected)
+        if self._expected is not None and standings != self._standings:
+            missing = missing_of(self._root, known, standings, self._expected)
             yield
-        self._take(version, now, found, states, missing)
+        self._take(version, now, found, standings, missing)
 
     def answer(self, since: str) -> str:
         """What a browser has to be told.
@@ -128,20 +128,20 @@ class Feed:
         missing = self._missing_text if self._missing_version > told else _NOTHING
         return f'{_json(rest)[:-1]},"missing":{missing},"nodes":[{nodes}]}}'
 
-    def _show(self, position: Position, record: bytes, status: NodeStatus, state: State, version: int) -> _Shown:
+    def _show(self, position: Position, record: bytes, status: NodeStatus, standing: Standing, version: int) -> _Shown:
         old = self._shown.get(position)
-        if old is not None and old.record == record and old.state is state:
+        if old is not None and old.record == record and old.standing == standing:
             return old
-        node = node_document(position, status, state)
+        node = node_document(position, status, standing)
         text = _json(node)
-        return _Shown(record, status, state, node, text, old.version if old and old.text == text else version)
+        return _Shown(record, status, standing, node, text, old.version if old and old.text == text else version)
 
     def _take(
         self,
         version: int,
         now: float,
         found: dict[Position, _Shown],
-        states: dict[Position, State],
+        standings: dict[Position, Standing],
         missing: list[Document],
     ) -> None:
         removed = [position for position in self._shown if position not in found]
@@ -152,9 +152,9 @@ class Feed:
             self._floor = self._removed.popleft()[0]
         if removed or self._missing_version == version or any(shown.version == version for shown in found.values()):
             self._version = version
-        self._shown, self._states = found, states
+        self._shown, self._standings = found, standings
         nodes = [shown.node for shown in found.values()]
-        self._head = head(self._root, now, self._expected, states, missing, nodes)
+        self._head = head(self._root, now, self._expected, standings, missing, nodes)
         del self._head["missing"]
 
 

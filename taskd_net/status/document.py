@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from taskd_net.position import Position, Role
 from taskd_net.status.expect import Expected
@@ -14,7 +14,22 @@ Document: TypeAlias = dict[str, Any]
 
 NEVER_SEEN: Final = "never_seen"
 
+TROUBLE: Final = (State.LOST, State.GONE, State.CUT_OFF)
+"""The states of nodes that somebody has to look after. A rank that is expected and in one of them is missing."""
+
 _ORDER: Final = {role: order for order, role in enumerate(Role)}
+
+
+class Standing(NamedTuple):
+    """How a node stands in the whole tree.
+
+    Attributes:
+        state: its state.
+        since: since when, in seconds since the epoch; 0.0 where that is not known.
+    """
+
+    state: State
+    since: float
 
 
 def document(mesh: Mesh, expected: Expected | None = None) -> Document:
@@ -27,17 +42,18 @@ def document(mesh: Mesh, expected: Expected | None = None) -> Document:
     if expected is None and mesh.expected:
         expected = Expected.parse(mesh.expected)
     known = dict(mesh.nodes)
-    states = states_of(known)
-    nodes = [node_document(position, known[position], states[position]) for position in sorted(known, key=tree_order)]
-    missing = missing_of(mesh.root, known, states, expected) if expected is not None else []
-    return {**head(mesh.root, mesh.now, expected, states, missing, nodes), "nodes": nodes}
+    standings = standings_of(known)
+    ordered = sorted(known, key=tree_order)
+    nodes = [node_document(position, known[position], standings[position]) for position in ordered]
+    missing = missing_of(mesh.root, known, standings, expected) if expected is not None else []
+    return {**head(mesh.root, mesh.now, expected, standings, missing, nodes), "nodes": nodes}
 
 
 def head(
     root: Position,
     now: float,
     expected: Expected | None,
-    states: Mapping[Position, State],
+    standings: Mapping[Position, Standing],
     missing: Sequence[Document],
     nodes: Collection[Document],
 ) -> Document:
@@ -47,11 +63,11 @@ def head(
         root: who answers.
         now: when, in seconds since the epoch.
         expected: the size that the job should have; None where it is not known.
-        states: what `states_of` says of all nodes.
+        standings: what `standings_of` says of all nodes.
         missing: what `missing_of` says.
         nodes: what `node_document` says of each.
     """
-    counts = Counter(state.value for state in states.values())
+    counts = Counter(standing.state.value for standing in standings.values())
     return {
         "node": str(root),
         "time": round(now, 3),
@@ -67,10 +83,16 @@ def head(
 
 
 def healthy(document: Document) -> bool:
-    """Whether nobody is missing, every node that is known has joined, and none has closed its inbox."""
-    summary = document["summary"]
-    deaf = any(node["inbox"] and node["inbox"]["closed"] for node in document["nodes"])
-    return not summary["missing"] and summary["joined"] == summary["nodes"] and not deaf
+    """Whether nobody is missing, every node has joined or left in good order, and none that is there is deaf."""
+    deaf = any(
+        node["state"] == State.JOINED and node["inbox"] and node["inbox"]["closed"] for node in document["nodes"]
+    )
+    return not document["summary"]["missing"] and not in_trouble(document) and not deaf
+
+
+def in_trouble(document: Document) -> int:
+    """How many of the nodes that are known are lost, gone or cut off."""
+    return sum(document["summary"][state.value] for state in TROUBLE)
 
 
 def tree_order(position: Position) -> tuple[int, int, int]:
@@ -78,39 +100,46 @@ def tree_order(position: Position) -> tuple[int, int, int]:
     return _ORDER[Role(position.role)], int(position.server_rank), int(position.process_rank)
 
 
-def states_of(known: Mapping[Position, NodeStatus]) -> dict[Position, State]:
-    """The state of each node: one that is behind another whose stream is gone is cut off."""
-    states: dict[Position, State] = {}
+def standings_of(known: Mapping[Position, NodeStatus]) -> dict[Position, Standing]:
+    """How each node stands: one that is behind another whose stream is gone is cut off, since that one is away."""
+    standings: dict[Position, Standing] = {}
     for position in known:
         above: list[Position] = []
         at: Position | None = position
         # Reports that cross each other could close a ring for a moment.
-        while at is not None and at in known and at not in states and at not in above:
+        while at is not None and at in known and at not in standings and at not in above:
             above.append(at)
             at = known[at].parent
-        reached = at is None or at not in known or states.get(at, State.JOINED) is State.JOINED
+        over = None if at is None else standings.get(at)
         for node in reversed(above):
-            own = known[node].state
-            states[node] = State.CUT_OFF if own is State.JOINED and not reached else own
-            reached = states[node] is State.JOINED
-    return states
+            over = _standing(known[node], over)
+            standings[node] = over
+    return standings
+
+
+def _standing(status: NodeStatus, over: Standing | None) -> Standing:
+    """How a node stands below its parent, None where that one is not known."""
+    if status.state is State.JOINED and over is not None and over.state is not State.JOINED:
+        return Standing(State.CUT_OFF, over.since)
+    return Standing(status.state, status.since)
 
 
 def missing_of(
-    root: Position, known: Mapping[Position, NodeStatus], states: Mapping[Position, State], expected: Expected
+    root: Position, known: Mapping[Position, NodeStatus], standings: Mapping[Position, Standing], expected: Expected
 ) -> list[Document]:
-    """Who of those that are expected is not there, in order."""
+    """Who of those that are expected is not there and has not left in good order, in order."""
     missing: list[Document] = []
-    for position in expected.positions(known, root):
-        state = states.get(position)
-        if state is None:
+    ranks = [position for position, status in known.items() if not status.service]
+    for position in expected.positions(ranks, root):
+        standing = standings.get(position)
+        if standing is None:
             missing.append({"position": str(position), "why": NEVER_SEEN, "since": None})
-        elif state is not State.JOINED:
-            missing.append({"position": str(position), "why": state.value, "since": round(known[position].since, 3)})
+        elif standing.state in TROUBLE:
+            missing.append({"position": str(position), "why": standing.state.value, "since": _time(standing.since)})
     return missing
 
 
-def node_document(position: Position, status: NodeStatus, state: State) -> Document:
+def node_document(position: Position, status: NodeStatus, standing: Standing) -> Document:
     """What a document says of one node."""
     own = status.own
     side = own.up if own is not None else Flow()
@@ -121,8 +150,9 @@ def node_document(position: Position, status: NodeStatus, state: State) -> Docum
         "server_rank": int(position.server_rank),
         "process_rank": int(position.process_rank) if worker else None,
         "parent": None if status.parent is None else str(status.parent),
-        "state": state.value,
-        "since": round(status.since, 3),
+        "state": standing.state.value,
+        "since": _time(standing.since),
+        "service": status.service,
         "peer": status.peer,
         "version": status.version or None,
         "link": status.link or None,
@@ -141,6 +171,10 @@ def node_document(position: Position, status: NodeStatus, state: State) -> Docum
 
 def _inbox(own: Own) -> Document:
     return {"held": own.inbox, "room": own.inbox_room, "line": own.inbox_line, "closed": own.inbox_closed}
+
+
+def _time(seconds: float) -> float | None:
+    return round(seconds, 3) if seconds else None
 
 
 def _flow(counted: Flow, sender: Flow) -> Document:

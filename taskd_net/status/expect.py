@@ -12,9 +12,6 @@ from taskd_net.position import Position, Role
 
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,5})x([0-9]{1,4})", re.ASCII)
 
-TOOL_RANKS: Final = 1_000_000_000
-"""Node ranks from here on are those of tools that join for a moment; no job has them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -44,20 +41,21 @@ class Expected:
     def positions(self, present: Collection[Position], below: Position) -> Iterator[Position]:
         """Every node that should be there, in order, without the Mgr.
 
-        A Worker is expected by its global rank: one that is present on another node than expected is there. Agents are
-        expected on all nodes as soon as there is one on any of them: not every job has them.
+        A Worker is expected by its global rank: one that is present on another node than expected is there. An Agent is
+        expected on each node that has shown one: not every job has them, and not on every node. Nothing is missed by
+        that: an Agent starts the Workers of its node, and those are expected.
 
         Args:
-            present: who is or was there.
+            present: the ranks of the job that are or were there; tools and services are none.
             below: of whose part of the tree; a Proxy's is its own node, the Mgr's everything.
         """
         workers = {position.process_rank: position for position in present if position.role == Role.WORKER}
-        agents = any(position.role == Role.AGENT and int(position.server_rank) < TOOL_RANKS for position in present)
+        agents = {position.server_rank for position in present if position.role == Role.AGENT}
         for node in range(self.nodes):
             if below.role == Role.PROXY and below.server_rank != str(node):
                 continue
             yield Position.proxy(node)
-            if agents:
+            if str(node) in agents:
                 yield Position.agent(node)
             for rank in range(node * self.processes, (node + 1) * self.processes):
                 yield workers.get(str(rank)) or Position.worker(node, rank)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from taskd_net.position import Position
+from taskd_net.position import Position, Role
 
 
 class State(StrEnum):
@@ -20,6 +20,20 @@ class State(StrEnum):
     """It has been gone for longer than the grace time, and has not said goodbye."""
     CUT_OFF = "cut_off"
     """Its parent's stream, or that of somebody further up, is gone: what is known of it is old."""
+    FINISHED = "finished"
+    """A leaf that has left in good order: its part of the job is done."""
+    STOPPED = "stopped"
+    """A Proxy that has left in good order. Whoever is still below it is cut off."""
+
+    @property
+    def ended(self) -> bool:
+        """True for a node that has left in good order."""
+        return self in (State.FINISHED, State.STOPPED)
+
+
+def end_of(position: Position) -> State:
+    """The state of a node after it has left in good order."""
+    return State.FINISHED if Role(position.role).is_leaf else State.STOPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +89,7 @@ class NodeStatus:
     Attributes:
         parent: the node that it is a child of; None for the root.
         state: how it stands with that one; never CUT_OFF, which only who sees the whole tree can say.
-        since: since when, in seconds since the epoch.
+        since: since when, in seconds since the epoch; 0.0 where that is not known.
         peer: the kind of node: `taskd_net`, `contract` or `original`.
         version: of this package; empty for another kind of node.
         link: `batched`, `tasknet`, or empty while there is no stream.
@@ -85,6 +99,7 @@ class NodeStatus:
         reopened: streams that it has opened after the first one, as the parent has seen it.
         own: None for a node that does not report.
         at: when its figures were taken, in seconds since the epoch; they have not changed since.
+        service: it is a tool or a service, and no rank of the job.
     """
 
     parent: Position | None
@@ -100,6 +115,7 @@ class NodeStatus:
     reopened: int = 0
     own: Own | None = None
     at: float = 0.0
+    service: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import grpc
 
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, TaskdNetError
-from taskd_net.status.records import Mesh
+from taskd_net.position import Position
+from taskd_net.status.records import Mesh, State
 from taskd_net.tls import Tls
 from taskd_net.transport.channel import STATUS_SERVICE, channel_to
 from taskd_net.wire import status as wire
 
+_Answer = TypeVar("_Answer")
+
+_REFUSALS: Final = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
+
 
 class AskFailed(TaskdNetError):
     """There was no answer; the text says why."""
+
+
+class NotForgotten(TaskdNetError):
+    """The node that was asked has not forgotten another one; the text says why."""
 
 
 class Asker:
@@ -32,6 +46,9 @@ class Asker:
     def __init__(self, address: Address, tls: Tls | None = None) -> None:
         self._address = address
         self._channel = channel_to(address, tls)
+        self._forget: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+            f"/{STATUS_SERVICE}/Forget"
+        )
         self._tree: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
             f"/{STATUS_SERVICE}/Tree"
         )
@@ -51,14 +68,42 @@ class Asker:
         Raises:
             AskFailed: there is no node, it is not one of this package, or it did not answer in time.
         """
+        return await self._asked(self._tree, b"", timeout, wire.read_mesh)
+
+    async def forget(self, position: Position, timeout: float) -> State | None:
+        """Have the node forget another one that is not connected.
+
+        Args:
+            position: of the one to be forgotten.
+            timeout: seconds until the answer at the latest.
+
+        Returns:
+            The state that it had; None where only a route led to it.
+
+        Raises:
+            NotForgotten: it is connected, it is not known there, or the question comes from another machine.
+            AskFailed: as for `mesh`.
+        """
+        return await self._asked(self._forget, wire.write_forget(position), timeout, wire.read_forgotten)
+
+    async def _asked(
+        self,
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes],
+        request: bytes,
+        timeout: float,
+        read: Callable[[bytes], _Answer],
+    ) -> _Answer:
         try:
-            return wire.read_mesh(await self._tree(b"", timeout=timeout))
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise AskFailed(f"{self._address} is not a node of taskd_net, or of an older version") from error
-            raise AskFailed(f"{self._address}: {error.code().name}: {error.details()}") from error
+            return read(await call(request, timeout=timeout))
         except Refusal as refusal:
             raise AskFailed(f"{self._address}: {refusal}") from refusal
+        except grpc.aio.AioRpcError as error:
+            status, text = error.code(), error.details() or ""
+            if status is grpc.StatusCode.UNIMPLEMENTED:
+                raise AskFailed(f"{self._address} is not a node of taskd_net, or of an older version") from error
+            if status in _REFUSALS:
+                raise NotForgotten(text) from error
+            raise AskFailed(f"{self._address}: {status.name}: {text}") from error
 
 
 async def ask_health(address: Address, service: str, timeout: float, tls: Tls | None = None) -> str:

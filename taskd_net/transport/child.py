@@ -23,6 +23,7 @@ from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
+from taskd_net.status.records import end_of
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import unary_call
 from taskd_net.transport.connecting import Connection, Connector, Failed
@@ -65,6 +66,8 @@ class _Stay:
         self.batched = batched
         self.tasks: set[asyncio.Task[None]] = set()
         self.renewing = False
+        # The parent knows that this node leaves in good order.
+        self.ended = False
         # Held while the old stream has ended, or may, and the new one does not stand yet.
         self.moving = asyncio.Lock()
         self.use(connection)
@@ -93,6 +96,7 @@ class ChildSide:
         keyring: the certificates for TLS; None for plain text.
         on_joined: called with whether the node has joined, each time that this changes.
         tracer: of a node that traces messages.
+        service: whether the node is a tool or a service, and no rank of the job.
     """
 
     def __init__(
@@ -107,11 +111,12 @@ class ChildSide:
         keyring: Keyring | None = None,
         on_joined: Callable[[bool], None] = lambda _: None,
         tracer: Tracer | None = None,
+        service: bool = False,
     ) -> None:
         self._host = host
         self._router = host.router
         self._upstream = upstream
-        self._connector = Connector(host, upstream, ack_timeout, keyring, tracer)
+        self._connector = Connector(host, upstream, ack_timeout, keyring, tracer, service=service)
         self._on_joined = on_joined
         self._backoff = backoff
         self._ack_timeout = ack_timeout
@@ -126,14 +131,23 @@ class ChildSide:
         """Begin to join."""
         self._task = asyncio.create_task(self._run(), name=f"upstream of {self._router.position}")
 
-    async def close(self, grace: float) -> None:
-        """Leave the parent, which sees it at once; what is still to be answered is, within `grace` seconds."""
+    async def close(self, grace: float, *, orderly: bool) -> None:
+        """Leave the parent, which sees it at once; what is still to be answered is, within `grace` seconds.
+
+        `orderly`: whether the parent is told that this node leaves in good order, in the same time.
+        """
         if self._task is None:
             return
         session = self._host.links.get(UP)
         if session is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(session.idle(), grace)
+            last = [asyncio.create_task(session.idle())]
+            if orderly:
+                # In a task of its own: gRPC cancels who awaits a call whose channel is closed meanwhile.
+                last.append(asyncio.create_task(self._say_end(grace)))
+            _, unfinished = await asyncio.wait(last, timeout=grace)
+            for work in unfinished:
+                work.cancel()
+            await asyncio.wait(last)
         # Not kept: a cancelled task holds its frames, and older releases of gRPC close a channel's socket only when
         # nobody holds the channel any more.
         task, self._task = self._task, None
@@ -211,7 +225,7 @@ class ChildSide:
         )
         self._spawn(stay, self._announce_all(stay))
         if stay.peer.reports:
-            reporter = Reporter(host, lambda: stay.connection.channel, self._ack_timeout, stay.peer.pace)
+            reporter = Reporter(host, lambda: stay.connection.channel, self._ack_timeout, stay.peer)
             self._spawn(stay, reporter.run())
         self.renew()  # the files may have changed while it joined
         try:
@@ -351,9 +365,22 @@ class ChildSide:
         self.joined.set()
         self._on_joined(True)
 
+    async def _say_end(self, timeout: float) -> None:
+        """Say that this node leaves in good order, where the parent takes that. Its routes stay as they are."""
+        stay, identity = self._stay, self._router.identity
+        if stay is not None and stay.peer.ends and not stay.ended:
+            request = codec.write_announcement(self._new_uuid(), identity, [identity])
+            # A parent that does not answer sees in time that the stream is gone.
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await stay.path_discovery(request, metadata=peers.end_metadata(end_of(identity)), timeout=timeout)
+
     async def _path_discovery(self, stay: _Stay, kind: Kind, positions: Sequence[Position]) -> None:
-        request = codec.write_announcement(self._new_uuid(), self._router.identity, positions)
+        identity = self._router.identity
+        request = codec.write_announcement(self._new_uuid(), identity, positions)
         metadata = peers.routes_metadata(kind) if stay.peer.profile.withdraws else ()
+        leaves = kind is Kind.WITHDRAW and identity in positions
+        if leaves and stay.peer.ends:
+            metadata += peers.end_metadata(end_of(identity))
         try:
             answer = await stay.path_discovery(request, metadata=metadata, timeout=self._ack_timeout)
             ack = codec.read_ack(answer, stay.parent)
@@ -362,6 +389,7 @@ class ChildSide:
             ack = Ack("", code, stay.parent)
         except Refusal as refusal:
             ack = Ack("", refusal.code, stay.parent)
+        stay.ended = stay.ended or (leaves and ack.ok)
         self._host.perform(self._router.announce_answered(stay.session, ack.code, ack.src))
         if ack.code and kind is Kind.WITHDRAW:
             # Nobody else would say it again, and the parent would keep routes to nodes that are gone.

@@ -49,6 +49,7 @@ class Connector:
         ack_timeout: seconds for the parent's answer to each step.
         keyring: the certificates for TLS; None for plain text.
         tracer: of a node that traces messages.
+        service: whether the node is a tool or a service, and no rank of the job.
 
     Attributes:
         pings: whether channels ping the parent: a setting of the channel, which exists before the parent has said
@@ -56,7 +57,14 @@ class Connector:
     """
 
     def __init__(
-        self, host: Host, upstream: Address, ack_timeout: float, keyring: Keyring | None, tracer: Tracer | None
+        self,
+        host: Host,
+        upstream: Address,
+        ack_timeout: float,
+        keyring: Keyring | None,
+        tracer: Tracer | None,
+        *,
+        service: bool,
     ) -> None:
         self._host = host
         self._router = host.router
@@ -64,6 +72,7 @@ class Connector:
         self._ack_timeout = ack_timeout
         self._keyring = keyring
         self._tracer = tracer
+        self._service = service
         self.pings = True
         # What gRPC has said last of a parent that is not there, and what it means.
         self._details = ("", "")
@@ -89,7 +98,7 @@ class Connector:
         # no longer than it takes until the first ping, as this parent may not permit one.
         call = channels.unary_call(channel, "Register")(
             codec.write_register(str(uuid4()), self._router.identity),
-            metadata=peers.own_metadata(),
+            metadata=peers.own_metadata(service=self._service),
             timeout=min(self._ack_timeout, limits.KEEPALIVE_TIME_S) if self.pings else self._ack_timeout,
         )
         try:

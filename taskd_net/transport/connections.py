@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from urllib.parse import unquote
 
+from taskd_net.address import Address
 from taskd_net.core.routes import LinkId
 from taskd_net.transport.peer import Peer
 
@@ -13,6 +15,17 @@ from taskd_net.transport.peer import Peer
 def host_of(connection: str) -> str:
     """The address that a connection comes from, of the name that gRPC has for it (`ipv4:127.0.0.1:40312`)."""
     return unquote(connection.rpartition(":")[0])
+
+
+def is_of_this_machine(connection: str, listen: Address) -> bool:
+    """Whether a connection comes from the machine of the node that listens there, as far as addresses show it."""
+    family, _, host = host_of(connection).partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return False
+    address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    # Who connects to an address of its own machine comes from that address.
+    return address.is_loopback or str(address) == listen.host
 
 
 class Connections:

@@ -96,7 +96,7 @@ class ParentSide:
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
         self._gate = Gate(host.router, self._connections, certified=certified)
-        self._status = StatusService(host, expected, self._reporting)
+        self._status = StatusService(host, expected, self._reporting, listen)
         self._probes = ProbeService(host)
         self._limits = host.router.limits
         self._whole = Share(self._limits)
@@ -269,12 +269,21 @@ class ParentSide:
             text = f"{request.proxy} announces over its own connection, not over this one"
             raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
         understands = link is not None and self._connections.peer(link.id).profile.withdraws
-        kind = peers.routes_kind(peers.read_metadata(context.invocation_metadata())) if understands else Kind.ADD
+        metadata = peers.read_metadata(context.invocation_metadata()) if understands else {}
+        kind, end = peers.routes_kind(metadata), peers.end_of(metadata)
+        if end is not None and link is not None:
+            # Not of a child that somebody else has taken the place of since.
+            if link.id in self._connections.streams(context.peer()):
+                self._host.view.child_ends(link, end)
+            if kind is not Kind.WITHDRAW:
+                return Ack(request.uuid, Code.OK, self._router.position)
         left = context.time_remaining()
         patience = limits.ACK_BUDGET_PER_HOP * left if understands and left is not None else 0.0
         answer, reply = _answer()
         now = self._host.now()
         self._host.perform(self._router.announced(now, link, kind, request.path, reply, request.uuid, patience))
+        if link is not None and not understands:
+            self._host.view.child_leads_to(link, request.path)
         return await answer
 
     async def _down_stream(self, _: object, context: Context) -> None:

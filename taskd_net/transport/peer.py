@@ -18,6 +18,7 @@ from taskd_net.core.announcer import Kind
 from taskd_net.core.manners import Manners
 from taskd_net.core.probes import Ended
 from taskd_net.position import Position, Role
+from taskd_net.status.records import State
 from taskd_net.transport import statuses
 from taskd_net.untrusted import natural
 from taskd_net.version import __version__
@@ -34,6 +35,11 @@ PROBES_KEY = "taskd-net-probes"
 PROBES = "1"
 ANSWERS_KEY = "taskd-net-answers"
 NUMBERS = "numbers"
+ENDS_KEY = "taskd-net-ends"
+ENDS = "1"
+END_KEY = "taskd-net-end"
+KIND_KEY = "taskd-net-kind"
+SERVICE = "service"
 STREAM_KEY = "taskd-net-stream"
 CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
@@ -114,6 +120,8 @@ class Peer:
         pace: seconds between two of them of one child that it asks for at present, where it has many.
         probes: it answers probes, and never hands one to its application.
         numbers: on the batched link it answers messages by number, not by uuid.
+        ends: as a parent it takes it that a child leaves in good order, and that others below that one have.
+        service: as a child it is a tool or a service, and no rank of the job.
     """
 
     profile: Profile
@@ -124,6 +132,8 @@ class Peer:
     probes: bool = False
     pace: float = 0.0
     numbers: bool = False
+    ends: bool = False
+    service: bool = False
 
     def ended(self, *, batched: bool) -> Ended | None:
         """What a probe is answered that ends after it came from this peer; None for a peer that knows no probes."""
@@ -141,8 +151,8 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
     """Who registers, by the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
     if version:
-        numbers = metadata.get(ANSWERS_KEY) == NUMBERS
-        return Peer(OURS, version, probes=metadata.get(PROBES_KEY) == PROBES, numbers=numbers)
+        numbers, service = metadata.get(ANSWERS_KEY) == NUMBERS, metadata.get(KIND_KEY) == SERVICE
+        return Peer(OURS, version, probes=metadata.get(PROBES_KEY) == PROBES, numbers=numbers, service=service)
     return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
 
@@ -160,6 +170,7 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         pace=float(natural(metadata.get(PACE_KEY, ""), _MOST) or 0),
         probes=metadata.get(PROBES_KEY) == PROBES,
         numbers=metadata.get(ANSWERS_KEY) == NUMBERS,
+        ends=metadata.get(ENDS_KEY) == ENDS,
     )
 
 
@@ -168,9 +179,10 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
     return status is grpc.StatusCode.ALREADY_EXISTS or text == statuses.POSITION_TAKEN
 
 
-def own_metadata() -> tuple[tuple[str, str], ...]:
+def own_metadata(*, service: bool = False) -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when it registers."""
-    return ((VERSION_KEY, __version__), (PROBES_KEY, PROBES), (ANSWERS_KEY, NUMBERS))
+    says = ((VERSION_KEY, __version__), (PROBES_KEY, PROBES), (ANSWERS_KEY, NUMBERS))
+    return (*says, *(((KIND_KEY, SERVICE),) if service else ()))
 
 
 def parent_metadata(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tuple[str, str], ...]:
@@ -181,7 +193,7 @@ def parent_metadata(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tu
     offer = ((LINKS_KEY, BATCHED), (ANSWERS_KEY, NUMBERS)) if batched else ()
     slower = ((PACE_KEY, str(min(999, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
-    return (*says, *offer, *slower)
+    return (*says, (ENDS_KEY, ENDS), *offer, *slower)
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> tuple[tuple[str, str], ...]:
@@ -220,3 +232,17 @@ def routes_kind(metadata: Mapping[str, str]) -> Kind:
         return Kind(metadata.get(ROUTES_KEY, Kind.ADD.value))
     except ValueError:
         return Kind.ADD
+
+
+def end_metadata(end: State) -> tuple[tuple[str, str], ...]:
+    """What a child's last announcement carries: it leaves in good order, and this is its state then."""
+    return ((END_KEY, end.value),)
+
+
+def end_of(metadata: Mapping[str, str]) -> State | None:
+    """With which state the announcing child leaves in good order; None for one that stays."""
+    try:
+        state = State(metadata.get(END_KEY, ""))
+    except ValueError:
+        return None
+    return state if state.ended else None

@@ -14,13 +14,15 @@ from typing import Final
 import grpc
 
 from taskd_net import limits
+from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import Link
 from taskd_net.position import Role
+from taskd_net.status.records import State
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import STATUS_SERVICE
-from taskd_net.transport.connections import host_of
+from taskd_net.transport.connections import host_of, is_of_this_machine
 from taskd_net.transport.host import Host
 from taskd_net.transport.stream import Context
 from taskd_net.wire import status as wire
@@ -36,15 +38,15 @@ class Reporter:
         host: the node.
         channel: to the parent, of the moment.
         timeout: seconds for the parent's answer.
-        pace: seconds between two reports that the parent asks for from the start; 0.0 where it has few children.
+        parent: what kind of peer it is.
     """
 
-    def __init__(self, host: Host, channel: Callable[[], grpc.aio.Channel], timeout: float, pace: float = 0.0) -> None:
+    def __init__(self, host: Host, channel: Callable[[], grpc.aio.Channel], timeout: float, parent: peers.Peer) -> None:
         self._host = host
         self._view = host.view
         self._channel = channel
         self._timeout = timeout
-        self._pace = pace
+        self._parent = parent
         self._news = asyncio.Event()
 
     async def run(self) -> None:
@@ -54,9 +56,9 @@ class Reporter:
         if Role(self._host.router.position.role).is_leaf:
             # Thousands that join together have nothing to tell that would be worth delaying them all: that they have
             # joined the parent sees.
-            await asyncio.sleep(random.uniform(0.0, self._pace))  # noqa: S311 - to spread them
+            await asyncio.sleep(random.uniform(0.0, self._parent.pace))  # noqa: S311 - to spread them
         view.changed = self._news.set
-        ledger.begin()
+        ledger.begin(ends=self._parent.ends)
         pace = limits.STATUS_FIGURES_S
         figures_at = loop.time()
         try:
@@ -99,7 +101,7 @@ class Reporter:
             # Whether it has arrived nobody knows: tell everything again, after a while.
             text = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
             self._host.log.warning("status_not_taken", reason=text)
-            ledger.begin()
+            ledger.begin(ends=self._parent.ends)
             await asyncio.sleep(limits.STATUS_FIGURES_S)
             return limits.STATUS_FIGURES_S
 
@@ -111,13 +113,15 @@ class StatusService:
         host: the node.
         expected: the size of the job, as text; empty where it is not known.
         reporting: the child that makes a call, or raises a Violation.
+        listen: where the node listens.
     """
 
-    def __init__(self, host: Host, expected: str, reporting: Callable[[Context], Link]) -> None:
+    def __init__(self, host: Host, expected: str, reporting: Callable[[Context], Link], listen: Address) -> None:
         self._host = host
         self._view = host.view
         self._expected = expected
         self._reporting = reporting
+        self._listen = listen
 
     @property
     def pace(self) -> float:
@@ -129,6 +133,7 @@ class StatusService:
         return {
             "Tell": grpc.unary_unary_rpc_method_handler(self._tell),
             "Tree": grpc.unary_unary_rpc_method_handler(self._tree),
+            "Forget": grpc.unary_unary_rpc_method_handler(self._forget),
         }
 
     async def _tell(self, data: bytes, context: Context) -> bytes:
@@ -149,6 +154,28 @@ class StatusService:
         view = self._view
         await view.look_in_parts()
         return wire.write_mesh(self._host.router.identity, view.wall(), self._expected, view.records())
+
+    async def _forget(self, data: bytes, context: Context) -> bytes:
+        host, view, router = self._host, self._view, self._host.router
+        if not is_of_this_machine(context.peer(), self._listen):
+            text = f"{router.identity} forgets nodes only for those who ask on its own machine"
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+        try:
+            position = wire.read_forget(data)
+        except Refusal as refusal:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        await view.look_in_parts()
+        # Nothing is awaited between the look at the node and the end of it.
+        state, name = view.state_of(position), str(position)
+        if state is State.JOINED or position == router.identity:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{name} is connected, and was not forgotten")
+        known = position in router.routes or router.children.find(position) is not None
+        if not known and view.ledger.find(name) is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"{name} is not known at {router.identity}")
+        host.perform(router.forget(position))
+        view.forget(position)
+        host.log.info("forgotten", position=name, state=None if state is None else state.value)
+        return wire.write_forgotten(state)
 
 
 def _nothing() -> None:

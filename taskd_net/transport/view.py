@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from taskd_net import limits
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
+from taskd_net.status.document import standings_of
 from taskd_net.status.ledger import Ledger, Record, Report
 from taskd_net.status.records import Flow, NodeStatus, Own, State
 from taskd_net.transport.batched import BatchedLink
@@ -65,6 +66,8 @@ class View:
         # What children have said of themselves, by position; and those that have vanished, with when that was noticed.
         self._own: dict[str, Own] = {}
         self._gone: dict[str, float] = {}
+        # Children that leave, or have left, in good order, until they are forgotten or come back.
+        self._ended: dict[LinkId, State] = {}
         self._foreign: dict[str, set[str]] = {}
         self.changed: Callable[[], None] = _nothing
         """Called when a node has come or gone."""
@@ -111,25 +114,66 @@ class View:
         """How many children have reported."""
         return len(self._own)
 
+    def has_ended(self, child: Link) -> bool:
+        """Whether a child leaves, or has left, in good order."""
+        return child.id in self._ended
+
     # ---- what happens
 
     def child_changed(self, link: Link) -> None:
         """A child's stream stands, or has ended."""
+        if link.up:
+            self._ended.pop(link.id, None)
         self._look_at(self._host.now(), link)
         self.changed()
 
+    def child_ends(self, link: Link, state: State) -> None:
+        """A child is about to leave in good order; it is shown in this state when its stream has ended."""
+        self._ended[link.id] = state
+
+    def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
+        """A child that does not report has announced nodes: since now they are known."""
+        routes, name, now = self._router.routes, str(link.position.identity), self.wall()
+        known = self._foreign.setdefault(name, set())
+        for position in path:
+            node = str(position.identity)
+            if node != name and node not in known and routes.next_hop(position.identity) == link.id:
+                known.add(node)
+                self._put_behind(link, node, since=now)
+
     def child_forgotten(self, link: LinkId, position: Position) -> None:
         """A child has been forgotten."""
-        seen = self._seen.pop(link, None)
+        seen, ended = self._seen.pop(link, None), self._ended.pop(link, None)
         name = str(position.identity)
         self._own.pop(name, None)
-        if seen is not None and seen.status is not None:
-            self._gone[name] = self._host.now()
-            self.ledger.put(Record(name, wire.write_node(replace(seen.status, state=State.GONE, link="")), away=True))
-        else:
-            # It has left in good order, or lives elsewhere: since the last look at it that is known.
+        if seen is None or seen.status is None or seen.status.service:
+            # It has taken itself out of the routes, lives elsewhere, or is no rank of the job.
             self._forget(name)
+        else:
+            self._gone[name] = self._host.now()
+            if ended is None:
+                status = replace(seen.status, state=State.GONE, link="")
+                self.ledger.put(Record(name, wire.write_node(status), away=True))
         self.changed()
+
+    def forget(self, position: Position) -> None:
+        """Somebody has asked to forget a node that is not connected."""
+        name = str(position)
+        self._gone.pop(name, None)
+        self.ledger.drop_source(name)
+        self.ledger.forget(name)
+        self.changed()
+
+    def state_of(self, position: Position) -> State | None:
+        """The state of a node as it was at the last look; None for one that is not known."""
+        known: dict[Position, NodeStatus] = {}
+        at: Position | None = position
+        # Those above it decide with.
+        while at is not None and at not in known and (record := self.ledger.find(str(at))) is not None:
+            for _, known[at] in wire.read_records([record]):
+                pass
+            at = known[at].parent if at in known else None
+        return standings_of(known)[position].state if position in known else None
 
     def told(self, child: Link, report: Report) -> None:
         """A child has reported: of itself, and, unless it is a leaf, of those below it."""
@@ -149,15 +193,21 @@ class View:
     # ---- inside
 
     def _forget(self, name: str) -> None:
-        self.ledger.drop(name)
+        """Forget a node and what it has told; whoever has left in good order stays known."""
+        if not self.ledger.has_ended(name):
+            self.ledger.drop(name)
         self.ledger.drop_source(name)
         for position in self._foreign.pop(name, ()):
             self.ledger.drop(position)
 
     def _look_at(self, now: float, link: Link) -> None:
         name = str(link.position.identity)
-        if not link.up and self._router.routes.next_hop(link.position.identity) != link.id:
-            # It has said goodbye, or lives elsewhere.
+        peer = self.connections.known(link.id)
+        service = peer is not None and peer.service
+        ended = None if link.up else self._ended.get(link.id)
+        elsewhere = not link.up and self._router.routes.next_hop(link.position.identity) != link.id
+        if (elsewhere and ended is None) or (service and ended is not None):
+            # It has taken itself out of the routes, lives elsewhere, or is no rank that is to be remembered.
             self._seen.pop(link.id, None)
             if name not in self._gone:
                 self.ledger.drop(name)
@@ -171,6 +221,7 @@ class View:
         traffic = link.traffic
         fingerprint = (
             link.up,
+            ended,
             link.streams,
             link.since,
             traffic.sent,
@@ -186,10 +237,9 @@ class View:
         if fingerprint == seen.print:
             return
         seen.print = fingerprint
-        peer = self.connections.known(link.id)
         seen.status = NodeStatus(
             parent=self._router.identity,
-            state=State.JOINED if link.up else State.LOST,
+            state=State.JOINED if link.up else ended or State.LOST,
             since=self._epoch + link.since,
             peer=peer.profile.name if peer is not None else "",
             version=peer.version if peer is not None else "",
@@ -209,8 +259,9 @@ class View:
             reopened=max(0, link.streams - 1),
             own=own,
             at=self._epoch + now,
+            service=service,
         )
-        self.ledger.put(Record(name, wire.write_node(seen.status), away=not link.up))
+        self.ledger.put(Record(name, wire.write_node(seen.status), away=not link.up, ended=ended))
 
     def _of_itself(self, now: float) -> NodeStatus:
         router, up = self._router, self._router.upstream
@@ -256,10 +307,13 @@ class View:
             for position in known - behind:
                 self.ledger.drop(position)
             for position in behind - known:
-                now = self.wall()
-                status = NodeStatus(link.position.identity, State.JOINED, now, peer="", at=now)
-                self.ledger.put(Record(position, wire.write_node(status)))
+                # A route that nobody has announced is known since some message came from there.
+                self._put_behind(link, position, since=0.0)
             self._foreign[name] = behind
+
+    def _put_behind(self, link: Link, position: str, since: float) -> None:
+        status = NodeStatus(link.position.identity, State.JOINED, since, peer="", at=self.wall())
+        self.ledger.put(Record(position, wire.write_node(status)))
 
 
 def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:

@@ -22,6 +22,8 @@ _STATES = {
     State.JOINED: status_pb2.JOINED,
     State.LOST: status_pb2.LOST,
     State.GONE: status_pb2.GONE,
+    State.FINISHED: status_pb2.FINISHED,
+    State.STOPPED: status_pb2.STOPPED,
 }
 _READ_STATES = {number: state for state, number in _STATES.items()}
 
@@ -43,6 +45,7 @@ def write_node(status: NodeStatus) -> bytes:
         reopened=status.reopened,
         at_ms=_ms(status.at),
         own=None if own is None else _write_own(own),
+        service=status.service,
     )
     return whole.SerializeToString()
 
@@ -74,6 +77,7 @@ def read_node(data: bytes) -> NodeStatus:
         reopened=node.reopened,
         own=_read_own(node.own) if node.HasField("own") else None,
         at=node.at_ms / 1000,
+        service=node.service,
     )
 
 
@@ -99,7 +103,7 @@ def read_report(data: bytes) -> Report:
     except DecodeError as error:
         raise Refusal(Code.CLIENT_ERR, "the bytes are not a report") from error
     records = [
-        Record(entry.position, entry.node, entry.away)
+        Record(entry.position, entry.node, entry.away, _read_end(entry))
         for entry in whole.entries
         if len(entry.node) <= RECORD_BYTES and read_position(entry.position) is not None
     ]
@@ -121,6 +125,44 @@ def read_pace(data: bytes) -> float:
         return float(status_pb2.Pace.FromString(data).figures_ms) / 1000
     except DecodeError as error:
         raise Refusal(Code.CLIENT_ERR, "the bytes are not the answer to a report") from error
+
+
+def write_forget(position: Position) -> bytes:
+    """Serialize the request to forget a node."""
+    return status_pb2.ForgetRequest(position=str(position)).SerializeToString()
+
+
+def read_forget(data: bytes) -> Position:
+    """Read the request to forget a node: its identity.
+
+    Raises:
+        Refusal: 4999, the bytes are not such a request, or name no single node.
+    """
+    try:
+        position = read_position(status_pb2.ForgetRequest.FromString(data).position)
+    except DecodeError as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not a request to forget a node") from error
+    if position is None:
+        raise Refusal(Code.CLIENT_ERR, "the request names no single node")
+    return position.identity
+
+
+def write_forgotten(state: State | None) -> bytes:
+    """Serialize what a node was that has been forgotten; None: only a route led to it."""
+    return status_pb2.Forgotten(state="" if state is None else state.value).SerializeToString()
+
+
+def read_forgotten(data: bytes) -> State | None:
+    """Read what a node was that has been forgotten; None: only a route led to it.
+
+    Raises:
+        Refusal: 4999, the bytes are not such an answer.
+    """
+    try:
+        text = status_pb2.Forgotten.FromString(data).state
+        return State(text) if text else None
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not the answer of a node that has forgotten one") from error
 
 
 def write_mesh(root: Position, now: float, expected: str, records: Iterable[Record]) -> bytes:
@@ -160,7 +202,14 @@ def read_records(records: Iterable[Record]) -> list[tuple[Position, NodeStatus]]
 
 
 def _write_record(record: Record) -> status_pb2.Entry:
-    return status_pb2.Entry(position=record.position, node=record.node, away=record.away)
+    ended = status_pb2.UNKNOWN if record.ended is None else _STATES[record.ended]
+    return status_pb2.Entry(position=record.position, node=record.node, away=record.away, ended=ended)
+
+
+def _read_end(entry: status_pb2.Entry) -> State | None:
+    state = _READ_STATES.get(entry.ended)
+    # Whoever has left is away: of two who tell of one node, the one is right that it has joined.
+    return state if entry.away and state is not None and state.ended else None
 
 
 # Each node is told about again and again.

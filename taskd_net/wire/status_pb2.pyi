@@ -12,10 +12,14 @@ class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOINED: _ClassVar[State]
     LOST: _ClassVar[State]
     GONE: _ClassVar[State]
+    FINISHED: _ClassVar[State]
+    STOPPED: _ClassVar[State]
 UNKNOWN: State
 JOINED: State
 LOST: State
 GONE: State
+FINISHED: State
+STOPPED: State
 
 class Report(_message.Message):
     __slots__ = ("entries", "gone", "first", "complete", "urgent")
@@ -32,14 +36,16 @@ class Report(_message.Message):
     def __init__(self, entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., gone: _Optional[_Iterable[str]] = ..., first: bool = ..., complete: bool = ..., urgent: bool = ...) -> None: ...
 
 class Entry(_message.Message):
-    __slots__ = ("position", "node", "away")
+    __slots__ = ("position", "node", "away", "ended")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     AWAY_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     position: str
     node: bytes
     away: bool
-    def __init__(self, position: _Optional[str] = ..., node: _Optional[bytes] = ..., away: bool = ...) -> None: ...
+    ended: State
+    def __init__(self, position: _Optional[str] = ..., node: _Optional[bytes] = ..., away: bool = ..., ended: _Optional[_Union[State, str]] = ...) -> None: ...
 
 class Pace(_message.Message):
     __slots__ = ("figures_ms",)
@@ -50,6 +56,18 @@ class Pace(_message.Message):
 class TreeRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ForgetRequest(_message.Message):
+    __slots__ = ("position",)
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    def __init__(self, position: _Optional[str] = ...) -> None: ...
+
+class Forgotten(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    def __init__(self, state: _Optional[str] = ...) -> None: ...
 
 class Mesh(_message.Message):
     __slots__ = ("root", "now_ms", "expected", "entries")
@@ -64,7 +82,7 @@ class Mesh(_message.Message):
     def __init__(self, root: _Optional[str] = ..., now_ms: _Optional[int] = ..., expected: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("parent", "state", "since_ms", "peer", "version", "link", "address", "last_message_ms", "down", "up", "own", "reopened", "at_ms")
+    __slots__ = ("parent", "state", "since_ms", "peer", "version", "link", "address", "last_message_ms", "down", "up", "own", "reopened", "at_ms", "service")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +96,7 @@ class Node(_message.Message):
     OWN_FIELD_NUMBER: _ClassVar[int]
     REOPENED_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
     parent: str
     state: State
     since_ms: int
@@ -91,7 +110,8 @@ class Node(_message.Message):
     own: Own
     reopened: int
     at_ms: int
-    def __init__(self, parent: _Optional[str] = ..., state: _Optional[_Union[State, str]] = ..., since_ms: _Optional[int] = ..., peer: _Optional[str] = ..., version: _Optional[str] = ..., link: _Optional[str] = ..., address: _Optional[str] = ..., last_message_ms: _Optional[int] = ..., down: _Optional[_Union[Flow, _Mapping]] = ..., up: _Optional[_Union[Flow, _Mapping]] = ..., own: _Optional[_Union[Own, _Mapping]] = ..., reopened: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
+    service: bool
+    def __init__(self, parent: _Optional[str] = ..., state: _Optional[_Union[State, str]] = ..., since_ms: _Optional[int] = ..., peer: _Optional[str] = ..., version: _Optional[str] = ..., link: _Optional[str] = ..., address: _Optional[str] = ..., last_message_ms: _Optional[int] = ..., down: _Optional[_Union[Flow, _Mapping]] = ..., up: _Optional[_Union[Flow, _Mapping]] = ..., own: _Optional[_Union[Own, _Mapping]] = ..., reopened: _Optional[int] = ..., at_ms: _Optional[int] = ..., service: bool = ...) -> None: ...
 
 class Flow(_message.Message):
     __slots__ = ("messages", "bytes", "in_flight", "queued", "ack_p50_us", "ack_p99_us", "failed")

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, Message, NodeConfig, logs
+from taskd_net import BlockingNode, Message, NodeConfig, Position, logs
 from taskd_net.api import agent, disk, manager, member, proxy, worker
 from taskd_net.api.body import Body
+from taskd_net.status.records import State
 
 SOON = 10.0
 VARIABLES = (
@@ -85,6 +87,14 @@ def near(mgr: BlockingNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blockin
         monkeypatch.setenv(worker.UPSTREAM, node.address or "")
         rank_3_of_8(monkeypatch)
         yield node
+
+
+def state_of(node: BlockingNode, position: str) -> State:
+    """The state in which a node shows another one, as soon as it is not connected any more."""
+    give_up_at = time.monotonic() + SOON
+    while (state := dict(node.mesh().nodes)[Position.parse(position)].state) is State.JOINED:
+        assert time.monotonic() < give_up_at, position
+    return state
 
 
 def rank_3_of_8(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, api
 from taskd_net.api import proxy
-from tests.api.conftest import SOON, Failures, free_port
+from taskd_net.status.records import State
+from tests.api.conftest import SOON, Failures, free_port, state_of
 
 
 def test_proxy_between_manager_and_worker(mgr: BlockingNode) -> None:
@@ -21,6 +22,14 @@ def test_proxy_between_manager_and_worker(mgr: BlockingNode) -> None:
             assert mgr.send("down", to="Worker/4/32").ok and leaf.receive(SOON).body == "down"
             assert leaf.send("to nobody", to="Proxy/4").code == Code.RECV_BUF_NIL
         assert api.destroy_taskd_proxy()
+
+
+def test_proxy_that_is_destroyed_has_stopped(mgr: BlockingNode) -> None:
+    host, _, port = (mgr.address or "").partition(":")
+    assert api.init_taskd_proxy({"ListenPort": free_port(), "UpstreamAddr": host, "UpstreamPort": port})
+    proxy.slot.member.node.joined(SOON)
+    assert api.destroy_taskd_proxy()
+    assert state_of(mgr, "Proxy/0") is State.STOPPED
 
 
 def test_upstream_that_is_not_there_yet() -> None:

@@ -18,7 +18,8 @@ from taskd_net.api.body import Body
 from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Frame
 from taskd_net.core.router import Router
-from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, take, until
+from taskd_net.status.records import State
+from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, state_of, take, until
 
 pytestmark = pytest.mark.compat
 
@@ -42,6 +43,13 @@ def test_start_registers_with_the_manager(mgr: BlockingNode, near: BlockingNode)
     assert (str(message.src), message.mtype, message.sync) == (WORKER, "default", True)
     assert Body.parse(message.body) == Body("REGISTER", 101)
     assert api.destroy_taskd_worker()
+
+
+def test_worker_that_is_destroyed_has_finished(mgr: BlockingNode, near: BlockingNode) -> None:
+    started()
+    mgr.receive(SOON)
+    assert api.destroy_taskd_worker()
+    assert state_of(near, WORKER) is State.FINISHED
 
 
 @pytest.mark.parametrize(

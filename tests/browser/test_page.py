@@ -143,13 +143,13 @@ async def test_missing_ranks_are_named_in_few_words(chromium: Browser) -> None:
     made = Made(8).leave_out(["Worker/1/8", "Worker/1/9", "Worker/1/12", "Agent/2", "Proxy/2"])
     for gone in (4, 5, 6):
         made.leave_out([f"Proxy/{gone}", f"Agent/{gone}", *(f"Worker/{gone}/{8 * gone + n}" for n in range(8))])
-    made.lose(["Worker/3/30"])
+    made.lose(["Worker/3/30", "Agent/3"])
     async with shown(chromium, made, "8x8") as (page, _):
         groups = [" ".join((await one.inner_text()).split()) for one in await page.query_selector_all("#missing li")]
         assert [re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", group) for group in groups] == [
             "Workers 8, 9, 12 on node 1 never seen",
-            "Proxy 2, Agent 2 never seen",
-            "Worker 30 on node 3 lost since hh:mm:ss",
+            "Proxy 2 never seen",
+            "Agent 3, Worker 30 lost since hh:mm:ss",
             "Nodes 4–6, all of them never seen",
         ]
         await page.click("#missing li >> nth=3")

@@ -14,14 +14,14 @@ from taskd_net.status.records import Flow, Mesh, NodeStatus, Own, State
 
 def job(nodes: int, processes: int, expected: str = "", **changed: NodeStatus) -> Document:
     """A job in which everybody is there, but for what is changed."""
-    known = {Position.mgr(): NodeStatus(None, State.JOINED, 0.0, "taskd_net", own=Own(listen="h:1"))}
+    known = {Position.mgr(): NodeStatus(None, State.JOINED, 3600.0, "taskd_net", own=Own(listen="h:1"))}
     for node in range(nodes):
         proxy = Position.proxy(node)
-        known[proxy] = NodeStatus(Position.mgr(), State.JOINED, 0.0, "taskd_net", link="batched")
+        known[proxy] = NodeStatus(Position.mgr(), State.JOINED, 3600.0, "taskd_net", link="batched")
         for rank in range(node * processes, (node + 1) * processes):
-            known[Position.worker(node, rank)] = NodeStatus(proxy, State.JOINED, 0.0, "taskd_net", link="batched")
+            known[Position.worker(node, rank)] = NodeStatus(proxy, State.JOINED, 3600.0, "taskd_net", link="batched")
     known |= {Position.parse(name.replace("_", "/")): status for name, status in changed.items()}
-    return document(Mesh(Position.mgr(), 3600.0, expected, list(known.items())))
+    return document(Mesh(Position.mgr(), 7200.0, expected, list(known.items())))
 
 
 def text(mesh: Document, *, everything: bool = False) -> str:
@@ -46,8 +46,10 @@ Mgr/0  joined  for 1 h 0 min  listens on h:1
 
 
 def test_of_a_large_job_only_what_is_in_trouble_is_shown() -> None:
-    lost = NodeStatus(Position.proxy(7), State.LOST, 3590.0, "taskd_net")
-    full = NodeStatus(Position.proxy(9), State.JOINED, 0.0, "taskd_net", own=Own(inbox=8, inbox_room=8, inbox_line=3))
+    lost = NodeStatus(Position.proxy(7), State.LOST, 7190.0, "taskd_net")
+    full = NodeStatus(
+        Position.proxy(9), State.JOINED, 3600.0, "taskd_net", own=Own(inbox=8, inbox_room=8, inbox_line=3)
+    )
     mesh = job(100, 8, "100x8", Worker_7_57=lost, Worker_9_73=full)
     assert (
         text(mesh)
@@ -71,6 +73,41 @@ def test_a_large_job_without_trouble_takes_four_lines() -> None:
     assert len(draw(job(FOLD_NODES // 4, 3))) == 3
 
 
+def test_who_has_left_in_good_order_is_no_trouble_and_is_folded() -> None:
+    left = {
+        f"Worker_{rank // 8}_{rank}": NodeStatus(Position.proxy(rank // 8), State.FINISHED, 7140.0, "taskd_net")
+        for rank in range(12)
+    }
+    left["Proxy_0"] = NodeStatus(Position.mgr(), State.STOPPED, 7190.0, "taskd_net")
+    mesh = job(6, 8, "6x8", **left)
+    assert (
+        text(mesh)
+        == """\
+Mgr/0: 55 nodes, 42 joined, 12 finished, 1 stopped
+missing of 6x8: none
+Mgr/0  joined  for 1 h 0 min  listens on h:1
+├─ Proxy 1-5: joined, with 40 below them
+└─ Proxy 0: stopped, with 8 below them"""
+    )
+    lines = text(mesh, everything=True).splitlines()
+    assert lines[3:5] == ["├─ Proxy/0  stopped  for 10 s", "│  ├─ Worker/0/0  finished  for 1 min"]
+
+
+def test_workers_that_have_finished_are_told_apart_from_those_that_have_not() -> None:
+    left = {f"Worker_0_{rank}": NodeStatus(Position.proxy(0), State.FINISHED, 7140.0, "taskd_net") for rank in range(4)}
+    lost = NodeStatus(Position.proxy(0), State.LOST, 7190.0, "taskd_net")
+    assert text(job(6, 8, "", **left, Worker_0_7=lost)).splitlines()[2:5] == [
+        "├─ Proxy/0  joined  for 1 h 0 min  batched",
+        "│  ├─ Worker/0/7  LOST  for 10 s",
+        "│  ├─ Worker 4-6: joined",
+    ]
+
+
+def test_a_service_is_called_one_and_an_unknown_time_is_left_out() -> None:
+    service = NodeStatus(Position.mgr(), State.JOINED, 0.0, "taskd_net", service=True)
+    assert text(job(0, 0, Agent_1000=service)).splitlines()[-1] == "└─ Agent/1000  tool or service  joined"
+
+
 def test_ranks_that_never_came_are_shown_where_they_would_be() -> None:
     shown = text(job(1, 1, "3x2"))
     assert shown.splitlines()[1] == "missing of 3x2: 7: Proxy 1-2; Worker 1-5"
@@ -86,13 +123,13 @@ def test_ranks_that_never_came_are_shown_where_they_would_be() -> None:
 
 
 def test_a_node_whose_parent_is_not_known_yet_is_shown() -> None:
-    orphan = NodeStatus(Position.proxy(8), State.JOINED, 0.0, "contract")
+    orphan = NodeStatus(Position.proxy(8), State.JOINED, 3600.0, "contract")
     assert text(job(1, 0, Worker_8_80=orphan)).splitlines()[-1] == "Worker/8/80  joined  for 1 h 0 min  contract"
 
 
 def test_colours_say_who_is_in_trouble() -> None:
     away = {state: NodeStatus(Position.mgr(), state, 0.0, "") for state in (State.LOST, State.GONE)}
-    behind = NodeStatus(Position.proxy(1), State.JOINED, 0.0, "")
+    behind = NodeStatus(Position.proxy(1), State.JOINED, 3600.0, "")
     lines = draw(job(1, 0, "4x0", Proxy_1=away[State.LOST], Proxy_2=away[State.GONE], Worker_1_1=behind))
     styles = {line.strip("│├└─ ").split("  ")[0]: style for line, style in lines}
     assert styles == {
@@ -111,7 +148,7 @@ def test_what_is_going_on_is_said() -> None:
     busy = NodeStatus(
         Position.mgr(),
         State.JOINED,
-        0.0,
+        3600.0,
         "original",
         address="h:9",
         down=Flow(in_flight=3, ack_p50=0.001, ack_p99=0.25),
@@ -137,8 +174,8 @@ def test_positions_are_named_by_ranges() -> None:
 
 
 def test_top_is_sorted_by_what_was_asked_for() -> None:
-    slow = NodeStatus(Position.mgr(), State.JOINED, 0.0, "", down=Flow(in_flight=9, ack_p99=2.0), own=Own(inbox=1))
-    full = NodeStatus(Position.mgr(), State.JOINED, 0.0, "", own=Own(inbox=8, inbox_room=8))
+    slow = NodeStatus(Position.mgr(), State.JOINED, 3600.0, "", down=Flow(in_flight=9, ack_p99=2.0), own=Own(inbox=1))
+    full = NodeStatus(Position.mgr(), State.JOINED, 3600.0, "", own=Own(inbox=8, inbox_room=8))
     mesh = job(1, 0, Proxy_1=slow, Proxy_2=full)
     rates = {"Proxy/0": Rate(up_messages=5.0), "Proxy/2": Rate(down_bytes=1e6)}
 
@@ -159,7 +196,7 @@ def test_top_is_sorted_by_what_was_asked_for() -> None:
 
 def test_who_takes_no_messages_is_shown_also_in_a_large_job() -> None:
     own = Own(inbox=8, inbox_room=8, inbox_closed=True)
-    deaf = NodeStatus(Position.proxy(9), State.JOINED, 0.0, "taskd_net", own=own)
+    deaf = NodeStatus(Position.proxy(9), State.JOINED, 3600.0, "taskd_net", own=own)
     shown = text(job(100, 8, Worker_9_73=deaf))
     assert "Worker/9/73  joined  for 1 h 0 min  INBOX CLOSED, nobody reads it" in shown
     assert "FULL" not in shown

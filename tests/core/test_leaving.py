@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.actions import Announce, Answer, Deliver
+from taskd_net.core.actions import Announce, Answer, Deliver, Forgot
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
+from taskd_net.position import Position
 from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
 
 # ---- draining
@@ -137,3 +138,42 @@ def test_nodes_own_withdrawal_is_not_repeated() -> None:
     proxy = router("Proxy/0")
     proxy.upstream_up(0.0, "up", at("Mgr"), withdraws=True)
     assert proxy.withdraw_again(everybody("Worker/0/1", "Proxy/0")) == []
+
+
+# ---- being forgotten before its time
+
+
+def test_child_without_a_stream_is_forgotten_with_all_behind_it() -> None:
+    proxy = joined("Proxy/0")
+    child = add_child(proxy, "Proxy/1", "Worker/1/1")
+    proxy.link_down(1.0, child, "Proxy/1", [])
+    forgot, announce = proxy.forget(at("Proxy/1"))
+    assert forgot == Forgot(child.id, at("Proxy/1"), 2)
+    assert isinstance(announce, Announce) and announce.kind is Kind.WITHDRAW
+    assert set(announce.positions) == set(everybody("Proxy/1", "Worker/1/1"))
+    assert not proxy.routes and not len(proxy.children)
+    # Its place is free: there is nothing to forget when its grace time is over.
+    assert proxy.tick(1000.0) == []
+
+
+def test_connected_child_is_not_forgotten() -> None:
+    proxy = joined("Proxy/0")
+    add_child(proxy, "Worker/0/0", "Worker/0/0")
+    assert proxy.forget(at("Worker/0/0")) == []
+    assert at("Worker/0/0") in proxy.routes
+
+
+def test_routes_to_a_node_behind_others_are_forgotten_the_older_claims_too() -> None:
+    mgr = router("Mgr")
+    add_child(mgr, "Proxy/0", "Proxy/0", "Worker/0/0")
+    add_child(mgr, "Proxy/1", "Proxy/1", "Worker/0/0")
+    assert mgr.forget(at("Worker/0/0")) == []
+    assert set(mgr.routes) == set(everybody("Proxy/0", "Proxy/1"))
+
+
+def test_identity_is_what_is_forgotten() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Agent/7", "Agent/7")
+    mgr.link_down(1.0, child, "Agent/7", [])
+    assert mgr.forget(Position("Agent", "7", "1234")) == [Forgot(child.id, at("Agent/7"), 1)]
+    assert mgr.forget(at("Agent/7")) == []

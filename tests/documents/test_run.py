@@ -33,7 +33,7 @@ NOT_RUN: Final = {
 }
 """Commands that are looked at by test_commands.py and not run here, by how they begin, each with the reason."""
 
-NAMED: Final = {("send",), ("listen",), ("ping",), ("trace",), ("health",), ("certs",), ("doctor",)}
+NAMED: Final = {("send",), ("listen",), ("ping",), ("trace",), ("health",), ("certs",), ("doctor",), ("forget",)}
 """Sentences name these without what they need."""
 
 RUN_ELSEWHERE: Final = {
@@ -127,6 +127,8 @@ async def carried_out(command: Command, places: Places, folder: Path) -> str:
     allowed = {0, -signal.SIGTERM, 128 + signal.SIGTERM} if endless else {0} if words[0] != "tree" else {0, 1}
     if words[0] == "doctor":
         allowed = {0, 1}  # it says what is wrong here: the port of the node beside it is taken
+    if words[0] == "forget":
+        allowed = {0, 1}  # who is connected, or has never been here, is not forgotten
     return "" if code in allowed else f"ended with {code}: {output}{run.errors}"
 
 

@@ -152,9 +152,7 @@ async def test_senders_with_one_uuid_get_their_own_answers(mesh: Mesh) -> None:
     for _ in range(5):
         to = [takes.position if rank % 2 else full.position for rank in range(len(senders))]
         uuid = "the same" + str(takes.waiting())
-        work = (
-            sender.send("x", to=dst, uuid=uuid, timeout=5.0) for sender, dst in zip(senders, to, strict=True)
-        )
+        work = (sender.send("x", to=dst, uuid=uuid, timeout=5.0) for sender, dst in zip(senders, to, strict=True))
         acks = await soon(asyncio.gather(*work))
         assert [(ack.code, ack.src) for ack in acks] == [
             (Code.OK if dst == takes.position else Code.RECV_BUF_BUSY, dst) for dst in to

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -13,13 +12,14 @@ import pytest
 from taskd_net import Node, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
-from taskd_net.status.document import Document, by_position, document
+from taskd_net.status.document import document
 from taskd_net.status.ledger import Record, Report
 from taskd_net.status.records import NodeStatus, State
 from taskd_net.transport.asking import Asker, AskFailed, ask_health
 from taskd_net.transport.channel import STATUS_SERVICE
 from taskd_net.wire import status as wire
 from tests.peers.child import RawChild
+from tests.peers.known import forget_children, seen, states, until
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links
 from tests.peers.parent import RawParent
 
@@ -30,42 +30,6 @@ pytestmark = pytest.mark.compat
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are told at once."""
     monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
-
-
-def seen(node: Node) -> dict[str, Document]:
-    """The nodes that a node knows of, by position."""
-    return dict(by_position(document(node.mesh())))
-
-
-def states(node: Node) -> dict[str, str]:
-    """Their states."""
-    return {position: known["state"] for position, known in seen(node).items()}
-
-
-async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -> dict[str, Document]:
-    """Wait until what a node knows fulfils a condition; looked at each time that it is told something."""
-    news, view = asyncio.Event(), node.view
-    told, changed = view.told, view.changed
-
-    def hear(*arguments: Any) -> None:
-        told(*arguments)
-        news.set()
-
-    def note() -> None:
-        changed()
-        news.set()
-
-    view.told, view.changed = hear, note  # type: ignore[assignment, method-assign]
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not true(now := seen(node)):
-                news.clear()
-                await news.wait()
-            return now
-    except TimeoutError:
-        raise AssertionError(seen(node)) from None
-    finally:
-        view.told, view.changed = told, changed  # type: ignore[method-assign]
 
 
 async def tree(mesh: Mesh) -> tuple[WatchedNode, WatchedNode, WatchedNode, WatchedNode]:
@@ -106,7 +70,7 @@ async def test_mgr_knows_every_node_below_with_what_it_says_of_itself(mesh: Mesh
 async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(mesh: Mesh) -> None:
     mgr, _, far, worker = await tree(mesh)
     await until(mgr, lambda now: "Worker/1/1" in now)
-    await worker.close()
+    await worker.close(orderly=False)
     nodes = await until(mgr, lambda now: now["Worker/1/1"]["state"] == "lost")
     assert (nodes["Worker/1/1"]["link"], nodes["Worker/1/1"]["parent"]) == (None, "Proxy/1")
     far.router.children.by_id[1].expires = 0.0
@@ -117,18 +81,16 @@ async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(me
     await until(mgr, lambda now: now["Worker/1/1"]["state"] == "joined")
     await again.withdraw(PATIENCE_S)
     await again.close()
-    await until(mgr, lambda now: "Worker/1/1" not in now)
-    for link in far.router.children.by_id.values():
-        link.expires = 0.0
-    far.perform(far.router.tick(far.now() + 3600))
-    assert set(states(far)) == {"Proxy/1"}
+    await until(mgr, lambda now: now["Worker/1/1"]["state"] == "finished")
+    forget_children(far)
+    assert states(far) == {"Proxy/1": "joined", "Worker/1/1": "finished"}
 
 
 async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     await until(mgr, lambda now: now["Worker/0/0"]["inbox"])
-    await worker.close()
+    await worker.close(orderly=False)
     await mesh.until(lambda: states(mgr)["Worker/0/0"] == "lost")
     (link,) = mgr.router.children.by_id.values()
     link.expires = 0.0
@@ -141,7 +103,7 @@ async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: 
 async def test_who_is_behind_a_lost_proxy_is_cut_off_until_it_is_back(mesh: Mesh) -> None:
     mgr, near, far, _ = await tree(mesh)
     await until(mgr, lambda now: "Worker/1/1" in now)
-    await near.close()
+    await near.close(orderly=False)
     await mesh.until(lambda: states(mgr)["Proxy/0"] == "lost")
     assert states(mgr) == {"Mgr/0": "joined", "Proxy/0": "lost", "Proxy/1": "cut_off", "Worker/1/1": "cut_off"}
     await mesh.until(lambda: states(far)["Proxy/1"] == "lost")
@@ -154,7 +116,7 @@ async def test_a_proxy_that_moves_is_shown_where_it_is(mesh: Mesh) -> None:
     one, two = await mesh.proxy(1, mgr), await mesh.proxy(2, mgr)
     moves = await mesh.proxy(3, one)
     await until(mgr, lambda now: now.get("Proxy/3", {}).get("parent") == "Proxy/1")
-    await moves.close()
+    await moves.close(orderly=False)
     await until(mgr, lambda now: now["Proxy/3"]["state"] == "lost")
     await mesh.proxy(3, two)
     await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2" and now["Proxy/3"]["state"] == "joined")
@@ -173,7 +135,7 @@ async def test_of_two_who_claim_a_place_the_end_of_the_older_one_says_nothing(me
     await until(mgr, lambda now: now.get("Proxy/3", {}).get("parent") == "Proxy/1")
     await mesh.proxy(3, two)
     await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2")
-    await older.close()
+    await older.close(orderly=False)
     await mesh.until(lambda: one.router.tally.losses)
     await mesh.worker(1, 1, one)
     nodes = await until(mgr, lambda now: "Worker/1/1" in now)
@@ -294,7 +256,8 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
 async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STATUS_LOOKS", 1)
     mgr = await mesh.mgr()
-    workers = [await mesh.worker(0, rank, mgr) for rank in range(3)]
+    # Of a service nothing is remembered.
+    workers = [await mesh.worker(0, rank, mgr, service=rank == 2) for rank in range(3)]
     for worker in workers:
         assert (await worker.send("x", to="Mgr")).ok
     parts = mgr.view._look()

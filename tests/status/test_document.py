@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Position
-from taskd_net.status.document import by_position, children, document, healthy
+from taskd_net.status.document import by_position, children, document, healthy, in_trouble
 from taskd_net.status.expect import Expected
-from taskd_net.status.records import Flow, Mesh, NodeStatus, Own, State
+from taskd_net.status.records import Flow, Mesh, NodeStatus, Own, State, end_of
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "status.md"
 
@@ -98,9 +98,72 @@ def test_missing_are_those_that_never_came_and_those_that_are_away() -> None:
         {"position": "Worker/1/3", "why": "never_seen", "since": None},
     ]
     assert made["summary"] == {
-        "nodes": 6, "joined": 3, "lost": 1, "gone": 1, "cut_off": 1, "missing": 4, "in_flight": 0,
+        "nodes": 6, "joined": 3, "lost": 1, "gone": 1, "cut_off": 1, "finished": 0, "stopped": 0, "missing": 4,
+        "in_flight": 0,
     }  # fmt: skip
     assert not healthy(made)
+
+
+def test_a_job_that_has_come_to_its_end_does_not_look_like_one_that_never_began() -> None:
+    ended = {
+        "Mgr_0": status(None),
+        "Proxy_0": status("Mgr/0", State.STOPPED),
+        "Worker_0_0": status("Proxy/0", State.FINISHED),
+        "Worker_0_1": status("Proxy/0", State.FINISHED),
+    }
+    made = document(mesh(ended, expected="1x2"))
+    assert (made["missing"], healthy(made), in_trouble(made)) == ([], True, 0)
+    assert [made["summary"][state] for state in ("joined", "finished", "stopped")] == [1, 2, 1]
+    began = document(mesh(expected="1x2", Mgr_0=status(None)))
+    assert [entry["why"] for entry in began["missing"]] == ["never_seen"] * 3 and not healthy(began)
+
+
+def test_who_is_left_below_a_stopped_proxy_is_cut_off_since_it_stopped() -> None:
+    stopped = NodeStatus(Position.mgr(), State.STOPPED, 150.0, "taskd_net")
+    nodes = {
+        "Mgr_0": status(None),
+        "Proxy_0": stopped,
+        "Worker_0_0": status("Proxy/0", State.FINISHED),
+        "Proxy_1": status("Proxy/0"),
+        "Worker_1_1": status("Proxy/1"),
+    }
+    made = document(mesh(nodes, expected="2x1"))
+    since = {position: (node["state"], node["since"]) for position, node in by_position(made).items()}
+    assert since == {
+        "Mgr/0": ("joined", 100.0),
+        "Proxy/0": ("stopped", 150.0),
+        "Proxy/1": ("cut_off", 150.0),
+        "Worker/0/0": ("finished", 100.0),
+        "Worker/1/1": ("cut_off", 150.0),
+    }
+    assert [(entry["position"], entry["since"]) for entry in made["missing"]] == [
+        ("Proxy/1", 150.0),
+        ("Worker/1/1", 150.0),
+    ]
+    assert in_trouble(made) == 2 and not healthy(made)
+
+
+def test_since_when_a_node_is_known_may_not_be_known() -> None:
+    behind = NodeStatus(Position.proxy(0), State.JOINED, 0.0, "")
+    made = by_position(document(mesh(Mgr_0=status(None), Proxy_0=status("Mgr/0"), Worker_0_0=behind)))
+    assert made["Worker/0/0"]["since"] is None
+
+
+def test_tools_and_services_do_not_count() -> None:
+    service = status("Mgr/0", service=True)
+    nodes = {"Mgr_0": status(None), "Proxy_0": status("Mgr/0"), "Agent_0": service, "Worker_7_1": service}
+    made = document(mesh(nodes, expected="1x2"))
+    # An Agent that is a service makes no node miss one; a Worker that is one is not the rank that it has.
+    assert [entry["position"] for entry in made["missing"]] == ["Worker/0/0", "Worker/0/1"]
+    assert [node["position"] for node in made["nodes"] if node["service"]] == ["Agent/0", "Worker/7/1"]
+    # Whoever is in the very place that is expected is there.
+    assert healthy(document(mesh(nodes | {"Worker_0_0": service, "Worker_0_1": service}, expected="1x2")))
+
+
+def test_leaves_finish_and_proxies_stop() -> None:
+    ends = {role: end_of(Position(role, "0", "0")) for role in ("Proxy", "Agent", "Worker")}
+    assert ends == {"Proxy": State.STOPPED, "Agent": State.FINISHED, "Worker": State.FINISHED}
+    assert {state for state in State if state.ended} == set(ends.values())
 
 
 def test_who_asks_may_expect_something_else_than_the_node_does() -> None:

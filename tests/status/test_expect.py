@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import ConfigError, Position
-from taskd_net.status.expect import TOOL_RANKS, Expected
+from taskd_net.status.expect import Expected
 
 
 def expected(size: str, *present: str, below: str = "Mgr") -> list[str]:
@@ -29,9 +29,10 @@ def test_each_node_has_its_proxy_and_its_ranks() -> None:
     assert expected("2x0") == ["Proxy/0", "Proxy/1"]
 
 
-def test_agents_are_expected_where_there_is_one() -> None:
-    assert expected("2x1", "Agent/1") == ["Proxy/0", "Agent/0", "Worker/0/0", "Proxy/1", "Agent/1", "Worker/1/1"]
-    assert expected("1x0", f"Agent/{TOOL_RANKS}") == ["Proxy/0"]
+def test_an_agent_is_expected_on_each_node_that_has_shown_one() -> None:
+    assert expected("2x1", "Agent/1") == ["Proxy/0", "Worker/0/0", "Proxy/1", "Agent/1", "Worker/1/1"]
+    # A stray one is of no node of the job, and says nothing of those that are.
+    assert expected("2x0", "Agent/1000") == ["Proxy/0", "Proxy/1"]
 
 
 def test_a_worker_is_expected_by_its_rank_wherever_it_is() -> None:

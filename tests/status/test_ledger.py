@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net.status.ledger import OWN, Ledger, Record, Report
+from taskd_net.status.records import State
 
 
 def ledger(nodes: int = 100, report: int = 100) -> Ledger:
@@ -140,6 +141,98 @@ def test_more_nodes_than_there_is_room_for_are_counted_and_not_kept() -> None:
     assert (set(known(here)), here.refused) == ({"a", "b"}, 1)
     here.put(Record("a", b"2"))
     assert known(here)["a"] == b"2"
+
+
+# ---- who has left in good order
+
+
+def ended(name: str, node: bytes = b"end", state: State = State.FINISHED) -> Record:
+    """A node that has left in good order."""
+    return Record(name, node, away=True, ended=state)
+
+
+def test_who_has_left_in_good_order_is_remembered_when_the_child_that_told_it_is_not() -> None:
+    here = ledger()
+    here.told("P", Report([ended("w"), *records("v")], first=True, complete=True))
+    assert here.has_ended("w") and not here.has_ended("v")
+    # The child was started again, and knows of nobody.
+    here.told("P", Report(first=True, complete=True))
+    assert known(here) == {"w": b"end"}
+    here.drop_source("P")
+    assert known(here) == {"w": b"end"} and here.find("w") == ended("w") and here.find("v") is None
+    # It is nobody's but this node's now.
+    here.told("P", Report(gone=["w"]))
+    assert set(known(here)) == {"w"}
+
+
+def test_who_told_that_a_node_has_left_may_take_it_back() -> None:
+    here = ledger()
+    here.told("P", Report([ended("w")]))
+    here.told("P", Report(gone=["w"]))
+    assert known(here) == {} and not here.has_ended("w")
+
+
+def test_who_comes_back_has_not_left() -> None:
+    here = ledger()
+    here.put(ended("w"))
+    here.told("P", Report(records("w")))
+    assert known(here) == {"w": b"1"} and not here.has_ended("w")
+    # That it has left where it was says nothing against where it is.
+    here.put(ended("w"))
+    assert known(here) == {"w": b"1"}
+
+
+def test_a_parent_that_does_not_take_it_hears_that_a_leaf_is_gone_and_that_a_proxy_is_away() -> None:
+    here = ledger()
+    here.begin(ends=False)
+    stopped = ended("Proxy/0", state=State.STOPPED)
+    here.put(ended("Worker/0/0"))
+    here.put(stopped)
+    report = told(here)
+    assert (list(report.records), list(report.gone)) == ([stopped], ["Worker/0/0"])
+    here.begin()
+    assert list(told(here).records) == [ended("Worker/0/0"), stopped]
+
+
+def test_only_so_many_that_have_left_are_remembered() -> None:
+    here = Ledger(100, 100, ended=2)
+    for name in "abcb":
+        here.put(ended(name, name.encode()))
+    here.put(ended("b", b"again"))
+    assert set(known(here)) == {"b", "c"}
+    here.put(ended("d"))
+    assert set(known(here)) == {"b", "d"}
+
+
+def test_a_node_that_joins_takes_the_place_of_one_that_has_left() -> None:
+    here = ledger(nodes=2)
+    here.told("P", Report([ended("a"), ended("b"), *records("c", "d", "e")]))
+    assert (set(known(here)), here.refused) == ({"c", "d"}, 1)
+
+
+def test_who_is_to_be_forgotten_stays_so_until_it_joins() -> None:
+    here = ledger()
+    here.told("P", Report([ended("w"), Record("v", b"", away=True)]))
+    here.begin()
+    told(here)
+    for name in ("w", "v", "nobody"):
+        here.forget(name)
+    assert list(told(here).gone) == ["w", "v"]
+    # Who told it before tells it again, with everything else.
+    here.told("P", Report([ended("w"), Record("v", b"2", away=True)], first=True, complete=True))
+    assert known(here) == {}
+    here.told("P", Report(records("w")))
+    here.told("P", Report([ended("w")]))
+    assert set(known(here)) == {"w"}
+
+
+def test_only_so_many_that_are_to_be_forgotten_are_noted() -> None:
+    here = Ledger(100, 100, ended=2)
+    for name in "abc":
+        here.forget(name)
+    for name in "abc":
+        here.put(ended(name))
+    assert set(known(here)) == {"a"}
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5))

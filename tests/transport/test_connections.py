@@ -2,7 +2,8 @@
 
 import pytest
 
-from taskd_net.transport.connections import Connections, host_of
+from taskd_net.address import Address
+from taskd_net.transport.connections import Connections, host_of, is_of_this_machine
 from taskd_net.transport.peer import CONTRACT, ORIGINAL, Peer
 
 A, B, C = "ipv4:10.0.0.1:40001", "ipv4:10.0.0.2:40001", "ipv4:10.0.0.1:40003"
@@ -64,3 +65,23 @@ def test_connections_of_a_host() -> None:
 )
 def test_host_of_a_connection(connection: str, host: str) -> None:
     assert host_of(connection) == host
+
+
+@pytest.mark.parametrize(
+    ("connection", "listen", "here"),
+    [
+        ("ipv4:127.0.0.1:40001", "0.0.0.0:9601", True),
+        ("ipv4:127.8.0.1:40001", "10.0.0.7:9601", True),
+        ("ipv6:%5B::1%5D:40001", "[::]:9601", True),
+        ("ipv6:%5B::ffff:127.0.0.1%5D:40001", "[::]:9601", True),
+        ("ipv6:%5Bfe80::1%25eth0%5D:40001", "[::]:9601", False),
+        # Who connects to an address of its own machine comes from there.
+        ("ipv4:10.0.0.7:40001", "10.0.0.7:9601", True),
+        ("ipv4:10.0.0.8:40001", "10.0.0.7:9601", False),
+        ("ipv4:10.0.0.8:40001", "0.0.0.0:9601", False),
+        ("ipv4:10.0.0.8:40001", "node-0:9601", False),
+        ("unix:", "127.0.0.1:9601", False),
+    ],
+)
+def test_who_comes_from_the_same_machine(connection: str, listen: str, here: bool) -> None:
+    assert is_of_this_machine(connection, Address.parse(listen)) is here

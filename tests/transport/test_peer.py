@@ -1,20 +1,24 @@
 """What kind of node is at the other end, by what it says of itself."""
 
+from dataclasses import replace
+
 import pytest
 
 from taskd_net import Position, __version__
 from taskd_net.core.announcer import Kind
 from taskd_net.core.probes import Ended
+from taskd_net.status.records import State
 from taskd_net.transport import peer as peers
 
 
 def test_nodes_of_ours_recognise_each_other() -> None:
     child = peers.of_child(dict(peers.own_metadata()))
     assert child == peers.Peer(peers.OURS, __version__, probes=True, numbers=True)
+    assert peers.of_child(dict(peers.own_metadata(service=True))) == replace(child, service=True)
     for batched in (True, False):
         parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
         assert parent == peers.Peer(
-            peers.OURS, __version__, 3, batched, reports=True, probes=True, numbers=batched
+            peers.OURS, __version__, 3, batched, reports=True, probes=True, numbers=batched, ends=True
         )
 
 
@@ -74,6 +78,17 @@ def test_position_of_a_stream() -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_kind_of_an_announcement(kind: Kind) -> None:
     assert peers.routes_kind(dict(peers.routes_metadata(kind))) is kind
+
+
+@pytest.mark.parametrize("state", [State.FINISHED, State.STOPPED])
+def test_end_of_the_child_that_announces(state: State) -> None:
+    assert peers.end_of(dict(peers.end_metadata(state))) is state
+
+
+@pytest.mark.parametrize("text", ["", "joined", "gone", "bored"])
+def test_a_child_that_names_no_good_end_stays(text: str) -> None:
+    assert peers.end_of({peers.END_KEY: text}) is None
+    assert peers.end_of({}) is None
 
 
 def test_kind_that_nobody_knows_is_an_addition() -> None:

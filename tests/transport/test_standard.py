@@ -135,7 +135,7 @@ async def test_reflection_names_every_service_with_its_calls(mesh: Mesh) -> None
                 methods |= {prefix + service.name: {m.name for m in service.method} for service in file.service}
         assert listed <= set(methods)
         assert methods["TaskNet"] == {"Register", "PathDiscovery", "TransferMessage", "InitServerDownStream"}
-        assert methods["taskd_net.status.TaskStatus"] == {"Tell", "Tree"}
+        assert methods["taskd_net.status.TaskStatus"] == {"Tell", "Tree", "Forget"}
         await call.done_writing()
         call.cancel()
 

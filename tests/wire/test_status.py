@@ -24,6 +24,7 @@ WHOLE = NodeStatus(
     reopened=8,
     own=Own("127.0.0.1:9602", 1, 32, 2, 99, 3, 4, Flow(0, 0, 1, 2, 3, 0.5, 1.5), True),
     at=1_700_000_002.25,
+    service=True,
 )
 LEAST = NodeStatus(None, State.JOINED, 1.0, "")
 
@@ -35,7 +36,7 @@ def test_a_node_comes_out_as_it_went_in(status: NodeStatus) -> None:
     assert len(data) <= wire.RECORD_BYTES
 
 
-@pytest.mark.parametrize("state", [State.JOINED, State.LOST, State.GONE])
+@pytest.mark.parametrize("state", [state for state in State if state is not State.CUT_OFF])
 def test_every_state_that_is_told_comes_out(state: State) -> None:
     assert wire.read_node(wire.write_node(NodeStatus(None, state, 1.0, ""))).state is state
 
@@ -48,6 +49,7 @@ def test_a_state_of_a_later_version_is_no_joined_one() -> None:
 
 def test_a_report_comes_out_as_it_went_in() -> None:
     records = [Record("Worker/0/1", wire.write_node(WHOLE), away=True), Record("Proxy/0", b"")]
+    records += [Record("Worker/0/2", b"x", True, State.FINISHED), Record("Proxy/3", b"", True, State.STOPPED)]
     for report in (Report(records, ["Agent/7"], True, True, True), Report()):
         read = wire.read_report(wire.write_report(report))
         assert (list(read.records), list(read.gone)) == (list(report.records), list(report.gone))
@@ -72,7 +74,32 @@ def test_the_pace_comes_out_as_it_went_in() -> None:
     assert wire.read_pace(wire.write_pace(2.5)) == 2.5
 
 
-@pytest.mark.parametrize("read", [wire.read_node, wire.read_report, wire.read_pace, wire.read_mesh])
+@pytest.mark.parametrize("state", [State.LOST, State.JOINED])
+def test_only_who_is_away_and_has_left_in_good_order_has_ended(state: State) -> None:
+    bad = [Record("Worker/0/0", b"", True, state), Record("Worker/0/1", b"", False, State.FINISHED)]
+    assert [record.ended for record in wire.read_report(wire.write_report(Report(bad))).records] == [None, None]
+
+
+def test_a_request_to_forget_comes_out_as_an_identity() -> None:
+    assert wire.read_forget(wire.write_forget(Position("Agent", "7", "1234"))) == Position.agent(7)
+    with pytest.raises(Refusal, match="no single node"):
+        wire.read_forget(wire.write_forget(Position("Worker", "All", "0")))
+
+
+@pytest.mark.parametrize("state", [None, *State])
+def test_what_a_forgotten_node_was_comes_out(state: State | None) -> None:
+    assert wire.read_forgotten(wire.write_forgotten(state)) is state
+
+
+def test_a_state_that_nobody_knows_is_no_answer() -> None:
+    with pytest.raises(Refusal):
+        wire.read_forgotten(b"\x0a\x04away")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [wire.read_node, wire.read_report, wire.read_pace, wire.read_mesh, wire.read_forget, wire.read_forgotten],
+)
 def test_bytes_that_are_something_else_are_refused(read: object) -> None:
     assert callable(read)
     with pytest.raises(Refusal) as refused:

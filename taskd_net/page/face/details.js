@@ -1,10 +1,13 @@
 // The panel: the mesh as a whole, or the node that was chosen.
 
+// States of which it matters since when.
+const AWAY = ["lost", "gone", "cut_off", "finished", "stopped"];
+
 const details = document.getElementById("details");
 
 function sentence(node) {
   const state = mesh.states.get(node.position) || node.state;
-  const since = ["lost", "gone"].includes(state) ? ` since ${clock(node.since)}` : "";
+  const since = AWAY.includes(state) && node.since ? ` since ${clock(node.since)}` : "";
   return `${nameOf(node)}${placeOf(node)}: ${STATES[state].word}${since}`;
 }
 
@@ -87,7 +90,7 @@ function ofNode(node) {
 
 function stateInWords(node, state) {
   const below = mesh.below.get(node.position)?.length;
-  const since = node.since && state !== "cut_off" ? ` since ${clock(node.since)}, ${ago(node.since)}` : "";
+  const since = node.since ? ` since ${clock(node.since)}, ${ago(node.since)}` : "";
   const words = state === "strained" ? (node.inbox?.closed ? "joined, but takes no messages" : "joined, but messages wait for it") : `${STATES[state].word}${since}`;
   return below ? `${words}; ${below} below it` : words;
 }

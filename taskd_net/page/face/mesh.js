@@ -3,13 +3,17 @@
 const STATES = {
   joined: { word: "joined", count: "joined" },
   strained: { word: "joined, but messages wait for it", count: "strained" },
-  cut_off: { word: "cut off: a node above it is gone", count: "cut off" },
+  cut_off: { word: "cut off: a node above it is away", count: "cut off" },
   lost: { word: "lost", count: "lost" },
   gone: { word: "gone", count: "gone" },
   never_seen: { word: "never seen", count: "never seen" },
+  finished: { word: "finished", count: "finished" },
+  stopped: { word: "stopped", count: "stopped" },
 };
+// The states of nodes that nobody has to look after.
+const CALM = new Set(["joined", "finished", "stopped"]);
 const ROLES = ["Mgr", "Proxy", "Agent", "Worker"];
-// Node ranks from here on are those of tools that join for a moment.
+// Node ranks from here on are those of tools that join for a moment, also of those that do not say that they are tools.
 const TOOL_RANKS = 1e9;
 
 const mesh = {
@@ -122,6 +126,7 @@ function rankOf(node) {
 
 function nameOf(node) {
   if (node.role === "Agent" && node.server_rank >= TOOL_RANKS) return "Tool";
+  if (node.service) return `Service ${node.role} ${rankOf(node)}`;
   return `${node.role} ${rankOf(node)}`;
 }
 
@@ -130,5 +135,5 @@ function placeOf(node) {
 }
 
 function inTrouble(position) {
-  return mesh.states.get(position) !== "joined";
+  return !CALM.has(mesh.states.get(position));
 }

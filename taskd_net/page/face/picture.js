@@ -28,6 +28,10 @@ function markOf(state, x, y, side) {
       return `M${x + a} ${y + a}L${x + b} ${y + b}M${x + b} ${y + a}L${x + a} ${y + b}`;
     case "cut_off":
       return `M${x + a} ${y + b}L${x + b} ${y + a}`;
+    case "finished":
+      return `M${x + a} ${y + side * 0.52}L${x + side * 0.44} ${y + b}L${x + b} ${y + side * 0.3}`;
+    case "stopped":
+      return `M${x + a} ${y + m}H${x + b}`;
     case "strained":
       return `M${x + m} ${y + side * 0.22}V${y + side * 0.56}M${x + m} ${y + side * 0.77}v.01`;
     case "never_seen":
@@ -149,6 +153,8 @@ function across(state, { x, y, w, h }) {
   const [l, r, t, b] = [x + 2.5, x + w - 2.5, y + 2.5, y + h - 2.5];
   if (state === "lost" || state === "gone") return `M${l} ${t}L${r} ${b}M${r} ${t}L${l} ${b}`;
   if (state === "cut_off") return `M${l} ${b}L${r} ${t}`;
+  if (state === "finished") return `M${r - 6} ${t + 3}l2 2.5L${r} ${t}`;
+  if (state === "stopped") return `M${r - 6} ${t + 2}H${r}`;
   if (state === "strained") return `M${r - 0.5} ${t + 1}v3M${r - 0.5} ${t + 7}v.01`;
   return "";
 }
@@ -172,7 +178,7 @@ function paint(position) {
 
 // The name of a Proxy where there is no room for a mark: the mark stands in place of the P.
 function markedTitle(node, state) {
-  const sign = { lost: "×", gone: "×", cut_off: "/", strained: "!", never_seen: "?" }[state] ?? node.role[0];
+  const sign = { lost: "×", gone: "×", cut_off: "/", strained: "!", never_seen: "?", stopped: "–" }[state] ?? node.role[0];
   return `${sign}${rankOf(node)}`;
 }
 
@@ -197,7 +203,7 @@ function paintFigures(position) {
 
 function shortly(node) {
   const state = mesh.states.get(node.position);
-  if (!["joined", "strained"].includes(state)) return ["lost", "gone"].includes(state) ? `${STATES[state].count} ${clock(node.since)}` : STATES[state].count;
+  if (!["joined", "strained"].includes(state)) return AWAY.includes(state) && node.since ? `${STATES[state].count} ${clock(node.since)}` : STATES[state].count;
   const rate = total([rateNow(node.position, DOWN), rateNow(node.position, UP)].filter((value) => !Number.isNaN(value)));
   const answered = node.down.ack_p99 ?? node.up.ack_p99;
   return `${number(rate)}/s${answered === null ? "" : ` · ${duration(answered)}`}`;

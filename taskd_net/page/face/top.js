@@ -7,7 +7,7 @@ function showTop() {
   const root = mesh.all.get(head.node);
   const size = head.expected ? `${head.expected.nodes} × ${head.expected.processes} expected` : "";
   document.getElementById("title").replaceChildren(root ? nameOf(root) : head.node, html("small", {}, size));
-  const troubled = mesh.missing.length || [...mesh.states.values()].filter((state) => state !== "joined").length;
+  const troubled = mesh.missing.length || [...mesh.states.values()].filter((state) => !CALM.has(state)).length;
   document.title = `${troubled ? `(${troubled}) ` : ""}${head.node} · taskd_net`;
   showCounts();
   showMissing();
@@ -18,7 +18,7 @@ function showCounts() {
   for (const [position, state] of mesh.states) counts.get(state)?.push(position);
   const items = [...counts].map(([state, positions]) => {
     const inside = [swatch(state), html("span", {}, html("b", {}, positions.length.toLocaleString("en")), ` ${STATES[state].count}`)];
-    if (!positions.length || state === "joined") return html("li", positions.length ? {} : { class: "none" }, ...inside);
+    if (!positions.length || CALM.has(state)) return html("li", positions.length ? {} : { class: "none" }, ...inside);
     const button = html("button", { type: "button", "data-state": state, title: `Go to the next one that is ${STATES[state].count} (N)`, onclick: () => goToNext(1, state) }, ...inside);
     return html("li", {}, button);
   });
@@ -41,7 +41,7 @@ function showMissing() {
     return;
   }
   if (!mesh.missing.length) {
-    box.replaceChildren(html("p", {}, `No rank is missing: ${expected.nodes} × ${expected.processes} are expected, and all are here.`));
+    box.replaceChildren(html("p", {}, `No rank is missing: ${expected.nodes} × ${expected.processes} are expected, and all are here${summary.finished ? " or have finished" : ""}.`));
     return;
   }
   const items = groups(mesh.missing).map((group, index) =>
@@ -52,7 +52,7 @@ function showMissing() {
         "button",
         { type: "button", "data-group": `${index}`, onclick: () => choose(group.first, true) },
         swatch(group.why),
-        html("span", {}, html("b", {}, group.name), ` ${STATES[group.why].count}${group.since && group.why !== "cut_off" ? ` since ${clock(group.since)}` : ""}`),
+        html("span", {}, html("b", {}, group.name), ` ${STATES[group.why].count}${group.since ? ` since ${clock(group.since)}` : ""}`),
       ),
     ),
   );

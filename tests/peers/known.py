@@ -1,0 +1,55 @@
+"""What a node knows of the mesh, and waiting until it knows something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from taskd_net import Node
+from taskd_net.status.document import Document, by_position, document
+from tests.peers.mesh import PATIENCE_S, WatchedNode
+
+
+def seen(node: Node) -> dict[str, Document]:
+    """The nodes that a node knows of, by position."""
+    return dict(by_position(document(node.mesh())))
+
+
+def states(node: Node) -> dict[str, str]:
+    """Their states."""
+    return {position: known["state"] for position, known in seen(node).items()}
+
+
+async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -> dict[str, Document]:
+    """Wait until what a node knows fulfils a condition; looked at each time that it is told something."""
+    news, view = asyncio.Event(), node.view
+    told, changed = view.told, view.changed
+
+    def hear(*arguments: Any) -> None:
+        told(*arguments)
+        news.set()
+
+    def note() -> None:
+        changed()
+        news.set()
+
+    view.told, view.changed = hear, note  # type: ignore[assignment, method-assign]
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true(now := seen(node)):
+                news.clear()
+                await news.wait()
+            return now
+    except TimeoutError:
+        raise AssertionError(seen(node)) from None
+    finally:
+        view.told, view.changed = told, changed  # type: ignore[method-assign]
+
+
+def forget_children(node: Node) -> None:
+    """Let the grace time of all children without a stream be over."""
+    for link in node.router.children.by_id.values():
+        if not link.up:
+            link.expires = 0.0
+    node.perform(node.router.tick(node.now() + 3600))
