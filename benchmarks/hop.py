@@ -93,6 +93,7 @@ async def measure(*, traced: bool = False) -> float:
     by_number: dict[str, Any] = {"numbered": True} if "numbered" in signature(BatchedLink).parameters else {}
     make = partial(_traced_link(worker) if traced else BatchedLink, **by_number)
     down, up = make(node, child.id, worker, _Pipe()), make(node, UP, Position.mgr(), _Pipe())
+    down._counts = up._counts = True  # as between two nodes of this version
     router.link_up(0.0, child, down, **by_number)
     node.links[child.id], node.links[UP] = down, up
     router.upstream_up(0.0, up, Position.mgr(), **by_number)

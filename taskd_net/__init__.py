@@ -29,7 +29,7 @@ from taskd_net.codes import (
 )
 from taskd_net.config import NodeConfig
 from taskd_net.core.decisions import Statistics
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Failure
 from taskd_net.limits import Limits
 from taskd_net.node import Node
 from taskd_net.position import Position, Role
@@ -72,6 +72,7 @@ __all__ = [
     "Command",
     "ConfigError",
     "Echo",
+    "Failure",
     "Limits",
     "Mesh",
     "MeshError",

@@ -259,7 +259,7 @@ class BlockingNode:
     def _not_sent(self, uuid: str | None, closed: NodeClosed) -> Ack:
         if isinstance(closed, NodeForked):
             raise closed
-        return Ack(uuid or str(uuid4()), Code.CLIENT_ERR, self.position, str(closed))
+        return Ack(uuid or str(uuid4()), Code.CLIENT_ERR, self.position, str(closed), 0)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the node's thread and wait for its result."""

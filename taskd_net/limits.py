@@ -43,6 +43,10 @@ new flows, which costs receivers some memory and nothing else."""
 ACK_TIMEOUT_S: Final = 3.0
 """Seconds the Mgr waits for a child's answer (contract, section 5); also the default timeout of a send."""
 
+FAILURES_TOLD: Final = 16
+"""Nodes that the answer to a broadcast names because they did not confirm it: enough to see whose trouble it is. No hop
+passes on more, so an answer takes some hundred bytes whatever the size of the job."""
+
 ACK_TIMEOUT_PER_LEVEL: Final = 0.8
 """Factor on the ack timeout per level below the Mgr: a Proxy gives up, and can say who did not answer, before its
 parent gives up on the Proxy. Six levels still leave 0.8 s."""

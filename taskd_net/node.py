@@ -304,8 +304,9 @@ class Node:
             retry: how often and how long to do so here, with `timeout` for each attempt; None: not at all.
 
         Returns:
-            The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6).
-            With `retry`, the last attempt's.
+            The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6);
+            `receivers`, how many nodes have it; of a broadcast `failures`, the first nodes that do not. With `retry`,
+            the last attempt's.
 
         Raises:
             ArgumentError: `to` is a text that is not a position, or `timeout` is not a number of seconds.
@@ -376,7 +377,8 @@ class Node:
 
         Returns:
             0, or the code that a message would get on its way there; 4999 when it ends at a node that knows no probes
-            (one that is not of this package). Whether there is room in the inbox, it does not say.
+            (one that is not of this package). Whether there is room in the inbox, it does not say. `receivers` and
+            `failures` are those of an Ack.
 
         Raises:
             ArgumentError: `to` is not a position, or `timeout` is not a number of seconds.
@@ -584,9 +586,9 @@ class Node:
             if fork.forked():
                 raise NodeForked(fork.REASON)
             text = "the node is closed" if self._closed else "the node was not started"
-            return _known(Ack(uuid, Code.CLIENT_ERR, self.position, text))
+            return _known(Ack(uuid, Code.CLIENT_ERR, self.position, text, 0))
         if body is None:
-            return _known(Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None"))
+            return _known(Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None", 0))
         if not isinstance(body, str) or not isinstance(mtype, str):
             text = f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}"
             raise ArgumentTypeError(text)
@@ -594,7 +596,7 @@ class Node:
             message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
             frame = write_message(message, self.config.limits)
         except Refusal as refusal:
-            return _known(Ack(uuid, refusal.code, self.position, refusal.detail))
+            return _known(Ack(uuid, refusal.code, self.position, refusal.detail, 0))
         answer: asyncio.Future[Ack] = loop.create_future()
 
         def reply(ack: Ack) -> None:

@@ -235,6 +235,7 @@ def test_message_to_itself(mgr: BlockingNode) -> None:
     mgr.joined(0.0)
     sent = mgr.send("one", to="Mgr", mtype="kind", uuid="some-uuid")
     assert (sent.code, sent.uuid, sent.src) == (Code.OK, "some-uuid", Position.mgr())
+    assert (sent.receivers, sent.failures) == (1, ())
     assert mgr.post("two", to=Position.mgr()).ok
     first, second = mgr.receive(SOON), mgr.receive(SOON)
     assert (first.body, first.mtype, first.uuid, first.sync) == ("one", "kind", "some-uuid", True)

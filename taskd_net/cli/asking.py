@@ -10,11 +10,13 @@ from typing import Any, Final
 import click
 import uvloop
 
-from taskd_net import Code, ConfigError, Position
+from taskd_net import Ack, Code, ConfigError, Position
 from taskd_net.address import Address
 from taskd_net.cli.settings import tls_of, wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.codes import describe
+from taskd_net.limits import FAILURES_TOLD
+from taskd_net.position import ALL
 from taskd_net.transport.probe_client import NotAskedError, ProbeClient
 from taskd_net.wire.probes import Echo
 
@@ -83,6 +85,32 @@ def as_object(echo: Echo) -> dict[str, object]:
     """An answer for `--json`."""
     fields = {"code": int(echo.code), "name": name(echo.code), "src": str(echo.src), "ms": milliseconds(echo.seconds)}
     return fields | {"link": echo.link, "detail": echo.detail}
+
+
+def counted_object(answer: Ack | Echo) -> dict[str, object]:
+    """How many have answered, and who has not, for `--json`; null where that is not known."""
+    failures = [
+        {"position": str(position), "code": int(code), "name": name(code)} for position, code in answer.failures
+    ]
+    return {"receivers": answer.receivers, "failures": failures}
+
+
+def counted(answer: Ack | Echo, to: Position, done: str) -> str:
+    """The same for people, as the end of a line; empty where code and `src` say all of it.
+
+    Args:
+        answer: what came.
+        to: the destination.
+        done: what the nodes have done.
+    """
+    count, said = answer.receivers, ((answer.src, answer.code),)
+    if not any(rank == ALL or "," in rank for rank in to[1:]) or (count == 0 and answer.failures in ((), said)):
+        return ""
+    text = f", {count} {'node' if count == 1 else 'nodes'} {done}" if count is not None else ", nobody knows how many"
+    if answer.failures not in ((), said):
+        more = " and more" if len(answer.failures) == FAILURES_TOLD else ""
+        text += ", not " + ", ".join(f"{position} ({int(code)})" for position, code in answer.failures) + more
+    return text
 
 
 def name(code: int) -> str:

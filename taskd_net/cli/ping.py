@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 
-from taskd_net.cli.asking import as_object, ask, destination, failure, milliseconds
+from taskd_net.cli.asking import as_object, ask, counted, counted_object, destination, failure, milliseconds
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.transport.probe_client import ProbeClient
 from taskd_net.wire.probes import Echo, Series
@@ -103,7 +103,8 @@ def ping(ctx: click.Context, /, dest: str, count: int, interval: float, as_json:
     """Ask DEST whether it is there: round trips through the mesh, from the node at --at there and back.
 
     DEST is Role/serverRank[/processRank]; ranks may be comma lists or All: then a probe is answered when everybody has
-    answered. A probe goes the way that a message goes. The nodes answer it by themselves; applications see nothing.
+    answered, and the answer says how many have, and the first who have not. A probe goes the way that a message goes.
+    The nodes answer it by themselves; applications see nothing.
     """
     to = destination(dest)
     series = Series(to, float(str(settings["timeout"])), count, interval)
@@ -117,14 +118,12 @@ def ping(ctx: click.Context, /, dest: str, count: int, interval: float, as_json:
         async for echo in client.ping(series):
             summary.add(echo)
             if as_json:
-                click.echo(json.dumps({"seq": summary.sent, **as_object(echo)}, ensure_ascii=False))
-            elif echo.ok:
-                console.print(
-                    f"{summary.sent}  {echo.src}  {milliseconds(echo.seconds)} ms", style="green", markup=False
-                )
+                answer = {"seq": summary.sent, **as_object(echo), **counted_object(echo)}
+                click.echo(json.dumps(answer, ensure_ascii=False))
             else:
-                text = f"{summary.sent}  {failure(echo)}  {milliseconds(echo.seconds)} ms"
-                console.print(text, style="red", markup=False)
+                came = str(echo.src) if echo.ok else failure(echo)
+                text = f"{summary.sent}  {came}  {milliseconds(echo.seconds)} ms{counted(echo, to, 'answered')}"
+                console.print(text, style="green" if echo.ok else "red", markup=False)
 
     ask(ctx, work)
     if as_json:

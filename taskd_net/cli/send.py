@@ -12,6 +12,7 @@ import click
 import uvloop
 
 from taskd_net import Ack, Code, ConfigError, Node, NodeConfig, Position
+from taskd_net.cli.asking import counted, counted_object, name
 from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, wrong
 from taskd_net.cli.stopping import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, leaf, log_to_stderr, start_telemetry
@@ -61,7 +62,8 @@ takes it over, and whoever had it is cut off.
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 @click.pass_context
 def send(ctx: click.Context, /, dest: str, body: str, sync: bool, as_json: bool, **settings: object) -> None:
-    """Send a message to DEST and print the answer: its code, its name, and who gave it.
+    """Send a message to DEST and print the answer: its code, its name, and who gave it; of a broadcast also how many
+    nodes have it, and the first that do not.
 
     DEST is Role/serverRank[/processRank]: Mgr, Proxy/0, Agent/0, Worker/0/3; ranks may be comma lists or All. BODY is
     the text; without it, or with -, it is read from the standard input to its end, and sent as it is.
@@ -81,14 +83,14 @@ def send(ctx: click.Context, /, dest: str, body: str, sync: bool, as_json: bool,
             ack = runner.run(_send(config, order))
         except _NotJoinedError as error:
             if as_json:
-                click.echo(_json(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error))))
+                click.echo(_json(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error), 0)))
             click.echo(f"Error: {error}", err=True)
             sys.exit(NOT_JOINED)
         except ConfigError as error:
             raise wrong(ctx, error) from None
     if isinstance(ack, int):
         sys.exit(128 + ack)
-    click.echo(_json(ack) if as_json else _text(ack))
+    click.echo(_json(ack) if as_json else _text(ack) + (counted(ack, to, "have it") if sync else ""))
     sys.exit(0 if ack.ok else 1)
 
 
@@ -130,16 +132,13 @@ def _standard_input() -> str:
         raise click.UsageError(f"BODY from the standard input is not UTF-8 text: {error.reason}") from None
 
 
-def _name(code: int) -> str:
-    return Code(code).name if code in Code.__members__.values() else "UNKNOWN"
-
-
 def _text(ack: Ack) -> str:
     if ack.ok:
         return f"0 OK from {ack.src}"
-    return f"{ack.code} {_name(ack.code)} from {ack.src}: {ack.detail or describe(ack.code).partition(': ')[2]}"
+    return f"{ack.code} {name(ack.code)} from {ack.src}: {ack.detail or describe(ack.code).partition(': ')[2]}"
 
 
 def _json(ack: Ack) -> str:
-    fields = {"code": int(ack.code), "name": _name(ack.code), "src": str(ack.src), "uuid": ack.uuid}
-    return json.dumps(fields | {"detail": ack.detail or describe(ack.code).partition(": ")[2]}, ensure_ascii=False)
+    fields: dict[str, object] = {"code": int(ack.code), "name": name(ack.code), "src": str(ack.src), "uuid": ack.uuid}
+    fields |= {"detail": ack.detail or describe(ack.code).partition(": ")[2]}
+    return json.dumps(fields | counted_object(ack), ensure_ascii=False)

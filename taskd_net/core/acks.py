@@ -9,17 +9,36 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from taskd_net.codes import Code
-from taskd_net.core.frame import Ack, Frame
-from taskd_net.limits import ABANDONED_UUIDS
+from taskd_net.core.frame import Ack, Failure, Frame
+from taskd_net.limits import ABANDONED_UUIDS, FAILURES_TOLD
 from taskd_net.position import Position
 
 INFINITY: Final = float("inf")
 
 Reply: TypeAlias = Callable[[Ack], None]
 """Where an answer goes: given to the Router with the request, called by the node when the Router says so."""
+
+
+class Told(NamedTuple):
+    """What an answer says of a branch of a broadcast beside its code.
+
+    Attributes:
+        receivers: nodes that have confirmed the message; None where the branch cannot say.
+        failures: nodes that have not; empty where the answer names none.
+    """
+
+    receivers: int | None
+    failures: tuple[Failure, ...] = ()
+
+
+UNTOLD: Final = Told(None)
+"""An answer came, and said no more than its code."""
+
+NOBODY: Final = Told(0)
+"""Nobody is in the branch."""
 
 
 class Pending:
@@ -46,9 +65,9 @@ class Pending:
         self.receiver = receiver
         self.deadline = deadline
 
-    def settle(self, code: int, src: Position, detail: str) -> Ack | None:
-        """The answer."""
-        return Ack(self.uuid, code, src, detail)
+    def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
+        """The answer. How many confirmed it is clear without being told: a unicast has one receiver."""
+        return Ack(self.uuid, code, src, detail, 0 if code else 1 if self.sync else None)
 
 
 class Spread:
@@ -60,7 +79,18 @@ class Spread:
         wildcard: the destination is `All`, so a branch without receivers is no failure.
     """
 
-    __slots__ = ("_failure", "_parts", "_took", "_wildcard", "reply", "sender", "sync", "uuid")
+    __slots__ = (
+        "_failure",
+        "_failures",
+        "_parts",
+        "_receivers",
+        "_took",
+        "_wildcard",
+        "reply",
+        "sender",
+        "sync",
+        "uuid",
+    )
 
     def __init__(self, uuid: str, reply: Reply, sender: Position, sync: bool, parts: int, wildcard: bool) -> None:
         self.uuid = uuid
@@ -71,18 +101,25 @@ class Spread:
         self._wildcard = wildcard
         self._took: Position | None = None
         self._failure: Ack | None = None
+        self._failures: tuple[Failure, ...] = ()
+        # What a post says is that the first hop has it: that counts nobody.
+        self._receivers: int | None = 0 if sync else None
 
     def expect(self, more: int) -> None:
         """Count answers of further parts that have to come in."""
         self._parts += more
 
-    def settle(self, code: int, src: Position, detail: str) -> Ack | None:
+    def settle(self, code: int, src: Position, detail: str, told: Told) -> Ack | None:
         """Record the answer of one part; the whole answer when it was the last, else None.
 
         The answer is 0 only if every branch took the message (contract, section 4). In a broadcast to `All` a branch
         without receivers (5002) is no failure as long as another branch has some.
         """
         self._parts -= 1
+        if self._receivers is not None:
+            self._receivers = None if told.receivers is None else self._receivers + told.receivers
+        if code != Code.OK and not (self._wildcard and code == Code.NO_ROUTE):
+            self._failures = (self._failures + (told.failures or (Failure(src, code),)))[:FAILURES_TOLD]
         failure = self._failure
         if code == Code.OK:
             self._took = self._took or src
@@ -92,19 +129,31 @@ class Spread:
             return None
         took = self._took
         if took is not None and (failure is None or (self._wildcard and failure.code == Code.NO_ROUTE)):
-            return Ack(self.uuid, Code.OK, took)
-        return failure
+            return Ack(self.uuid, Code.OK, took, "", self._receivers)
+        assert failure is not None, "every part has taken the message or failed"
+        failures = self._failures or (Failure(failure.src, failure.code),)
+        return failure._replace(receivers=self._receivers, failures=failures)
 
 
 class Part:
-    """One copy of a broadcast: in flight on one link, or on its way into the own inbox."""
+    """One copy of a broadcast: in flight on one link, or on its way into the own inbox.
 
-    __slots__ = ("_spread", "deadline")
+    Args:
+        spread: the broadcast.
+        deadline: when the answer is given up.
+        to: the neighbour that it goes to; None for the own inbox.
+        alone: an answer that says no more than its code stands for one node: no other lies behind this neighbour, or it
+            would say so.
+    """
+
+    __slots__ = ("_alone", "_spread", "_to", "deadline")
 
     receiver = None
 
-    def __init__(self, spread: Spread, deadline: float) -> None:
+    def __init__(self, spread: Spread, deadline: float, to: Position | None = None, alone: bool = True) -> None:
         self._spread = spread
+        self._to = to
+        self._alone = alone
         self.deadline = deadline
 
     @property
@@ -127,9 +176,14 @@ class Part:
         """Whether the message is a sync one."""
         return self._spread.sync
 
-    def settle(self, code: int, src: Position, detail: str) -> Ack | None:
-        """Record the answer of this part; see `Spread.settle`."""
-        return self._spread.settle(code, src, detail)
+    def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
+        """Record the answer of this part; see `Spread.settle`. `told`: what came with it; None where none came."""
+        if told is None:
+            # This node says so: nobody is known to have it, and the neighbour is whom it did not reach.
+            told = Told(0, (Failure(self._to or src, code),)) if code else Told(1)
+        elif told is UNTOLD and self._alone:
+            told = Told(0 if code else 1)
+        return self._spread.settle(code, src, detail, told)
 
 
 class PostedPart(Part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskd_net.codes import Refusal
-from taskd_net.core.acks import Awaited, Reply
+from taskd_net.core.acks import Awaited, Reply, Told
 from taskd_net.core.actions import Action, Answer, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.tally import Tally
@@ -63,11 +63,14 @@ class Decisions:
 
     def answer(self, reply: Reply, uuid: str, code: int, detail: str = "") -> None:
         """Give this node's own answer."""
-        self.actions.append(Answer(reply, Ack(uuid, code, self.position, detail)))
+        self.actions.append(Answer(reply, Ack(uuid, code, self.position, detail, 0 if code else None)))
 
-    def settle(self, part: Awaited, code: int, src: Position, detail: str = "") -> None:
-        """Give the answer to what somebody awaits; of a broadcast it goes out with the last part."""
-        ack = part.settle(code, src, detail)
+    def settle(self, part: Awaited, code: int, src: Position, detail: str = "", told: Told | None = None) -> None:
+        """Give the answer to what somebody awaits; of a broadcast it goes out with the last part.
+
+        `told`: what came with the answer of another node; None for what this node itself has found.
+        """
+        ack = part.settle(code, src, detail, told)
         if ack is not None:
             self.actions.append(Answer(part.reply, ack))
 

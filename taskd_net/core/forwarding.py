@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited, Collision, Part, Pending, PostedPart, Reply, Spread
+from taskd_net.core.acks import NOBODY, Awaited, Collision, Part, Pending, PostedPart, Reply, Spread
 from taskd_net.core.actions import Forward
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
-from taskd_net.core.routes import LinkId
+from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import Plan, Topology
 
 
@@ -67,11 +67,10 @@ class Forwarding:
         spread = Spread(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
         if not parts:
             # Everybody whom it is for lies behind the link it came from.
-            self._decisions.settle(Part(spread, down), Code.OK, self._decisions.position)
+            self._decisions.settle(Part(spread, down), Code.OK, self._decisions.position, "", NOBODY)
         if plan.missing is not None:
-            self._decisions.settle(
-                Part(spread, down), Code.NO_ROUTE, self._decisions.position, f"there is no {plan.missing}"
-            )
+            part, text = Part(spread, down, plan.missing), describe_missing(plan.missing)
+            self._decisions.settle(part, Code.NO_ROUTE, self._decisions.position, text)
         if plan.here:
             self._delivery.deliver(now, came_from, frame, Part(spread, down))
         for link in plan.links:
@@ -79,7 +78,8 @@ class Forwarding:
             spread.expect(len(sent) - 1)
             for copy in sent:
                 kind = Part if copy.sync == frame.sync else PostedPart
-                part = kind(spread, up if link.id == UP else down)
+                alone = copy.sync and (link.counts or link.is_leaf or copy.dst.unicast)
+                part = kind(spread, up if link.id == UP else down, link.position, alone)
                 refusal = self.forward(now, link, copy, part)
                 if refusal is not None:
                     self._tally.failed(link, refusal.code)
@@ -87,7 +87,7 @@ class Forwarding:
 
     def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: Reply | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
-        failure = Refusal(Code.NO_ROUTE, f"there is no {plan.missing}") if plan.missing is not None else None
+        failure = Refusal(Code.NO_ROUTE, describe_missing(plan.missing)) if plan.missing is not None else None
         self._tally.broadcasts += not frame.dst.unicast
         if plan.here:
             failure = self._delivery.accept(now, came_from, frame) or failure

@@ -50,6 +50,18 @@ class Probe(Frame):
     hops: int | None
 
 
+class Failure(NamedTuple):
+    """A node that did not confirm a broadcast.
+
+    Attributes:
+        position: the node; of a whole branch without an answer, its first node.
+        code: why (contract, section 6). With 6001 the node may have the message all the same.
+    """
+
+    position: Position
+    code: int
+
+
 class Ack(NamedTuple):
     """The answer to a message.
 
@@ -58,12 +70,18 @@ class Ack(NamedTuple):
         code: 0, or why the message did not arrive (contract, section 6).
         src: the position of the node that answers; with 6001 the one that did not.
         detail: words for people; not on the wire, so empty when the answer comes from another node.
+        receivers: nodes that have confirmed the message, each counted once. None where that is not known: after a post,
+            and where a branch of a broadcast cannot say (the four calls, a node of the original's, an older version).
+        failures: the nodes that did not confirm a broadcast, `limits.FAILURES_TOLD` at most. Empty for a unicast, whose
+            `code` and `src` say all of it, and with code 0.
     """
 
     uuid: str
     code: int
     src: Position
     detail: str = ""
+    receivers: int | None = None
+    failures: tuple[Failure, ...] = ()
 
     @property
     def ok(self) -> bool:

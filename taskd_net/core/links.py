@@ -34,6 +34,7 @@ class Link:
         since: when its stream began to stand, or ended, or when the child registered first.
         streams: streams that the neighbour has opened.
         timed, timed_at: the one message in flight whose answer is being timed, and when it was sent.
+        counts: its answers to broadcasts say how many have confirmed them, where that is not one.
         probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
             probes: then none goes there, and none is taken from there.
     """
@@ -44,6 +45,7 @@ class Link:
         "_changed_hands",
         "_pause",
         "announcing",
+        "counts",
         "credentials",
         "epoch",
         "expires",
@@ -84,6 +86,7 @@ class Link:
         self.timed: Awaited | None = None
         self.timed_at = 0.0
         self.probes: Ended | None = None
+        self.counts = False
         self._changed_hands = float("-inf")
         self._pause = 0.0
         self._allowance = float("inf")

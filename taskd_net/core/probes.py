@@ -15,9 +15,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited, Part, Pending, Reply, Spread
+from taskd_net.core.acks import NOBODY, Awaited, Part, Pending, Reply, Spread, Told
 from taskd_net.core.frame import Probe
-from taskd_net.core.routes import LinkId
+from taskd_net.core.routes import LinkId, describe_missing
 
 if TYPE_CHECKING:
     from taskd_net.core.links import Link
@@ -53,7 +53,7 @@ class Probes:
         self,
         topology: Topology,
         forward: Callable[[float, Link, Probe, Awaited], Refusal | None],
-        settle: Callable[[Awaited, int, Position, str], None],
+        settle: Callable[[Awaited, int, Position, str, Told | None], None],
     ) -> None:
         self._topology = topology
         self._forward = forward
@@ -78,7 +78,7 @@ class Probes:
             raise Refusal(Code.CLIENT_ERR, "this mtype is kept for probes, and no probe can come from there")
         here = Code.OK if probe.hops is None else link.probes
         if probe.hops == 0:
-            self._settle(_pending(probe, reply, down), here, self._topology.position, "")
+            self._settle(_pending(probe, reply, down), here, self._topology.position, "", None)
         else:
             self._carry(now, probe, came_from, here, reply, up, down)
 
@@ -90,7 +90,7 @@ class Probes:
             hop = topology.next_hop(dst, came_from)
             pending = _pending(probe, reply, up if hop is topology.up else down)
             if hop is None:
-                self._settle(pending, here, topology.position, "")
+                self._settle(pending, here, topology.position, "", None)
             else:
                 self._pass_on(now, hop, probe, pending)
         else:
@@ -101,17 +101,19 @@ class Probes:
         parts = len(plan.links) + plan.here + (plan.missing is not None)
         spread = Spread(probe.uuid, reply, probe.src, True, parts or 1, wildcard=not probe.dst.is_list)
         if plan.here or not parts:
-            self._settle(Part(spread, down), Code.OK, here, "")
+            self._settle(Part(spread, down), Code.OK, here, "", None if plan.here else NOBODY)
         if plan.missing is not None:
-            self._settle(Part(spread, down), Code.NO_ROUTE, here, f"there is no {plan.missing}")
+            part = Part(spread, down, plan.missing)
+            self._settle(part, Code.NO_ROUTE, here, describe_missing(plan.missing), None)
         for link in plan.links:
-            self._pass_on(now, link, probe, Part(spread, up if link is self._topology.up else down))
+            deadline = up if link is self._topology.up else down
+            self._pass_on(now, link, probe, Part(spread, deadline, link.position, link.counts or link.is_leaf))
 
     def _pass_on(self, now: float, link: Link, probe: Probe, part: Awaited) -> None:
         if link.up and link.probes is None:
-            self._settle(part, Ended.FOREIGN, link.position, "")
+            self._settle(part, Ended.FOREIGN, link.position, "", None)
         elif (refusal := self._forward(now, link, probe, part)) is not None:
-            self._settle(part, refusal.code, self._topology.position, refusal.detail)
+            self._settle(part, refusal.code, self._topology.position, refusal.detail, None)
 
 
 def _pending(probe: Probe, reply: Reply, deadline: float) -> Pending:

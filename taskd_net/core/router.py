@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Key, Reply
+from taskd_net.core.acks import UNTOLD, Key, Reply, Told
 from taskd_net.core.actions import Action, EndStream, Forgot, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.decisions import Decisions
@@ -213,23 +213,33 @@ class Router:
                     taken += 1
                     if part is timed:
                         self.tally.timed(link)
-                    self._decisions.settle(part, Code.OK, part.receiver or link.position)
+                    self._decisions.settle(part, Code.OK, part.receiver or link.position, "", UNTOLD)
                 if collisions and isinstance(key, str):
                     self._forwarding.release(now, link, key)
             self.tally.accepted(now, link, taken)
         return self._take()
 
     def ack_arrived(
-        self, now: float, link_id: LinkId, key: Key, code: int, src: Position, detail: str = ""
+        self,
+        now: float,
+        link_id: LinkId,
+        key: Key,
+        code: int,
+        src: Position,
+        detail: str = "",
+        told: Told = UNTOLD,
     ) -> list[Action]:
-        """The far side of a link answered a message; an answer that nobody waits for is counted and dropped."""
+        """The far side of a link answered a message; an answer that nobody waits for is counted and dropped.
+
+        `told`: what it says beside its code; only of a sync broadcast it says anything.
+        """
         link = self._topology.link(link_id)
-        part = link.in_flight.take(key) if link is not None else None
+        part = link.in_flight.take(key, None if told is UNTOLD else True) if link is not None else None
         if link is None or part is None:
             self.statistics.late_acks += 1
         else:
             self.tally.answered(now, link, part, code)
-            self._decisions.settle(part, code, src, detail)
+            self._decisions.settle(part, code, src, detail, told)
             if link.manners is not None:
                 self._forwarding.next_turn(now, link, link.manners)
         if link is not None and link.in_flight.collisions and isinstance(key, str):
@@ -244,7 +254,7 @@ class Router:
         part = link.in_flight.take_copy(frame) if link is not None else None
         if link is not None and part is not None:
             self.tally.answered(now, link, part, code)
-            self._decisions.settle(part, code, src, detail)
+            self._decisions.settle(part, code, src, detail, UNTOLD)
         elif code != Code.OK and frame.src.identity != self.identity:
             self._decisions.lose(frame, code, src, detail)
         if link is not None and link.in_flight.collisions:
@@ -307,6 +317,7 @@ class Router:
         unwritten: Iterable[Frame] = (),
         probes: Ended | None = None,
         numbered: bool = False,
+        counts: bool = False,
     ) -> list[Action]:
         """A child's stream stands; one that stood before for the same position ends, with these frames in its queue.
 
@@ -317,13 +328,14 @@ class Router:
             unwritten: the messages in the queue of the stream that stood before.
             probes: what a probe that comes over it and ends here is answered; None for a child that knows no probes.
             numbered: whether messages on it are numbered, and answered by their numbers.
+            counts: whether answers on it say how many have confirmed a broadcast.
         """
         if link.up:
             link.changed_hands(now)
             self._decisions.add(EndStream(link.session, Reason.POSITION_TAKEN))
             self._forwarding.drop(link, unwritten)
         self.children.opened(now, link, session)
-        link.probes = probes
+        link.probes, link.counts = probes, counts
         link.in_flight.numbered = numbered
         self.tally.joins += 1
         # The claim of who is connected here is the newest.
@@ -414,6 +426,7 @@ class Router:
         manners: Manners | None = None,
         probes: Ended | None = None,
         numbered: bool = False,
+        counts: bool = False,
     ) -> list[Action]:
         """The stream to the parent stands.
 
@@ -426,11 +439,13 @@ class Router:
             manners: what the parent does otherwise than the contract says, if it does.
             probes: what a probe that comes from there and ends here is answered; None for one that knows no probes.
             numbered: whether messages on it are numbered, and answered by their numbers.
+            counts: whether answers on it say how many have confirmed a broadcast.
         """
         up = self._up
         assert up is not None, "the Mgr has no upstream"
         up.session, up.position, up.manners, up.probes = session, parent, manners, probes
         up.in_flight.numbered = numbered
+        up.counts = counts
         up.since = now
         up.streams += 1
         self._upward.came_up(withdraws, manners)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
-from taskd_net.position import Destination, Position, Role
+from taskd_net.position import ALL, NO_PROCESS, Destination, Position, Role
 
 LinkId: TypeAlias = int
 _Pattern: TypeAlias = tuple[str, str | None]
@@ -141,8 +141,8 @@ class Routes:
             return sum(1 for _ in self._with_process(dst))
         return sum(sum(self._by_pattern.get(pattern, {}).values()) for pattern in _patterns_of(dst))
 
-    def missing(self, dst: Destination, present: Iterable[Position]) -> str | None:
-        """The first rank that a list names and nobody has, as text for people; None when every rank has somebody.
+    def missing(self, dst: Destination, present: Iterable[Position]) -> Position | None:
+        """The first rank that a list names and nobody has, the other one `All`; None when every rank has somebody.
 
         `present` are nodes that exist although the table does not hold them (this node, the sender).
         """
@@ -150,11 +150,11 @@ class Routes:
         known = [identity for identity in present if identity.role == role]
         for server in sorted(dst.servers or ()):
             if (role, server) not in self._by_pattern and all(server != node.server_rank for node in known):
-                return f"{role} with serverRank {server}"
+                return Position(role, server, ALL if role == Role.WORKER else NO_PROCESS)
         for process in sorted(dst.processes or ()):
             holders = [*self._by_process.get(process, ()), *(node for node in known if node.process_rank == process)]
             if not any(dst.servers is None or node.server_rank in dst.servers for node in holders):
-                return f"{role} with processRank {process}"
+                return Position(role, ALL, process)
         return None
 
     def check(self) -> None:
@@ -215,6 +215,12 @@ class Routes:
                 del links[link]
             if not links:
                 del self._by_pattern[pattern]
+
+
+def describe_missing(missing: Position) -> str:
+    """Words for people: the rank that nobody has, see `Routes.missing`."""
+    role, server, process = missing
+    return f"there is no {role} with " + (f"processRank {process}" if server == ALL else f"serverRank {server}")
 
 
 def _remove(index: dict[_Key, set[Position]], key: _Key, identity: Position) -> None:

@@ -36,12 +36,12 @@ class Learnt(NamedTuple):
 class Plan:
     """Who gets a message from here: these links, and this node's inbox.
 
-    `missing` names, for people, a rank that a list asks for and that does not exist.
+    `missing` is a rank that a list asks for and that does not exist, as `Routes.missing` has it.
     """
 
     links: Sequence[Link]
     here: bool
-    missing: str | None = None
+    missing: Position | None = None
 
 
 class Topology:

@@ -29,7 +29,8 @@ from taskd_net.transport.host import Host
 from taskd_net.transport.shares import Share
 from taskd_net.transport.stream import Pipe, Session
 from taskd_net.wire import codec
-from taskd_net.wire.batches import LARGE, Batch, read_batch, write_batch
+from taskd_net.wire.batches import LARGE, Batch, branch_of, read_batch, read_branches, write_batch
+from taskd_net.wire.link_pb2 import Branch
 
 
 class BatchedLink(Session):
@@ -39,6 +40,7 @@ class BatchedLink(Session):
         host, link, peer, pipe: as in `Session`.
         share: what of the child's share belongs to this stream; None towards a parent.
         numbered: whether messages are answered by number, not by uuid.
+        counts: both ends say how many have confirmed a broadcast.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class BatchedLink(Session):
         share: Share | None = None,
         *,
         numbered: bool = False,
+        counts: bool = False,
     ) -> None:
         super().__init__(host, link, peer, pipe)
         self.numbered = numbered
+        self._counts = counts
         # What of the share of the child at the other end belongs to this stream; a parent has none.
         self._share = share
         self._waiting = 0
@@ -65,6 +69,8 @@ class BatchedLink(Session):
         self._accepted_numbers: list[int] = []
         self._answers: list[bytes] = []
         self._answer_numbers: list[int] = []
+        # What some of them say beside their code.
+        self._branches: list[Branch] = []
         self._under_way: list[Frame] = []
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
@@ -100,6 +106,7 @@ class BatchedLink(Session):
         successor._accepted_numbers, self._accepted_numbers = self._accepted_numbers, []
         successor._answers, self._answers = self._answers, []
         successor._answer_numbers, self._answer_numbers = self._answer_numbers, []
+        successor._branches, self._branches = self._branches, []
         successor._waiting, successor._waiting_bytes = self._waiting, self._waiting_bytes
 
     def _reply(self, number: int, in_full: bool, ack: Ack) -> None:
@@ -114,7 +121,9 @@ class BatchedLink(Session):
             if self.successor is not None:
                 self.successor._reply(number, in_full, ack)
             return
-        if ack.code or in_full:
+        if ack.code or in_full or (self._counts and ack.receivers != 1):
+            if self._counts and not in_full and (ack.failures or not ack.code):
+                self._branches.append(branch_of(len(self._answers), ack))
             self._answers.append(codec.write_ack(ack))
             if number:
                 self._answer_numbers.append(number)
@@ -144,13 +153,14 @@ class BatchedLink(Session):
         by_number, self._accepted_numbers = self._accepted_numbers, []
         answers, self._answers = self._answers, []
         answer_numbers, self._answer_numbers = self._answer_numbers, []
+        branches, self._branches = self._branches, []
         if self._waiting:
             self._wait(-min(self._waiting, len(accepted) + len(by_number) + len(answers)), 0)
         messages = [frame.data for frame in frames]
         if self.numbered:
-            data = write_batch(messages, patience, (), answers, taken, numbers, by_number, answer_numbers)
+            data = write_batch(messages, patience, (), answers, taken, numbers, by_number, answer_numbers, branches)
         else:
-            data = write_batch(messages, patience, accepted, answers, taken)
+            data = write_batch(messages, patience, accepted, answers, taken, branches=branches)
         if not await self._pipe.write(data):
             return False
         if frames:
@@ -185,6 +195,7 @@ class BatchedLink(Session):
             acks = [codec.read_ack(answer, self.peer) for answer in batch.answers]
             if self.numbered and (len(batch.numbers) != len(batch.messages) or len(batch.answer_numbers) != len(acks)):
                 raise Refusal(Code.NET_ERR, "messages or answers without numbers")
+            told = read_branches(batch.branches, self.peer) if batch.branches and self._counts else {}
         except Refusal as refusal:
             # Only a node of ours is at the other end, so this is a fault: begin again with a new stream.
             host.log.error("batch_unreadable", peer=str(self.peer), detail=refusal.detail)
@@ -201,7 +212,9 @@ class BatchedLink(Session):
         actions = router.accepted(now, link, accepted, sync=True) if accepted else []
         for index, ack in enumerate(acks):
             key = batch.answer_numbers[index] if self.numbered else ack.uuid
-            if ack.code == Code.OK:
+            if index in told:
+                actions += router.ack_arrived(now, link, key, ack.code, ack.src, told=told[index])
+            elif ack.code == Code.OK:
                 actions += router.accepted(now, link, (key,), sync=False)
             else:
                 actions += router.ack_arrived(now, link, key, ack.code, ack.src)

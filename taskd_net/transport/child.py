@@ -217,10 +217,11 @@ class ChildSide:
         depth = stay.peer.depth + 1
         self._on_parent(depth)
         profile, probes = stay.peer.profile, stay.peer.ended(batched=stay.batched)
-        numbered = stay.batched and stay.peer.numbers
+        numbered, counts = stay.batched and stay.peer.numbers, stay.batched and stay.peer.counts
+        withdraws, manners = profile.withdraws, profile.parent
         host.perform(
             router.upstream_up(
-                host.now(), stay.session, parent, depth, profile.withdraws, profile.parent, probes, numbered
+                host.now(), stay.session, parent, depth, withdraws, manners, probes, numbered=numbered, counts=counts
             )
         )
         self._spawn(stay, self._announce_all(stay))

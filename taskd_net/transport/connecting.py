@@ -156,7 +156,8 @@ class Connector:
         """What runs over a stream that stands."""
         pipe = ClientPipe(stream)
         if batched:
-            return batched_link(self._host, UP, parent, pipe, self._tracer, numbered=peer.numbers)
+            numbered, counts = peer.numbers, peer.counts
+            return batched_link(self._host, UP, parent, pipe, self._tracer, numbered=numbered, counts=counts)
         return ToParent(self._host, UP, parent, pipe, peer.profile, channel, self._ack_timeout)
 
     async def connected(self, channel: grpc.aio.Channel) -> None:

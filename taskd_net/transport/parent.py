@@ -300,9 +300,10 @@ class ParentSide:
         pipe, tracer = ServerPipe(context), self._tracer
 
         def session(link: Link) -> Session:
-            numbered = self._connections.peer(link.id).numbers
+            peer, share = self._connections.peer(link.id), self._share(link.id)
+            numbered, counts = peer.numbers, peer.counts
             return batched_link(
-                self._host, link.id, link.position, pipe, tracer, self._share(link.id), numbered=numbered
+                self._host, link.id, link.position, pipe, tracer, share, numbered=numbered, counts=counts
             )
 
         await self._serve(context, session)
@@ -371,9 +372,11 @@ class ParentSide:
             unwritten = replaced.unwritten()
         host.links[link.id] = session
         peer = self._connections.peer(link.id)
-        probes = peer.ended(batched=isinstance(session, BatchedLink))
+        batched = isinstance(session, BatchedLink)
+        probes, counts = peer.ended(batched=batched), batched and peer.counts
         numbered = isinstance(session, BatchedLink) and session.numbered
-        host.perform(self._router.link_up(host.now(), link, session, unwritten, probes, numbered))
+        actions = self._router.link_up(host.now(), link, session, unwritten, probes, numbered=numbered, counts=counts)
+        host.perform(actions)
         host.view.child_changed(link)
         host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=type(session).__name__)
 

@@ -40,6 +40,8 @@ ENDS = "1"
 END_KEY = "taskd-net-end"
 KIND_KEY = "taskd-net-kind"
 SERVICE = "service"
+COUNTS_KEY = "taskd-net-counts"
+COUNTS = "1"
 STREAM_KEY = "taskd-net-stream"
 CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
@@ -122,6 +124,7 @@ class Peer:
         numbers: on the batched link it answers messages by number, not by uuid.
         ends: as a parent it takes it that a child leaves in good order, and that others below that one have.
         service: as a child it is a tool or a service, and no rank of the job.
+        counts: over the batched link it says, and reads, how many have confirmed a broadcast.
     """
 
     profile: Profile
@@ -130,6 +133,7 @@ class Peer:
     batched: bool = False
     reports: bool = False
     probes: bool = False
+    counts: bool = False
     pace: float = 0.0
     numbers: bool = False
     ends: bool = False
@@ -151,8 +155,14 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
     """Who registers, by the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
     if version:
-        numbers, service = metadata.get(ANSWERS_KEY) == NUMBERS, metadata.get(KIND_KEY) == SERVICE
-        return Peer(OURS, version, probes=metadata.get(PROBES_KEY) == PROBES, numbers=numbers, service=service)
+        return Peer(
+            OURS,
+            version,
+            probes=metadata.get(PROBES_KEY) == PROBES,
+            counts=metadata.get(COUNTS_KEY) == COUNTS,
+            numbers=metadata.get(ANSWERS_KEY) == NUMBERS,
+            service=metadata.get(KIND_KEY) == SERVICE,
+        )
     return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
 
@@ -171,6 +181,7 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         probes=metadata.get(PROBES_KEY) == PROBES,
         numbers=metadata.get(ANSWERS_KEY) == NUMBERS,
         ends=metadata.get(ENDS_KEY) == ENDS,
+        counts=metadata.get(COUNTS_KEY) == COUNTS,
     )
 
 
@@ -181,7 +192,7 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 def own_metadata(*, service: bool = False) -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when it registers."""
-    says = ((VERSION_KEY, __version__), (PROBES_KEY, PROBES), (ANSWERS_KEY, NUMBERS))
+    says = ((VERSION_KEY, __version__), (PROBES_KEY, PROBES), (ANSWERS_KEY, NUMBERS), (COUNTS_KEY, COUNTS))
     return (*says, *(((KIND_KEY, SERVICE),) if service else ()))
 
 
@@ -193,7 +204,7 @@ def parent_metadata(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tu
     offer = ((LINKS_KEY, BATCHED), (ANSWERS_KEY, NUMBERS)) if batched else ()
     slower = ((PACE_KEY, str(min(999, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
-    return (*says, (ENDS_KEY, ENDS), *offer, *slower)
+    return (*says, (ENDS_KEY, ENDS), (COUNTS_KEY, COUNTS), *offer, *slower)
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> tuple[tuple[str, str], ...]:

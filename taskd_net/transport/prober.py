@@ -9,7 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from taskd_net.codes import ArgumentError, Code, Refusal, describe
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Failure
 from taskd_net.core.probes import Ended
 from taskd_net.limits import PROBE_HOPS
 from taskd_net.position import Destination, Position
@@ -72,11 +72,17 @@ class Prober:
         return ack, time.perf_counter() - began
 
     def _ended(self, ack: Ack, seconds: float) -> Echo:
+        failures = tuple(Failure(position, _readable(code)) for position, code in ack.failures)
         if ack.code == Ended.FOREIGN:
             text = "it knows no probes (not a node of taskd_net, or an older one), so it was not asked"
-            return Echo(Code.CLIENT_ERR, ack.src, seconds, "tasknet", text)
+            return Echo(Code.CLIENT_ERR, ack.src, seconds, "tasknet", text, ack.receivers, failures)
         detail = "" if ack.ok else ack.detail or describe(ack.code).partition(": ")[2]
-        return Echo(ack.code, ack.src, seconds, "", detail)
+        return Echo(ack.code, ack.src, seconds, "", detail, ack.receivers, failures)
+
+
+def _readable(code: int) -> int:
+    """The code of the mesh for what a probe was answered."""
+    return Code.CLIENT_ERR if code == Ended.FOREIGN else code
 
 
 def one_node(to: Position) -> Position:

@@ -49,11 +49,12 @@ def batched_link(
     share: Share | None = None,
     *,
     numbered: bool = False,
+    counts: bool = False,
 ) -> BatchedLink:
     """The batched link of a node with, or without, tracing."""
     if tracer is None:
-        return BatchedLink(host, link, peer, pipe, share, numbered=numbered)
-    return TracedLink(host, link, peer, pipe, tracer, share, numbered=numbered)
+        return BatchedLink(host, link, peer, pipe, share, numbered=numbered, counts=counts)
+    return TracedLink(host, link, peer, pipe, tracer, share, numbered=numbered, counts=counts)
 
 
 class _Behind:
@@ -87,9 +88,10 @@ class TracedLink(BatchedLink):
         share: Share | None = None,
         *,
         numbered: bool = False,
+        counts: bool = False,
     ) -> None:
         self._behind = _Behind(pipe)
-        super().__init__(host, link, peer, self._behind, share, numbered=numbered)
+        super().__init__(host, link, peer, self._behind, share, numbered=numbered, counts=counts)
         self._tracer = tracer
         self._spans: Mapping[str, Mapping[str, str]] = {}
 

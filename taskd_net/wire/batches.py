@@ -12,8 +12,13 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.wire import link_pb2
+from taskd_net.core.acks import Told
+from taskd_net.core.frame import Ack, Failure
+from taskd_net.limits import FAILURES_TOLD, REMEMBERED_CHARS
+from taskd_net.position import Position
+from taskd_net.wire import codec, link_pb2
 from taskd_net.wire.fields import cached_varint, read_varint
+from taskd_net.wire.link_pb2 import Branch
 
 BY_HAND: Final = 3
 """Items in a batch up to which doing it by hand is cheaper."""
@@ -44,6 +49,7 @@ class Batch(NamedTuple):
     numbers: Sequence[int] = ()
     accepted_numbers: Sequence[int] = ()
     answer_numbers: Sequence[int] = ()
+    branches: Sequence[Branch] = ()
 
 
 def write_batch(
@@ -55,6 +61,7 @@ def write_batch(
     numbers: Sequence[int] = (),
     accepted_numbers: Sequence[int] = (),
     answer_numbers: Sequence[int] = (),
+    branches: Sequence[Branch] = (),
 ) -> bytes:
     """Serialize a batch; the fields are those of `Batch`."""
     items = len(messages) + len(accepted) + len(answers)
@@ -69,6 +76,7 @@ def write_batch(
             numbers=numbers,
             accepted_numbers=accepted_numbers,
             answer_numbers=answer_numbers,
+            branches=branches,
         )
         return whole.SerializeToString()
     parts: list[bytes] = []
@@ -83,6 +91,8 @@ def write_batch(
         parts += (b"\x22", cached_varint(len(answer)), answer)
     if taken:
         parts += (b"\x28", cached_varint(taken))
+    if branches:
+        parts.append(link_pb2.Batch(branches=branches).SerializeToString())
     if numbers:
         parts += _packed(b"\x6a", numbers)
     if accepted_numbers:
@@ -115,6 +125,36 @@ def read_batch(data: bytes) -> Batch:
     if batch.answer_numbers and len(batch.answer_numbers) != len(batch.answers):
         raise Refusal(Code.NET_ERR, f"{len(batch.answers)} answers with {len(batch.answer_numbers)} numbers")
     return batch
+
+
+def branch_of(index: int, ack: Ack) -> Branch:
+    """What an answer to a broadcast says beside its code; `index` is that of the answer among those of its batch."""
+    return Branch(
+        answer=index,
+        receivers=None if ack.receivers is None else min(ack.receivers, _UINT32),
+        failures=[codec.write_ack(Ack("", failure.code, failure.position)) for failure in ack.failures],
+    )
+
+
+def read_branches(branches: Iterable[Branch], peer: Position) -> dict[int, Told]:
+    """What answers of a batch say beside their code, by their index; within the bounds that a node of ours keeps.
+
+    Args:
+        branches: the field.
+        peer: who has written it.
+
+    Raises:
+        Refusal: 6999, a failure in it is not an Ack.
+    """
+    return {
+        branch.answer: Told(branch.receivers if branch.HasField("receivers") else None, _read_failures(branch, peer))
+        for branch in branches
+    }
+
+
+def _read_failures(branch: Branch, peer: Position) -> tuple[Failure, ...]:
+    acks = [codec.read_ack(data, peer) for data in branch.failures[:FAILURES_TOLD]]
+    return tuple(Failure(ack.src, ack.code) for ack in acks if sum(map(len, ack.src)) <= REMEMBERED_CHARS)
 
 
 def write_spans(spans: Iterable[tuple[str, Mapping[str, str]]]) -> bytes:
@@ -162,6 +202,7 @@ def _read(data: bytes) -> Batch:
         whole.numbers,
         whole.accepted_numbers,
         whole.answer_numbers,
+        whole.branches,
     )
 
 

@@ -6,13 +6,14 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Batch(_message.Message):
-    __slots__ = ("messages", "patience", "accepted", "answers", "taken", "spans", "numbers", "accepted_numbers", "answer_numbers")
+    __slots__ = ("messages", "patience", "accepted", "answers", "taken", "spans", "branches", "numbers", "accepted_numbers", "answer_numbers")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
+    BRANCHES_FIELD_NUMBER: _ClassVar[int]
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     ANSWER_NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -22,10 +23,21 @@ class Batch(_message.Message):
     answers: _containers.RepeatedScalarFieldContainer[bytes]
     taken: int
     spans: _containers.RepeatedCompositeFieldContainer[SpanContext]
+    branches: _containers.RepeatedCompositeFieldContainer[Branch]
     numbers: _containers.RepeatedScalarFieldContainer[int]
     accepted_numbers: _containers.RepeatedScalarFieldContainer[int]
     answer_numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ..., numbers: _Optional[_Iterable[int]] = ..., accepted_numbers: _Optional[_Iterable[int]] = ..., answer_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., numbers: _Optional[_Iterable[int]] = ..., accepted_numbers: _Optional[_Iterable[int]] = ..., answer_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Branch(_message.Message):
+    __slots__ = ("answer", "receivers", "failures")
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVERS_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    answer: int
+    receivers: int
+    failures: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, answer: _Optional[int] = ..., receivers: _Optional[int] = ..., failures: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class SpanContext(_message.Message):
     __slots__ = ("uuid", "traceparent", "tracestate")

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ataskd_net/wire/probe.proto\x12\x0ftaskd_net.probe\"K\n\x0bPingRequest\x12\n\n\x02to\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x10\n\x08interval\x18\x03 \x01(\x01\x12\x0f\n\x07timeout\x18\x04 \x01(\x01\"+\n\x0cTraceRequest\x12\n\n\x02to\x18\x01 \x01(\t\x12\x0f\n\x07timeout\x18\x02 \x01(\x01\"P\n\x04\x45\x63ho\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12\x0b\n\x03src\x18\x02 \x01(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x0c\n\x04link\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\"\x0e\n\x0c\x41\x62outRequest\"O\n\tAboutNode\x12\x10\n\x08position\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07time_ns\x18\x03 \x01(\x03\x12\x0e\n\x06parent\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ataskd_net/wire/probe.proto\x12\x0ftaskd_net.probe\"K\n\x0bPingRequest\x12\n\n\x02to\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x10\n\x08interval\x18\x03 \x01(\x01\x12\x0f\n\x07timeout\x18\x04 \x01(\x01\"+\n\x0cTraceRequest\x12\n\n\x02to\x18\x01 \x01(\t\x12\x0f\n\x07timeout\x18\x02 \x01(\x01\"\xa5\x01\n\x04\x45\x63ho\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12\x0b\n\x03src\x18\x02 \x01(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\x0c\n\x04link\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x16\n\treceivers\x18\x06 \x01(\rH\x00\x88\x01\x01\x12-\n\x08\x66\x61ilures\x18\x07 \x03(\x0b\x32\x1b.taskd_net.probe.NotReachedB\x0c\n\n_receivers\",\n\nNotReached\x12\x10\n\x08position\x18\x01 \x01(\t\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\"\x0e\n\x0c\x41\x62outRequest\"O\n\tAboutNode\x12\x10\n\x08position\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07time_ns\x18\x03 \x01(\x03\x12\x0e\n\x06parent\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,10 +25,12 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_PINGREQUEST']._serialized_end=122
   _globals['_TRACEREQUEST']._serialized_start=124
   _globals['_TRACEREQUEST']._serialized_end=167
-  _globals['_ECHO']._serialized_start=169
-  _globals['_ECHO']._serialized_end=249
-  _globals['_ABOUTREQUEST']._serialized_start=251
-  _globals['_ABOUTREQUEST']._serialized_end=265
-  _globals['_ABOUTNODE']._serialized_start=267
-  _globals['_ABOUTNODE']._serialized_end=346
+  _globals['_ECHO']._serialized_start=170
+  _globals['_ECHO']._serialized_end=335
+  _globals['_NOTREACHED']._serialized_start=337
+  _globals['_NOTREACHED']._serialized_end=381
+  _globals['_ABOUTREQUEST']._serialized_start=383
+  _globals['_ABOUTREQUEST']._serialized_end=397
+  _globals['_ABOUTNODE']._serialized_start=399
+  _globals['_ABOUTNODE']._serialized_end=478
 # @@protoc_insertion_point(module_scope)

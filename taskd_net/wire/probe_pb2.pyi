@@ -1,6 +1,7 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -25,18 +26,30 @@ class TraceRequest(_message.Message):
     def __init__(self, to: _Optional[str] = ..., timeout: _Optional[float] = ...) -> None: ...
 
 class Echo(_message.Message):
-    __slots__ = ("code", "src", "seconds", "link", "detail")
+    __slots__ = ("code", "src", "seconds", "link", "detail", "receivers", "failures")
     CODE_FIELD_NUMBER: _ClassVar[int]
     SRC_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    RECEIVERS_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
     code: int
     src: str
     seconds: float
     link: str
     detail: str
-    def __init__(self, code: _Optional[int] = ..., src: _Optional[str] = ..., seconds: _Optional[float] = ..., link: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+    receivers: int
+    failures: _containers.RepeatedCompositeFieldContainer[NotReached]
+    def __init__(self, code: _Optional[int] = ..., src: _Optional[str] = ..., seconds: _Optional[float] = ..., link: _Optional[str] = ..., detail: _Optional[str] = ..., receivers: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[NotReached, _Mapping]]] = ...) -> None: ...
+
+class NotReached(_message.Message):
+    __slots__ = ("position", "code")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    code: int
+    def __init__(self, position: _Optional[str] = ..., code: _Optional[int] = ...) -> None: ...
 
 class AboutRequest(_message.Message):
     __slots__ = ()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code
+from taskd_net.core.frame import Failure
 from taskd_net.limits import TIMEOUT_MAX_S
 from taskd_net.position import Position
 from taskd_net.wire import probe_pb2 as pb
@@ -27,6 +28,8 @@ class Echo(NamedTuple):
         seconds: there and back.
         link: in a trace the kind of link that leads to `src`: `batched`, `tasknet`, or empty where the way ends.
         detail: words for people.
+        receivers: nodes that have answered a ping; None where that is not known. See `Ack.receivers`.
+        failures: the nodes that have not answered a ping of a broadcast or list, `limits.FAILURES_TOLD` at most.
     """
 
     code: int
@@ -34,6 +37,8 @@ class Echo(NamedTuple):
     seconds: float
     link: str = ""
     detail: str = ""
+    receivers: int | None = None
+    failures: tuple[Failure, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -101,14 +106,23 @@ def read_trace(data: bytes) -> tuple[Position, float]:
 
 def write_echo(echo: Echo) -> bytes:
     """Serialize an Echo."""
-    code, src, seconds, link, detail = echo
-    return pb.Echo(code=code, src=_path(src), seconds=seconds, link=link, detail=detail).SerializeToString()
+    return pb.Echo(
+        code=echo.code,
+        src=_path(echo.src),
+        seconds=echo.seconds,
+        link=echo.link,
+        detail=echo.detail,
+        receivers=echo.receivers,
+        failures=[pb.NotReached(position=_path(position), code=code) for position, code in echo.failures],
+    ).SerializeToString()
 
 
 def read_echo(data: bytes) -> Echo:
     """Read an Echo."""
     echo = pb.Echo.FromString(data)
-    return Echo(echo.code, Position.parse(echo.src), echo.seconds, echo.link, echo.detail)
+    failures = tuple(Failure(Position.parse(failure.position), failure.code) for failure in echo.failures)
+    receivers = echo.receivers if echo.HasField("receivers") else None
+    return Echo(echo.code, Position.parse(echo.src), echo.seconds, echo.link, echo.detail, receivers, failures)
 
 
 def write_about(about: About) -> bytes:

@@ -75,6 +75,14 @@ async def test_ping_and_trace_of_a_tree(tree: Tree) -> None:
     assert re.fullmatch(rf" 2  tasknet  Worker/1/1  {MS}", lines[2])
     assert lines[3] == "reached Worker/1/1: 2 hops"
 
+    code, output, _ = await run("ping", "Worker/0/All", "--count", 1, *at)
+    assert code == 0 and re.search(rf"\n1  \S+  {MS}, 1 node answered\n", output)
+    code, output, _ = await run("ping", "Worker/0/All", "--count", 1, "--json", *at)
+    answer = json.loads(output.splitlines()[0])
+    assert (code, answer["receivers"], answer["failures"]) == (0, 1, [])
+    _, output, _ = await run("ping", "Worker/1/All", "--count", 1, *at)
+    assert re.search(rf"\n1  \S+  {MS}, nobody knows how many\n", output)
+
     for to, expected in (("Worker/All/All", 0), ("Worker/0,1/0,1", 0), ("Proxy/All", 0), ("Worker/0,1/0,9", 1)):
         assert (await run("ping", to, "--count", 1, *at))[0] == expected, to
 

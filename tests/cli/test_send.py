@@ -50,7 +50,37 @@ async def test_answer_as_json(mgr: WatchedNode) -> None:
     message = await mgr.take()
     detail = "delivered (sync) or taken by the first hop (async)"
     expected = {"code": 0, "name": "OK", "src": "Mgr/0", "uuid": message.uuid, "detail": detail}
-    assert (code, json.loads(output), errors) == (0, expected, "")
+    assert (code, json.loads(output), errors) == (0, expected | {"receivers": 1, "failures": []}, "")
+
+
+async def test_answer_to_a_broadcast_says_how_many(mesh: Mesh, mgr: WatchedNode) -> None:
+    """Below a Proxy too; who sends it from there is not among them."""
+    proxy = await mesh.proxy(0, mgr)
+    for rank in range(3):
+        await mesh.worker(0, rank, proxy)
+    full = await mesh.worker(0, 7, mgr)
+    code, output, _ = await run("send", "Worker/All/All", "x", "--upstream", proxy.address)
+    assert code == 0 and re.fullmatch(r"0 OK from Worker/0/\d, 4 nodes have it\n", output)
+    full.close_inbox()
+    code, output, _ = await run("send", "Worker/All/All", "x", "--upstream", proxy.address)
+    assert code == 1 and output.startswith("5000 RECV_BUF_NIL from Worker/0/7: ")
+    assert output.endswith(", 3 nodes have it\n")
+    code, output, _ = await run("send", "Worker/0/0,1,7", "x", "--json", "--upstream", proxy.address)
+    answer = json.loads(output)
+    assert (code, answer["code"], answer["receivers"]) == (1, 5000, 2)
+    assert answer["failures"] == [{"position": "Worker/0/7", "code": 5000, "name": "RECV_BUF_NIL"}]
+    code, output, _ = await run("send", "Worker/0/0,1,7,8", "x", "--upstream", proxy.address)
+    assert code == 1 and output.endswith(", 2 nodes have it, not Worker/All/8 (5002), Worker/0/7 (5000)\n")
+
+
+async def test_answer_to_a_broadcast_over_the_four_calls_says_that_it_does_not_know(
+    mesh: Mesh, mgr: WatchedNode
+) -> None:
+    proxy = await mesh.proxy(0, mgr, links="tasknet")
+    await mesh.worker(0, 0, proxy)
+    for to in ("Worker/All/All", "Worker/0/All"):
+        _, output, _ = await run("send", to, "x", "--upstream", mgr.address)
+        assert output == "0 OK from Worker/0/0, nobody knows how many\n"
 
 
 @pytest.mark.parametrize("body", [(), ("-",)])
@@ -85,7 +115,12 @@ async def test_broadcast_and_post(mesh: Mesh, mgr: WatchedNode) -> None:
     ("dest", "code", "name", "detail"),
     [
         ("Worker/9/9", 5002, "NO_ROUTE", "nobody on the way knows the destination"),
-        ("Worker/0,1/9", 5002, "NO_ROUTE", "nobody on the way knows the destination"),
+        (
+            "Worker/0,1/9",
+            5002,
+            "NO_ROUTE",
+            "nobody on the way knows the destination, 0 nodes have it, not Worker/0/All (5002)",
+        ),
         ("Boss/0", 4003, "DST_ROLE_ILLEGAL", "role 'Boss' is not one of Mgr, Proxy, Agent, Worker"),
     ],
 )

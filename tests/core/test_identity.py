@@ -315,7 +315,8 @@ def test_violation_outside_the_router_is_counted_too() -> None:
 def test_announcing_without_a_registration_accuses_nobody() -> None:
     mgr, ask = router("Mgr"), Caller()
     actions = mgr.announced(0.0, None, Kind.ADD, everybody("Worker/0/0"), ask, "a")
-    assert actions == [Answer(ask, Ack("a", Code.CLIENT_ERR, at("Mgr"), "the announcing child is not registered here"))]
+    text = "the announcing child is not registered here"
+    assert actions == [Answer(ask, Ack("a", Code.CLIENT_ERR, at("Mgr"), text, 0))]
 
 
 # ---- what is logged

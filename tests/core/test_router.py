@@ -29,7 +29,7 @@ def test_rule_1_a_message_for_this_node_goes_into_the_inbox() -> None:
     for came_from in (UP, child.id, STRANGER):
         message = frame("Proxy/0", "Worker/0/0", uuid=str(came_from))
         actions = proxy.frame_arrived(1.0, came_from, message, ask)
-        assert actions == [Deliver(message), Answer(ask, Ack(message.uuid, Code.OK, at("Proxy/0")))]
+        assert actions == [Deliver(message), Answer(ask, Ack(message.uuid, Code.OK, at("Proxy/0"), receivers=1))]
 
 
 def test_rule_2_a_known_way_goes_down() -> None:
@@ -269,7 +269,7 @@ def test_sync_message_waits_10_ms_for_room_and_is_then_5001() -> None:
     assert worker.next_deadline() == 5.0 + 0.010
     assert worker.tick(5.0 + 0.009) == []
     assert worker.tick(5.0 + 0.010) == [
-        Answer(ask, Ack("u", Code.RECV_BUF_BUSY, at("Worker/0/0"), "the inbox is full"))
+        Answer(ask, Ack("u", Code.RECV_BUF_BUSY, at("Worker/0/0"), "the inbox is full", 0))
     ]
     assert (worker.statistics.delivered, worker.next_deadline()) == (1, INF)
     # "nothing is lost: the sender still has the message", and may send it again
@@ -338,7 +338,10 @@ def test_line_before_the_inbox_has_the_bounds_of_a_link(bounds: dict[str, int]) 
 def test_own_message_to_the_own_inbox() -> None:
     mgr, ask = router("Mgr", inbox=1, link_messages=1), Caller()
     message = frame("Mgr")
-    assert mgr.send(0.0, message, ask, 1.0) == [Deliver(message), Answer(ask, Ack("u", Code.OK, at("Mgr")))]
+    assert mgr.send(0.0, message, ask, 1.0) == [
+        Deliver(message),
+        Answer(ask, Ack("u", Code.OK, at("Mgr"), receivers=1)),
+    ]
     # sync=false is answered once it is in line: this node is its first hop, and has it
     assert answers(mgr.send(0.0, frame("Mgr", uuid="line", sync=False), ask, 1.0)) == [(Code.OK, "Mgr/0")]
     assert answers(mgr.send(0.0, frame("Mgr", uuid="full", sync=False), ask, 1.0)) == [(Code.RECV_BUF_BUSY, "Mgr/0")]
@@ -360,7 +363,7 @@ def test_closing_the_inbox_answers_the_line_with_5000() -> None:
     silent = frame("Worker/0/0", uuid="async", sync=False)
     worker.frame_arrived(0.0, UP, silent, None)
     assert worker.close_inbox() == [
-        Answer(ask, Ack("sync", Code.RECV_BUF_NIL, at("Worker/0/0"), "the inbox was closed")),
+        Answer(ask, Ack("sync", Code.RECV_BUF_NIL, at("Worker/0/0"), "the inbox was closed", 0)),
         Lost(silent, Code.RECV_BUF_NIL, at("Worker/0/0"), "the inbox was closed"),
     ]
     assert answers(worker.frame_arrived(0.0, UP, frame("Worker/0/0"), ask)) == [(Code.RECV_BUF_NIL, "Worker/0/0")]
@@ -416,14 +419,14 @@ def test_ack_goes_to_whoever_waits_with_its_code_and_source() -> None:
     for code, detail in ((Code.OK, ""), (Code.RECV_BUF_BUSY, "words"), (Code.NETWORK_ACK_LOST, ""), (4711, "words")):
         proxy.frame_arrived(0.0, child.id, frame("Worker/9/9", "Worker/0/0"), ask)
         acked = proxy.ack_arrived(0.1, UP, "u", code, at("Proxy/9"), detail)
-        assert acked == [Answer(ask, Ack("u", code, at("Proxy/9"), detail))]
+        assert acked == [Answer(ask, Ack("u", code, at("Proxy/9"), detail, int(code == 0)))]
     assert proxy.statistics.late_acks == 0
 
 
 def test_accepted_unicast_is_answered_in_the_name_of_its_receiver() -> None:
     proxy, ask = joined("Proxy/0"), Caller()
     proxy.frame_arrived(0.0, STRANGER, frame("Worker/9/9", "Worker/0/0"), ask)
-    assert proxy.accepted(0.1, UP, ["u"]) == [Answer(ask, Ack("u", Code.OK, at("Worker/9/9")))]
+    assert proxy.accepted(0.1, UP, ["u"]) == [Answer(ask, Ack("u", Code.OK, at("Worker/9/9"), receivers=1))]
 
 
 def test_accepted_own_async_message_is_answered_in_the_name_of_the_first_hop() -> None:
@@ -717,7 +720,7 @@ def test_no_answer_in_time_is_6001_with_the_position_that_was_silent() -> None:
     mgr.send(10.0, frame("Worker/0/0"), ask, 2.0)
     assert mgr.next_deadline() == 12.0
     assert mgr.tick(11.999) == []
-    assert mgr.tick(12.0) == [Answer(ask, Ack("u", Code.NETWORK_ACK_LOST, at("Proxy/0"), "no answer in time"))]
+    assert mgr.tick(12.0) == [Answer(ask, Ack("u", Code.NETWORK_ACK_LOST, at("Proxy/0"), "no answer in time", 0))]
     assert mgr.next_deadline() == INF
     mgr.check()
 
@@ -1048,7 +1051,7 @@ def test_stream_that_goes_on_as_another_one_loses_nothing() -> None:
     mgr.send(0.0, frame("Worker/0/0"), ask, 1.0)
     mgr.renewed(child.id, "second")
     assert mgr.link_down(0.1, child, "Worker/0/0", []) == []
-    assert mgr.accepted(0.2, child.id, ["u"]) == [Answer(ask, Ack("u", Code.OK, at("Worker/0/0")))]
+    assert mgr.accepted(0.2, child.id, ["u"]) == [Answer(ask, Ack("u", Code.OK, at("Worker/0/0"), receivers=1))]
 
 
 def test_one_announcement_is_under_way_at_a_time_and_the_next_says_what_came_up_meanwhile() -> None:

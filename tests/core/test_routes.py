@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.core.routes import LinkId, Routes
+from taskd_net.core.routes import LinkId, Routes, describe_missing
 from taskd_net.position import Destination, Position
 from tests.core.routers import at, everybody
 
@@ -116,16 +116,16 @@ def test_links_and_receivers_of_a_broadcast(events: list[Event], role: str, serv
     ("to", "missing"),
     [
         ("Worker/All/0,1", None),
-        ("Worker/All/0,9", "Worker with processRank 9"),
-        ("Worker/0,9/All", "Worker with serverRank 9"),
-        ("Worker/0,9/0,8", "Worker with serverRank 9"),
-        ("Worker/0,1/0,8,9", "Worker with processRank 8"),
+        ("Worker/All/0,9", "Worker/All/9"),
+        ("Worker/0,9/All", "Worker/9/All"),
+        ("Worker/0,9/0,8", "Worker/9/All"),
+        ("Worker/0,1/0,8,9", "Worker/All/8"),
         ("Worker/7/0", None),  # present, though the table does not hold it
         ("Worker/0,7/0,7", None),
         ("Worker/All/All", None),
-        ("Proxy/0,1", "Proxy with serverRank 1"),
+        ("Proxy/0,1", "Proxy/1"),
         ("Proxy/All", None),
-        ("Agent/0,7", "Agent with serverRank 0"),
+        ("Agent/0,7", "Agent/0"),
     ],
 )
 def test_rank_that_a_list_names_and_nobody_has(to: str, missing: str | None) -> None:
@@ -133,7 +133,7 @@ def test_rank_that_a_list_names_and_nobody_has(to: str, missing: str | None) -> 
     for node in everybody("Worker/0/0", "Worker/1/1", "Proxy/0"):
         routes.learn(node, 1, 1)
     present = everybody("Worker/7/7", "Mgr") + ([at("Worker/7/0")] if to == "Worker/7/0" else [])
-    assert routes.missing(Destination.of(at(to)), present) == missing
+    assert routes.missing(Destination.of(at(to)), present) == (None if missing is None else at(missing))
 
 
 def test_route_through_another_link_replaces_the_old_one_and_comes_back_when_it_is_taken_back() -> None:
@@ -165,13 +165,21 @@ def test_check_sees_a_broken_table() -> None:
         routes.check()
 
 
+def test_missing_rank_in_words() -> None:
+    words = {to: describe_missing(at(to)) for to in ("Worker/All/9", "Worker/9/All", "Proxy/1")}
+    assert list(words.values()) == [
+        "there is no Worker with processRank 9", "there is no Worker with serverRank 9",
+        "there is no Proxy with serverRank 1",
+    ]  # fmt: skip
+
+
 def test_rank_is_missing_when_it_lives_on_a_server_that_is_not_listed() -> None:
     routes = Routes()
     routes.learn(Position.worker(0, 0), 1, 1)
     routes.learn(Position.worker(1, 5), 2, 1)
     nobody = Position.mgr()
     both = Destination.of(Position("Worker", "0", "0,5"))
-    assert routes.missing(both, (nobody, nobody)) == "Worker with processRank 5"
+    assert routes.missing(both, (nobody, nobody)) == at("Worker/All/5")
     assert routes.missing(both, (nobody, Position.worker(0, 5))) is None
     assert routes.missing(Destination.of(Position("Worker", "All", "0,5")), (nobody, nobody)) is None
 

@@ -88,7 +88,8 @@ def plan_of(node: str, sender: str, to: str, came_from: LinkId) -> tuple[list[Li
         plan: Plan = topology(node).plan(at(sender), dst(to), came_from)
     except Refusal as refusal:
         return refusal.code
-    return [link.id for link in plan.links], plan.here, plan.missing
+    missing = None if plan.missing is None else str(plan.missing)
+    return [link.id for link in plan.links], plan.here, missing
 
 
 @pytest.mark.parametrize(
@@ -106,10 +107,10 @@ def plan_of(node: str, sender: str, to: str, came_from: LinkId) -> tuple[list[Li
         ("Mgr", "Worker/All/0,1", LOCAL, ([1, 2], False, None)),
         ("Mgr", "Worker/1/1,2", LOCAL, ([2], False, None)),
         ("Worker/1/1", "Worker/1/1,2", 2, ([], False, None)),
-        ("Mgr", "Worker/All/0,7", LOCAL, ([1], False, "Worker with processRank 7")),
-        ("Mgr", "Worker/8,9/All", LOCAL, ([], False, "Worker with serverRank 8")),
+        ("Mgr", "Worker/All/0,7", LOCAL, ([1], False, "Worker/All/7")),
+        ("Mgr", "Worker/8,9/All", LOCAL, ([], False, "Worker/8/All")),
         ("Worker/9/9", "Worker/All/0,9", STRANGER, ([1], False, None)),
-        ("Mgr", "Worker/0/1,2", LOCAL, ([], False, "Worker with processRank 1")),
+        ("Mgr", "Worker/0/1,2", LOCAL, ([], False, "Worker/All/1")),
     ],
 )
 def test_plan_of_the_root(

@@ -27,7 +27,7 @@ from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
-from taskd_net.limits import Limits
+from taskd_net.limits import FAILURES_TOLD, Limits
 from taskd_net.page.feed import Feed
 from taskd_net.position import Position
 from taskd_net.status.expect import Expected
@@ -35,7 +35,7 @@ from taskd_net.transport import peer as peers
 from taskd_net.transport.connections import host_of
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.batches import Batch, read_batch, write_batch
+from taskd_net.wire.batches import Batch, read_batch, read_branches, write_batch
 from taskd_net.wire.fields import varint
 from tests.fuzz.mesh import play
 
@@ -120,6 +120,12 @@ def batches(data: bytes) -> None:
         assert _plain(read_batch(write_batch(*batch))) == _plain(batch)
     for message in batch.messages:
         frames(message)
+    try:
+        told = read_branches(batch.branches, Position.mgr())
+    except Refusal as refusal:
+        assert refusal.code == Code.NET_ERR
+    else:
+        assert all(len(each.failures) <= FAILURES_TOLD for each in told.values())
 
 
 def requests(data: bytes) -> None:

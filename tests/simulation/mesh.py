@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Told
 from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame, Probe
@@ -247,6 +248,8 @@ class Mesh:
     """Whether a node is one of the original's."""
     probes: Callable[[Position], bool] = lambda _: True
     """Whether a node answers probes; one of the original's never does."""
+    counts: Callable[[Position], bool] = lambda _: True
+    """Whether a node says how many have confirmed a broadcast, over a batched link to another that does."""
     now: float = 0.0
     nodes: dict[Position, Node] = field(default_factory=dict)
     sending: Callable[[Sent], None] = lambda sent: None
@@ -518,7 +521,15 @@ class Mesh:
             session.parent_up = True
             self._perform(
                 parent,
-                parent.router.link_up(self.now, link, session, unwritten, self._ended(session), session.numbered),
+                parent.router.link_up(
+                    self.now,
+                    link,
+                    session,
+                    unwritten,
+                    self._ended(session),
+                    session.numbered,
+                    counts=self._counts(session),
+                ),
                 "link_up",
                 child,
             )
@@ -529,7 +540,15 @@ class Mesh:
             depth, withdraws = (1, False) if theirs else (child.depth, True)
             probes = self._ended(session)
             actions = child.router.upstream_up(
-                self.now, session, parent.position, depth, withdraws, manners, probes, session.numbered
+                self.now,
+                session,
+                parent.position,
+                depth,
+                withdraws,
+                manners,
+                probes,
+                session.numbered,
+                counts=self._counts(session),
             )
             self._perform(child, actions, "upstream_up", parent)
             self._announce_all(session)
@@ -541,6 +560,10 @@ class Mesh:
         if any(self.original(end) or not self.probes(end) for end in ends):
             return None
         return Ended.BATCHED if session.batched else Ended.TASKNET
+
+    def _counts(self, session: Session) -> bool:
+        ends = (session.parent.position, session.child.position)
+        return session.batched and not any(self.original(end) or not self.counts(end) for end in ends)
 
     def _announce_all(self, session: Session) -> None:
         child = session.child
@@ -635,7 +658,10 @@ class Mesh:
     def _answer(self, session: Session, node: Node, link: LinkId, ack: Ack, sync: bool, number: int) -> None:
         assert bool(number) == session.numbered
         key = number or ack.uuid
-        if session.batched and ack.ok:
+        if sync and self._counts(session) and (ack.failures if ack.code else ack.receivers != 1):
+            told = Told(ack.receivers, ack.failures)
+            actions = node.router.ack_arrived(self.now, link, key, ack.code, ack.src, told=told)
+        elif session.batched and ack.ok:
             actions = node.router.accepted(self.now, link, [key], sync=sync)
         else:
             actions = node.router.ack_arrived(self.now, link, key, ack.code, ack.src)

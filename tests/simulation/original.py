@@ -146,7 +146,7 @@ class OriginalRouter:
             self._links[link.id] = link
         return link
 
-    def link_up(self, now: float, link: _Link, session: object, *_: object) -> list[Action]:
+    def link_up(self, now: float, link: _Link, session: object, *_: object, **__: object) -> list[Action]:
         """A child's stream stands."""
         self._end(link)
         link.session, link.stuck = session, False

@@ -8,29 +8,35 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net import Ack, Code, Position, limits
+from taskd_net import Ack, Code, Failure, Position, limits
+from taskd_net.core.acks import Told
+from taskd_net.core.announcer import Kind
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.shares import Share
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.wire.batches import branch_of, read_batch, read_branches
 from tests.peers.mesh import soon
 from tests.transport.pipes import FakeNode, FakePipe, bodies, frame
 
 pytestmark = pytest.mark.timeout(30)
 
 WORKER = Position.worker(0, 0)
+PROXY = Position.proxy(0)
 
 
 class Cable:
-    """A Mgr, its link to a Worker, and the stream."""
+    """A Mgr, its link to a child, and the stream."""
 
-    def __init__(self, *, numbered: bool = False) -> None:
+    def __init__(self, child: Position = WORKER, *, numbered: bool = False, counts: bool = False) -> None:
         self.node = FakeNode("Mgr")
         self.pipe = FakePipe()
-        self.child = self.node.router.register(0.0, WORKER)
+        self.child = self.node.router.register(0.0, child)
         self.share = Share(limits.DEFAULT, Share(limits.DEFAULT))
-        self.link = BatchedLink(self.node, self.child.id, WORKER, self.pipe, self.share, numbered=numbered)
-        self.node.router.link_up(0.0, self.child, self.link, numbered=numbered)
+        self.link = BatchedLink(
+            self.node, self.child.id, child, self.pipe, self.share, numbered=numbered, counts=counts
+        )
+        self.node.router.link_up(0.0, self.child, self.link, numbered=numbered, counts=counts)
         self.node.links[self.child.id] = self.link
         self.running = asyncio.create_task(self.link.run())
 
@@ -44,8 +50,10 @@ class Cable:
     def comes_in(
         self, *frames: tuple[bytes, int], accepted: tuple[str, ...] = (), answers: tuple[Ack, ...] = (), taken: int = 0
     ) -> None:
-        """The Worker writes a batch."""
-        batch = link_pb2.Batch(accepted=accepted, answers=[codec.write_ack(ack) for ack in answers], taken=taken)
+        """The child writes a batch; answers that say how many, with that."""
+        branches = [branch_of(index, ack) for index, ack in enumerate(answers) if ack.receivers is not None]
+        written = [codec.write_ack(ack) for ack in answers]
+        batch = link_pb2.Batch(accepted=accepted, answers=written, taken=taken, branches=branches)
         for data, patience in frames:
             batch.messages.append(data)
             batch.patience.append(patience)
@@ -222,13 +230,93 @@ async def test_good_answers_go_as_uuids_and_others_as_acks(cable: Cable) -> None
     assert cable.node.delivered == ["good", "nobody waits"]
 
 
+@pytest.fixture
+async def trunk() -> AsyncIterator[Cable]:
+    """A link to a Proxy, whose ends say how many have a broadcast; two Workers lie behind it."""
+    cable = Cable(PROXY, counts=True)
+    cable.node.router.announced(0.0, cable.child, Kind.ADD, [WORKER, Position.worker(0, 1)], lambda ack: None, "a")
+    yield cable
+    cable.pipe.cut()
+    await soon(cable.running)
+
+
+ALL = "Worker/All/All"
+SILENT = (Failure(WORKER, Code.NETWORK_ACK_LOST),)
+
+
+async def test_answer_to_a_broadcast_says_how_many(trunk: Cable) -> None:
+    """Only where it has more to say than that there is one: the answer to a unicast stays a uuid."""
+    trunk.comes_in(
+        (frame(uuid="one", src="Worker/0/0", to="Mgr").data, 1000),
+        (frame(uuid="none here", src="Worker/0/0", to=ALL).data, 1000),
+        (frame(uuid="no rank", src="Worker/0/0", to="Worker/0/1,7").data, 1000),
+        (frame(uuid="nowhere", src="Worker/0/0", to="Worker/9/9").data, 1000),
+    )
+    batch = read_batch(await soon(trunk.pipe.begun.get()))
+    acks = [codec.read_ack(answer, PROXY) for answer in batch.answers]
+    assert list(batch.accepted) == ["one"]
+    assert [(ack.uuid, ack.code) for ack in acks] == [("none here", 0), ("no rank", 5002), ("nowhere", 5002)]
+    missing = (Failure(Position("Worker", "All", "7"), Code.NO_ROUTE),)
+    assert read_branches(batch.branches, PROXY) == {0: Told(0), 1: Told(0, missing)}
+
+
+async def test_earlier_version_gets_uuids_and_acks_alone() -> None:
+    cable = Cable(PROXY)
+    cable.node.router.announced(0.0, cable.child, Kind.ADD, [WORKER, Position.worker(0, 1)], lambda ack: None, "a")
+    cable.comes_in(
+        (frame(uuid="none here", src="Worker/0/0", to=ALL).data, 1000),
+        (frame(uuid="no rank", src="Worker/0/0", to="Worker/0/1,7").data, 1000),
+    )
+    batch = read_batch(await soon(cable.pipe.begun.get()))
+    assert (list(batch.accepted), len(batch.answers), list(batch.branches)) == (["none here"], 1, [])
+    cable.pipe.cut()
+    await soon(cable.running)
+
+
+async def test_what_a_branch_says_reaches_the_sender(trunk: Cable) -> None:
+    good, bad, bare = (trunk.node.send(frame(uuid=uuid, to=ALL)) for uuid in ("good", "bad", "bare"))
+    await trunk.take()
+    trunk.comes_in(
+        accepted=("bare",),
+        answers=(Ack("good", 0, WORKER, "", 2), Ack("bad", Code.NETWORK_ACK_LOST, WORKER, "", 1, SILENT)),
+    )
+    await soon(trunk.node.answered.wait())
+    assert good == [Ack("good", 0, WORKER, receivers=2)]
+    assert bad == [Ack("bad", Code.NETWORK_ACK_LOST, WORKER, "", 1, SILENT)]
+    assert bare == [Ack("bare", 0, PROXY, receivers=1)]
+
+
+async def test_what_a_branch_says_moves_with_the_answer(trunk: Cable) -> None:
+    """A stream that goes on as another one takes along what was not written, in the order of the answers."""
+    trunk.pipe.gate.clear()
+    trunk.comes_in((frame(uuid="first", src="Worker/0/0", to="Mgr").data, 1000))
+    await soon(trunk.pipe.begun.get())
+    trunk.comes_in(
+        (frame(uuid="nowhere", src="Worker/0/0", to="Worker/9/9").data, 1000),
+        (frame(uuid="none here", src="Worker/0/0", to=ALL).data, 1000),
+    )
+    pausing = asyncio.create_task(trunk.link.pause())
+    await asyncio.sleep(0)
+    trunk.pipe.gate.set()
+    await soon(pausing)
+    pipe = FakePipe()
+    successor = BatchedLink(trunk.node, trunk.child.id, PROXY, pipe, counts=True)
+    trunk.link.hand_over(successor)
+    trunk.node.links[trunk.child.id] = successor
+    running = asyncio.create_task(successor.run())
+    batch = read_batch(await soon(pipe.begun.get()))
+    assert read_branches(batch.branches, PROXY) == {1: Told(0)}
+    pipe.cut()
+    await soon(running)
+
+
 async def test_answers_that_come_in_reach_whoever_waits(cable: Cable) -> None:
     good, bad = cable.node.send(frame(uuid="good")), cable.node.send(frame(uuid="bad"))
     await cable.take()
     busy = Ack("bad", Code.RECV_BUF_BUSY, WORKER)
     cable.comes_in((frame(uuid="then", src="Worker/0/0", to="Mgr").data, 1), accepted=("good", "late"), answers=(busy,))
     assert (await cable.take())[2] == ["then"]
-    assert (good, bad) == ([Ack("good", Code.OK, WORKER)], [busy])
+    assert (good, bad) == ([Ack("good", Code.OK, WORKER, receivers=1)], [busy._replace(receivers=0)])
     assert cable.node.router.statistics.late_acks == 1
 
 
@@ -372,7 +460,7 @@ async def test_first_hop_that_has_a_post_has_not_delivered_a_sync_message_of_the
     assert sent == []
     cable.comes_in((frame(uuid="two", src="Worker/0/0", to="Mgr").data, 1), accepted=("u",))
     assert (await cable.take())[2] == ["two"]
-    assert sent == [Ack("u", Code.OK, WORKER)]
+    assert sent == [Ack("u", Code.OK, WORKER, receivers=1)]
 
 
 # ---- a link that moves to another stream
@@ -510,8 +598,9 @@ async def test_answers_reach_whom_their_numbers_name(numbered: Cable) -> None:
     )  # fmt: skip
     numbered.pipe.comes_in(answers.SerializeToString())
     assert list(link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get())).accepted_numbers) == [1]
+    delivered = Ack("same", Code.OK, WORKER, receivers=1)
     assert sent == [
-        [Ack("same", Code.RECV_BUF_BUSY, WORKER)], [Ack("same", Code.OK, WORKER)], [Ack("same", Code.OK, WORKER)]
+        [Ack("same", Code.RECV_BUF_BUSY, WORKER, "", 0)], [delivered], [delivered._replace(receivers=None)]
     ]  # fmt: skip
     assert numbered.node.router.statistics.late_acks == 1
 

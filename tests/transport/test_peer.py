@@ -13,12 +13,12 @@ from taskd_net.transport import peer as peers
 
 def test_nodes_of_ours_recognise_each_other() -> None:
     child = peers.of_child(dict(peers.own_metadata()))
-    assert child == peers.Peer(peers.OURS, __version__, probes=True, numbers=True)
+    assert child == peers.Peer(peers.OURS, __version__, probes=True, counts=True, numbers=True)
     assert peers.of_child(dict(peers.own_metadata(service=True))) == replace(child, service=True)
     for batched in (True, False):
         parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
         assert parent == peers.Peer(
-            peers.OURS, __version__, 3, batched, reports=True, probes=True, numbers=batched, ends=True
+            peers.OURS, __version__, 3, batched, reports=True, probes=True, counts=True, numbers=batched, ends=True
         )
 
 

@@ -126,7 +126,7 @@ async def test_sync_message_is_answered_by_its_ack_and_the_other_kind_when_it_is
     down.pipe.comes_in(b"")  # an Ack of nothing: late
     down.pipe.cut()
     await soon(asyncio.shield(down.running))
-    assert sync == [Ack("sync", Code.RECV_BUF_BUSY, WORKER)]
+    assert sync == [Ack("sync", Code.RECV_BUF_BUSY, WORKER, receivers=0)]
     assert down.node.router.statistics.late_acks == 1
 
 
@@ -137,7 +137,7 @@ async def test_ack_that_cannot_be_read_harms_nothing(down: Down, caplog: pytest.
     await down.take()
     down.pipe.cut()
     await soon(asyncio.shield(down.running))
-    assert waiting == [Ack("a", Code.OK, WORKER)]
+    assert waiting == [Ack("a", Code.OK, WORKER, receivers=1)]
     assert "ack_unreadable" in caplog.text
 
 
@@ -211,7 +211,7 @@ async def test_message_upwards_is_a_call_and_its_ack_the_answer(sync: bool, up: 
     assert link is not None
     assert (link.queued_messages, link.queued_bytes) == (0, 0)
     await soon(up.node.answered.wait())
-    assert waiting == [Ack("a", Code.OK, Position.mgr())]
+    assert waiting == [Ack("a", Code.OK, Position.mgr(), receivers=1 if sync else None)]
 
 
 async def test_calls_that_had_not_begun_are_told_when_it_ends(up: Up) -> None:

@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Told
+from taskd_net.core.frame import Ack, Failure
+from taskd_net.limits import FAILURES_TOLD
+from taskd_net.position import Position
 from taskd_net.wire import link_pb2
-from taskd_net.wire.batches import Batch, read_batch, write_batch
+from taskd_net.wire.batches import Batch, branch_of, read_batch, read_branches, write_batch
+from taskd_net.wire.link_pb2 import Branch
 
 pytestmark = pytest.mark.compat
 
@@ -18,7 +23,7 @@ BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([100, 127, 128, 4095, 
 PATIENCE = st.one_of(st.integers(0, 5000), st.integers(0, 2**32 - 1))
 NUMBER = st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1))
 BATCHES = st.builds(
-    lambda messages, accepted, answers, taken, numbered, numbers: Batch(
+    lambda messages, accepted, answers, taken, numbered, numbers, branches: Batch(
         [data for data, _, _ in messages],
         [wait for _, wait, _ in messages],
         accepted,
@@ -27,6 +32,7 @@ BATCHES = st.builds(
         [number for _, _, number in messages] if numbered else [],
         numbers,
         [number for _, number in answers] if numbered else [],
+        branches,
     ),
     st.lists(st.tuples(BYTES, PATIENCE, NUMBER), max_size=6),
     st.lists(st.text(max_size=9), max_size=6),
@@ -34,6 +40,15 @@ BATCHES = st.builds(
     st.one_of(st.integers(0, 4), st.integers(0, 2**32 - 1)),
     st.booleans(),
     st.lists(NUMBER, max_size=20),
+    st.lists(
+        st.builds(
+            Branch,
+            answer=st.integers(0, 9),
+            receivers=st.none() | st.integers(0, 2**32 - 1),
+            failures=st.lists(BYTES, max_size=3),
+        ),
+        max_size=3,
+    ),
 )
 
 
@@ -67,8 +82,8 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
 
 def test_patience_one_by_one_is_patience_all_the_same() -> None:
     """A peer may write a repeated number unpacked."""
-    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [], 0, [], [], [])
-    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0, [], [], [])
+    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [], 0, [], [], [], [])
+    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0, [], [], [], [])
 
 
 @pytest.mark.parametrize(
@@ -110,3 +125,32 @@ def test_what_is_no_batch_is_6999(data: bytes) -> None:
 def test_garbage_is_refused_and_never_more(data: bytes) -> None:
     with contextlib.suppress(Refusal):
         read_batch(data)
+
+
+# ---- what answers to broadcasts say beside their code
+
+
+PROXY = Position.proxy(0)
+
+
+@pytest.mark.parametrize("receivers", [None, 0, 1, 4096])
+def test_what_an_answer_says_comes_back(receivers: int | None) -> None:
+    failures = (Failure(Position.worker(0, 3), 6001), Failure(Position("Agent", "1", "17"), 5001))
+    acks = [Ack("u", 6001, PROXY, "", receivers, failures), Ack("v", 0, PROXY, "", receivers)]
+    data = write_batch((), (), (), [b"", b"", b""], branches=[branch_of(0, acks[0]), branch_of(2, acks[1])])
+    assert read_branches(read_batch(data).branches, PROXY) == {0: Told(receivers, failures), 2: Told(receivers)}
+
+
+def test_what_a_peer_says_is_bounded() -> None:
+    many = tuple(Failure(Position.worker(0, rank), 6001) for rank in range(100))
+    long = (Failure(Position("Worker", "0", "9" * 1000), 6001), *many[:1])
+    branches = [branch_of(0, Ack("u", 6001, PROXY, "", 2**40, many)), branch_of(1, Ack("u", 6001, PROXY, "", 0, long))]
+    told = read_branches(branches, PROXY)
+    assert told[0] == Told(2**32 - 1, many[:FAILURES_TOLD])
+    assert told[1] == Told(0, many[:1])
+
+
+def test_failure_that_is_no_ack_is_6999() -> None:
+    with pytest.raises(Refusal) as refused:
+        read_branches([Branch(failures=[b"\xff"])], PROXY)
+    assert refused.value.code == Code.NET_ERR

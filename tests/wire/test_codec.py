@@ -403,7 +403,7 @@ def test_uuid_is_read_where_there_is_one() -> None:
     assert codec.read_uuid(b"") == codec.read_uuid(b"\xff\xff") == ""
 
 
-@given(st.builds(Ack, TEXT, st.integers(0, 2**32 - 1), NODES, st.just("")))
+@given(st.builds(Ack, TEXT, st.integers(0, 2**32 - 1), NODES, st.just(""), st.none(), st.just(())))
 def test_ack_comes_back(ack: Ack) -> None:
     assert codec.read_ack(codec.write_ack(ack), Position("Proxy", "9")) == ack
 
