@@ -123,10 +123,13 @@ class BlockingNode:
         timeout: float | None = None,
         uuid: str | None = None,
         retry: Retry | None = None,
+        wait: bool = True,
     ) -> Ack:
         """Send a message and learn whether it arrived; see `Node.send`. 4999 when the node is not running."""
         try:
-            return self._call(self._running.send(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid, retry=retry))
+            return self._call(
+                self._running.send(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid, retry=retry, wait=wait)
+            )
         except NodeClosed as closed:
             return self._not_sent(uuid, closed)
 
@@ -155,10 +158,11 @@ class BlockingNode:
         mtype: str = "default",
         timeout: float | None = None,
         uuid: str | None = None,
+        wait: bool = True,
     ) -> Ack:
         """Send a message; the answer says that the first hop has it; see `Node.post`. 4999 when it is not running."""
         try:
-            return self._call(self._running.post(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid))
+            return self._call(self._running.post(body, to=to, mtype=mtype, timeout=timeout, uuid=uuid, wait=wait))
         except NodeClosed as closed:
             return self._not_sent(uuid, closed)
 
@@ -275,22 +279,29 @@ class BlockingNode:
         if shared.runs_here():
             work.close()
             raise NodeError("a call from the node's own thread would wait for itself; use Node there")
-        with self._handing_over:
-            loop = self._loop
-            try:
-                if loop is None:
-                    raise RuntimeError
-                loop.call_soon_threadsafe(begin)
-            except RuntimeError:  # closed, or by a signal handler since the look at it
-                work.close()
-                raise NodeClosed(f"{self.position} is closed") from None
+        loop = None
         try:
-            return done.get().result()
+            with self._handing_over:
+                loop = self._loop
+                try:
+                    if loop is None:
+                        raise RuntimeError
+                    loop.call_soon_threadsafe(begin)
+                except RuntimeError:  # closed, or by a signal handler since the look at it
+                    work.close()
+                    raise NodeClosed(f"{self.position} is closed") from None
+            finished = done.get()
+        except NodeClosed:
+            raise
+        except BaseException:  # of a signal handler: Ctrl-C, SystemExit, or whatever it raises
+            if loop is not None:
+                with contextlib.suppress(RuntimeError):  # the handler has closed the node
+                    loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            raise
+        try:
+            return finished.result()
         except asyncio.CancelledError:
             raise NodeClosed(f"{self.position} was closed during the call") from None
-        except KeyboardInterrupt:
-            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
-            raise
 
     async def _spawn(self, work: Callable[[Node], Coroutine[Any, Any, None]], node: Node) -> None:
         task = asyncio.create_task(work(node))
@@ -339,7 +350,9 @@ async def _started(config: NodeConfig) -> Node:
 
 async def _received(node: Node, timeout: float | None) -> Message:
     try:
-        return await asyncio.wait_for(node.receive(), timeout)
+        # Not `wait_for`, which can lose what it has got when it is cancelled.
+        async with asyncio.timeout(timeout):
+            return await node.receive()
     except TimeoutError:
         raise NodeTimeout(f"{node.position} has received nothing within {timeout} s") from None
 

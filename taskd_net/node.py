@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, assert_never
@@ -26,10 +26,23 @@ from taskd_net.codes import (
 )
 from taskd_net.config import NodeConfig
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.actions import (
+    Accuse,
+    Action,
+    Announce,
+    Answer,
+    Deliver,
+    EndStream,
+    Forgot,
+    Forward,
+    Joined,
+    Lost,
+    Withdraw,
+)
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Accusations
+from taskd_net.core.pending_sends import Send
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
@@ -139,7 +152,6 @@ class Node:
                 self._at_depth,
                 batched=batched,
                 keyring=keyring,
-                on_joined=self._has_joined,
                 tracer=self._tracer,
                 service=config.service,
             )
@@ -190,7 +202,7 @@ class Node:
         if self._loop is None or self._closed:
             await self.close()
             return True
-        self.router.drain()
+        self.perform(self.router.drain())
         give_up_at = self._loop.time() + seconds
         parent = self._parent
         leaving = asyncio.gather(*(() if parent is None else (parent.turn_away(),)))
@@ -292,8 +304,9 @@ class Node:
         timeout: float | None = None,
         uuid: str | None = None,
         retry: Retry | None = None,
+        wait: bool = True,
     ) -> Ack:
-        """Send a message and learn whether it arrived.
+        """Send a message and learn whether it arrived. Cancelling it ends it: what has not left this node never will.
 
         Args:
             body: the text; may be empty. None is no message: 4000.
@@ -302,6 +315,8 @@ class Node:
             timeout: seconds until the answer at the latest, a day at most; None for the configured `ack_timeout`.
             uuid: to send a message again that was answered with 5xxx or 6xxx; None for a new message.
             retry: how often and how long to do so here, with `timeout` for each attempt; None: not at all.
+            wait: whether to wait, within `timeout`, for this node to join where the message needs the Mgr. Without it
+                the answer is 6002 at once.
 
         Returns:
             The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6);
@@ -314,14 +329,14 @@ class Node:
             NodeForked: this process is a forked child; see `fork`.
         """
         if retry is None:
-            return await self._begin(body, to, mtype, timeout, uuid, sync=True)
+            return await self._deliver(body, to, mtype, timeout, uuid, sync=True, wait=wait)
         dst = destination(to)
         same, each = uuid or self._uuids.next(dst), self.config.ack_timeout if timeout is None else timeout
         give_up_at = asyncio.get_running_loop().time() + retry.within
 
         async def attempt() -> Ack:
             left = give_up_at - asyncio.get_running_loop().time()
-            return await self._begin(body, to, mtype, min(each, left), same, sync=True)
+            return await self._deliver(body, to, mtype, min(each, left), same, sync=True, wait=wait)
 
         return await retry.run(attempt)
 
@@ -361,12 +376,13 @@ class Node:
         mtype: str = "default",
         timeout: float | None = None,
         uuid: str | None = None,
+        wait: bool = True,
     ) -> Ack:
         """Send a message without waiting for its delivery: the Ack says that the first hop has it.
 
         Arguments and errors are those of `send`. There is no `retry`: what happens after the first hop nobody tells.
         """
-        return await self._begin(body, to, mtype, timeout, uuid, sync=False)
+        return await self._deliver(body, to, mtype, timeout, uuid, sync=False, wait=wait)
 
     async def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
         """Ask whether the way leads there, and how long it takes; nothing reaches an inbox.
@@ -553,7 +569,7 @@ class Node:
             if not receiver.done():
                 receiver.set_result(None)
 
-    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | Accuse) -> None:
+    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | Accuse | Withdraw | Joined) -> None:
         match action:
             case Announce(kind, positions):
                 assert self._child is not None
@@ -567,6 +583,12 @@ class Node:
                 self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
             case Lost():
                 self._log_lost(action)
+            case Withdraw(link, frame):
+                session = self.links.get(link)
+                if session is not None and session.withdraw(frame):
+                    self.router.withdrawn(link, session, len(frame.data))
+            case Joined(joined):
+                self._has_joined(joined)
             case Accuse(peer, refusal):
                 count = self._accusations.add(self.now(), peer)
                 if count:
@@ -575,10 +597,18 @@ class Node:
             case _:
                 assert_never(action)
 
-    def _begin(
-        self, body: object, to: Position | str, mtype: object, timeout: float | None, uuid: str | None, *, sync: bool
-    ) -> Awaitable[Ack]:
-        """Send a message; its Ack is to be awaited."""
+    async def _deliver(
+        self,
+        body: object,
+        to: Position | str,
+        mtype: object,
+        timeout: float | None,
+        uuid: str | None,
+        *,
+        sync: bool,
+        wait: bool,
+    ) -> Ack:
+        """Send a message and await its Ack."""
         dst, timeout = destination(to), self._seconds(timeout)
         uuid = uuid or self._uuids.next(dst)
         loop = self._loop
@@ -586,9 +616,9 @@ class Node:
             if fork.forked():
                 raise NodeForked(fork.REASON)
             text = "the node is closed" if self._closed else "the node was not started"
-            return _known(Ack(uuid, Code.CLIENT_ERR, self.position, text, 0))
+            return Ack(uuid, Code.CLIENT_ERR, self.position, text, 0)
         if body is None:
-            return _known(Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None", 0))
+            return Ack(uuid, Code.NIL_MESSAGE, self.position, "body is None", 0)
         if not isinstance(body, str) or not isinstance(mtype, str):
             text = f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}"
             raise ArgumentTypeError(text)
@@ -596,7 +626,7 @@ class Node:
             message = Message(uuid, mtype, sync, self.config.position, dst, time.time_ns() // 1_000_000, body)
             frame = write_message(message, self.config.limits)
         except Refusal as refusal:
-            return _known(Ack(uuid, refusal.code, self.position, refusal.detail, 0))
+            return Ack(uuid, refusal.code, self.position, refusal.detail, 0)
         answer: asyncio.Future[Ack] = loop.create_future()
 
         def reply(ack: Ack) -> None:
@@ -606,8 +636,15 @@ class Node:
         answered: Reply = reply
         if self._tracer is not None:
             frame, answered = self._tracer.sent(frame, reply)
-        self.perform(self.router.send(loop.time(), frame, answered, timeout))
-        return answer
+        now = loop.time()
+        send = Send(frame, answered, now + timeout, wait)
+        self.perform(self.router.submit(now, send))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():  # not answered meanwhile
+                self.perform(self.router.cancel(send))
+            raise
 
     def _probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
         """Whom to probe, and within how many seconds; see `ping` for what it raises."""
@@ -647,10 +684,12 @@ class Node:
             self._parent.depth = depth
 
     def _has_joined(self, joined: bool) -> None:
+        assert self._child is not None
+        self._child.has_joined(joined)
         if self._absence is not None and not self._closed:
             (self._absence.end if joined else self._absence.begin)()
         if self._parent is not None:
-            self._parent.health.serving(joined)
+            self._parent.tell(joined)
 
     def _log_lost(self, lost: Lost) -> None:
         # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.
@@ -665,7 +704,3 @@ class Node:
                 detail=lost.detail,
             )
             self._last_lost_log, self._lost_unlogged = self.now(), 0
-
-
-async def _known(ack: Ack) -> Ack:
-    return ack

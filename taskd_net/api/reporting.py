@@ -29,7 +29,7 @@ async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
     """Send one report to the Mgr until it has it, with the same uuid, so that it is there once."""
     uuid, text, failed = str(uuid4()), body.to_json(), False
     await node.joined()
-    while not (ack := await node.send(text, to=MGR, mtype=mtype, uuid=uuid)).ok:
+    while not (ack := await node.send(text, to=MGR, mtype=mtype, uuid=uuid, wait=False)).ok:
         if not failed:
             log.warning("report_not_taken", node=str(node.position), code=body.code, reason=describe(ack.code))
         failed = True

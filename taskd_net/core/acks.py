@@ -337,6 +337,31 @@ class InFlight:
             taken.append((frame, self.take(numbers.pop()) if numbers else None))
         return taken
 
+    def remove(self, key: Key, part: Awaited) -> bool:
+        """Take out one part, which nobody awaits any more. Returns False when it is not in flight."""
+        known = self._by_key.get(key)
+        if isinstance(known, deque) and part in known:
+            known.remove(part)
+            self._by_key[key] = known if len(known) > 1 else known[0]
+        elif known is part:
+            del self._by_key[key]
+            if isinstance(key, str):
+                self._abandon(key, part)
+        else:
+            return False
+        self.count -= 1
+        return True
+
+    def remove_collision(self, uuid: str, part: Awaited) -> Collision | None:
+        """Take out the collision of one part, which nobody awaits any more."""
+        for collision in self.collisions.get(uuid, ()):
+            if collision.part is part:
+                self.collisions[uuid].remove(collision)
+                if not self.collisions[uuid]:
+                    del self.collisions[uuid]
+                return collision
+        return None
+
     def take_all(self) -> list[Awaited]:
         """Take out everything: no answer will come any more."""
         parts = list(self)

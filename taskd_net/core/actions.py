@@ -88,6 +88,21 @@ class Lost:
 
 
 @dataclass(slots=True)
+class Withdraw:
+    """Take a message that nobody awaits any more out of the queue of a link, if it has not begun to be written."""
+
+    link: LinkId
+    frame: Frame
+
+
+@dataclass(slots=True)
+class Joined:
+    """The Mgr knows the way to this node from now on, or does so no more. The children are to be told."""
+
+    joined: bool
+
+
+@dataclass(slots=True)
 class Accuse:
     """Somebody has claimed what it may not. To be logged, at most once a minute for each peer.
 
@@ -100,4 +115,4 @@ class Accuse:
     refusal: Refusal
 
 
-Action: TypeAlias = Forward | Deliver | Answer | Announce | EndStream | Forgot | Lost | Accuse
+Action: TypeAlias = Forward | Deliver | Answer | Announce | EndStream | Forgot | Lost | Accuse | Withdraw | Joined

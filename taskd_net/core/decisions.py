@@ -8,6 +8,7 @@ from taskd_net.codes import Refusal
 from taskd_net.core.acks import Awaited, Reply, Told
 from taskd_net.core.actions import Action, Answer, Lost
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.pending_sends import Send
 from taskd_net.core.tally import Tally
 from taskd_net.position import Position
 
@@ -63,7 +64,7 @@ class Decisions:
 
     def answer(self, reply: Reply, uuid: str, code: int, detail: str = "") -> None:
         """Give this node's own answer."""
-        self.actions.append(Answer(reply, Ack(uuid, code, self.position, detail, 0 if code else None)))
+        self._give(reply, Ack(uuid, code, self.position, detail, 0 if code else None))
 
     def settle(self, part: Awaited, code: int, src: Position, detail: str = "", told: Told | None = None) -> None:
         """Give the answer to what somebody awaits; of a broadcast it goes out with the last part.
@@ -72,7 +73,15 @@ class Decisions:
         """
         ack = part.settle(code, src, detail, told)
         if ack is not None:
-            self.actions.append(Answer(part.reply, ack))
+            self._give(part.reply, ack)
+
+    def _give(self, reply: Reply, ack: Ack) -> None:
+        if type(reply) is Send:
+            known = ack if reply.line is None else reply.line.ended(reply, ack)
+            if known is None:
+                return  # it waits for the node to join
+            reply, ack = reply.reply, known
+        self.actions.append(Answer(reply, ack))
 
     def refuse(self, frame: Frame, reply: Reply | None, refusal: Refusal) -> None:
         """Do not take a message; where nobody can be told, it is lost."""

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import NOBODY, Awaited, Collision, Part, Pending, PostedPart, Reply, Spread
-from taskd_net.core.actions import Forward
+from taskd_net.core.actions import Forward, Withdraw
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Link
 from taskd_net.core.manners import Copies, Manners, copies, spelled
+from taskd_net.core.pending_sends import Send
 from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import Plan, Topology
 
@@ -121,6 +122,8 @@ class Forwarding:
             if manners is not None and manners.turn and not link.in_flight.count:
                 part.deadline = min(part.deadline, now + manners.turn)
             added = link.in_flight.add(frame.uuid, part)
+            if type(part.reply) is Send:
+                part.reply.copies.append((link, frame, part, added or frame.uuid))
             if added is None:
                 self._hold(link, frame, part)
                 return None
@@ -187,6 +190,17 @@ class Forwarding:
         if head is not None:
             head.deadline = min(head.deadline, now + manners.turn)
             self._decisions.look_by(head.deadline)
+
+    def withdraw(self, send: Send) -> None:
+        """Nobody awaits this send any more: it gives its places up, and leaves every queue that it is still in."""
+        for link, copy, part, key in send.copies:
+            if link.in_flight.remove(key, part):
+                if link.timed is part:
+                    link.timed = None
+                self._decisions.add(Withdraw(link.id, copy))
+            elif (collision := link.in_flight.remove_collision(copy.uuid, part)) is not None:
+                self._drop_collision(link, collision)
+        self._delivery.door.withdraw(send)
 
     def drop(self, link: Link, unwritten: Iterable[Frame]) -> None:
         """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taskd_net.core.acks import Awaited
+from taskd_net.core.acks import Awaited, Reply
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
@@ -86,6 +86,14 @@ class InboxDoor:
         self.line = deque(waiting for waiting in self.line if waiting.deadline > now)
         self._line_bytes -= sum(len(waiting.frame.data) for waiting in due)
         return due
+
+    def withdraw(self, reply: Reply) -> None:
+        """Take the message out of the line whose answer goes there."""
+        for waiting in self.line:
+            if waiting.pending is not None and waiting.pending.reply is reply:
+                self.line.remove(waiting)
+                self._line_bytes -= len(waiting.frame.data)
+                return
 
     def take_line(self) -> list[Waiting]:
         """Empty the line: the inbox closes."""

@@ -15,18 +15,18 @@ from typing import TypeAlias
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import UNTOLD, Key, Reply, Told
-from taskd_net.core.actions import Action, EndStream, Forgot, Reason
+from taskd_net.core.actions import Action, Answer, EndStream, Forgot, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.forwarding import Forwarding
-from taskd_net.core.frame import Frame, Probe
+from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.gate import Gate
-from taskd_net.core.held import Held
 from taskd_net.core.identity import UNSHOWN, Credentials, Violation
 from taskd_net.core.inbox import InboxDoor
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.manners import Copies, Manners
+from taskd_net.core.pending_sends import PendingSends, Send
 from taskd_net.core.probes import Ended, Probes
 from taskd_net.core.routes import LinkId
 from taskd_net.core.tally import Clock, Tally
@@ -73,10 +73,10 @@ class Router:
         "_delivery",
         "_forwarding",
         "_gate",
-        "_held",
         "_hop_timeout",
         "_probes",
         "_reopens",
+        "_sends",
         "_topology",
         "_up",
         "_upward",
@@ -113,7 +113,9 @@ class Router:
         self.statistics = decisions.statistics
         self._hop_timeout = config.ack_timeout
         self._upward = Upward(self._topology, decisions.add)
-        self._held = Held(config.link_messages, config.link_bytes)
+        self._sends = PendingSends(
+            self._topology, self._upward, decisions.look_by, config.link_messages, config.link_bytes
+        )
         self._delivery = Delivery(self.door, decisions, config.inbox_wait)
         seen = Copies(config.dedup_window, limits.COPIES_S)
         self._gate = Gate(self._topology, self._upward, decisions, seen, config.link_bytes)
@@ -126,13 +128,36 @@ class Router:
 
     # ---- messages
 
-    def send(self, now: float, frame: Frame, reply: Reply, timeout: float) -> list[Action]:
+    def send(self, now: float, frame: Frame, reply: Reply, timeout: float, wait: bool = True) -> list[Action]:
         """The application sends a message; `reply` gets the answer within `timeout` seconds, whatever happens.
 
-        For `sync=false` the answer says that the first hop has it.
+        For `sync=false` the answer says that the first hop has it. `wait`: whether it waits for the node to join.
         """
+        return self.submit(now, Send(frame, reply, now + timeout, wait))
+
+    def submit(self, now: float, send: Send) -> list[Action]:
+        """The same with a Send, by which it can be cancelled."""
         self.statistics.sent += 1
-        self._send(now, frame, reply, now + timeout)
+        try:
+            if not self._sends.has_to_wait(send):
+                self._send(now, send)
+            elif self._sends.add(send):
+                self._send_ready(now)
+            else:
+                text = "too many messages wait for the node to join"
+                self._decisions.answer(send, send.frame.uuid, Code.RECV_BUF_BUSY, text)
+        except Refusal as refusal:
+            self.tally.outcomes["refused"].count(refusal.code)
+            self._decisions.refuse(send.frame, send, refusal)
+        return self._take()
+
+    def cancel(self, send: Send) -> list[Action]:
+        """The application no longer awaits the answer: what has not left this node does not leave it any more."""
+        self._sends.cancel(send)
+        self._forwarding.withdraw(send)
+        # Whoever else follows the message learns its end; it may have been delivered.
+        ack = Ack(send.frame.uuid, Code.NETWORK_ACK_LOST, self.position, "the send was cancelled")
+        self._decisions.add(Answer(send.reply, ack))
         return self._take()
 
     def probe(self, now: float, probe: Probe, reply: Reply, timeout: float) -> list[Action]:
@@ -270,6 +295,13 @@ class Router:
             link.queued_bytes -= size
             self.tally.written(link, messages, size)
 
+    def withdrawn(self, link_id: LinkId, session: object, size: int) -> None:
+        """A frame of `size` bytes was taken out of the queue of a link's stream."""
+        link = self._topology.link(link_id)
+        if link is not None and link.session is session:
+            link.queued_messages -= 1
+            link.queued_bytes -= size
+
     def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
         """The application took messages out of the inbox."""
         self._delivery.taken(now, count)
@@ -340,6 +372,7 @@ class Router:
         self.tally.joins += 1
         # The claim of who is connected here is the newest.
         self.routes.learn(link.position.identity, link.id, link.epoch)
+        self._sends.look_again()
         return self._take()
 
     def link_down(self, now: float, link: Link, session: object, unwritten: Iterable[Frame]) -> list[Action]:
@@ -395,6 +428,7 @@ class Router:
         until = now + patience if patience > 0.0 else 0.0
         self._upward.pass_on(link, new, reply, uuid, until)
         self._decisions.look_by(self._upward.next_deadline())
+        self._sends.look_again()
         for cleared in self._gate.announced(link):
             budget = None if cleared.budget is None else cleared.budget + cleared.since - now
             self._arrive(now, link.id, cleared.frame, cleared.reply, budget)
@@ -427,6 +461,7 @@ class Router:
         probes: Ended | None = None,
         numbered: bool = False,
         counts: bool = False,
+        told: bool | None = None,
     ) -> list[Action]:
         """The stream to the parent stands.
 
@@ -440,6 +475,7 @@ class Router:
             probes: what a probe that comes from there and ends here is answered; None for one that knows no probes.
             numbered: whether messages on it are numbered, and answered by their numbers.
             counts: whether answers on it say how many have confirmed a broadcast.
+            told: whether the parent says that it has joined; None for one that does not tell.
         """
         up = self._up
         assert up is not None, "the Mgr has no upstream"
@@ -448,10 +484,18 @@ class Router:
         up.counts = counts
         up.since = now
         up.streams += 1
-        self._upward.came_up(withdraws, manners)
+        self._upward.came_up(withdraws, manners, told)
         self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**depth
-        for waiting in self._held.take_all():
-            self._send(now, waiting.frame, waiting.reply, waiting.deadline)
+        self._sends.look_again()
+        self._send_ready(now)
+        return self._take()
+
+    def parent_told(self, now: float, joined: bool) -> list[Action]:
+        """The parent says whether it has joined."""
+        self._upward.told = joined
+        if self._upward.judge():
+            self._sends.look_again()
+            self._send_ready(now)
         return self._take()
 
     def upstream_down(self, now: float, session: object, unwritten: Iterable[Frame]) -> list[Action]:
@@ -461,6 +505,7 @@ class Router:
         up.session = None
         up.since = now
         self._upward.went_down()
+        self._upward.judge()
         self._forwarding.drop(up, unwritten)
         return self._take()
 
@@ -490,6 +535,8 @@ class Router:
         """The parent answered the announcement under way."""
         if self._up is not None and self._up.session is session:
             self._upward.answered(code, src)
+            if self._upward.judge():
+                self._sends.look_again()
         return self._take()
 
     # ---- time
@@ -513,16 +560,15 @@ class Router:
             if link.in_flight.collisions:
                 self._forwarding.give_up_collisions(now, link)
         self._delivery.give_up(now)
-        for held in self._held.take_due(now):
-            text = "not joined within the timeout"
-            self._decisions.answer(held.reply, held.frame.uuid, Code.NET_STREAM_NOT_INITED, text)
+        self._end_waiting(self._sends.take_due(now), "not joined within the timeout")
+        self._send_ready(now)
         self._upward.give_up(now)
         self._gate.give_up(now)
         for link, gone in self._topology.expire(now):
             self._has_forgotten(link, gone)
         self._decisions.wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight), default=float("inf")),
-            self._held.next_deadline(),
+            self._sends.next_deadline(),
             self._gate.next_deadline(),
             self.door.next_deadline(),
             self._upward.next_deadline(),
@@ -532,9 +578,7 @@ class Router:
 
     def close(self) -> list[Action]:
         """The node closes: everything that waits is answered now."""
-        for held in self._held.take_all():
-            text = "the node was closed before it joined"
-            self._decisions.answer(held.reply, held.frame.uuid, Code.NET_STREAM_NOT_INITED, text)
+        self._end_waiting(self._sends.close(), "the node was closed before it joined")
         self._gate.close()
         self._delivery.shut()
         self._upward.went_down()
@@ -545,15 +589,23 @@ class Router:
                 self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the node was closed")
         return self._take()
 
-    def drain(self) -> None:
+    def drain(self) -> list[Action]:
         """The node is about to close: take on nothing more whose answer is awaited, so that `busy` comes to an end.
 
         New messages for this node are answered 5000, new ones through it 5001; the sender still has them. `sync=false`
-        messages that another node has taken already are passed on, and the line before the inbox is still let in.
+        messages that another node has taken already are passed on, and the line before the inbox is still let in. Sends
+        that wait for the node to join are answered 6002.
         """
         self._reopens = self.door.open
         self.door.open = False
         self._forwarding.draining = True
+        self._end_waiting(self._sends.close(), "the node is being closed and has not joined")
+        return self._take()
+
+    @property
+    def joined(self) -> bool:
+        """Whether the Mgr knows the way to this node, as far as can be known here."""
+        return self._upward.joined
 
     @property
     def upstream(self) -> Link | None:
@@ -564,7 +616,9 @@ class Router:
     def busy(self) -> bool:
         """Whether a message waits here: for its answer, to be written, for room in the inbox, for the node to join."""
         links = self._topology.links()
-        return bool(self._held or self.door.line) or any(link.queued_messages or link.in_flight.count for link in links)
+        return bool(self._sends or self.door.line) or any(
+            link.queued_messages or link.in_flight.count for link in links
+        )
 
     def check(self) -> None:
         """Assert the Router's own invariants. For tests."""
@@ -577,6 +631,7 @@ class Router:
         assert 0 <= self.door.held <= max(self.door.room, 0)
         assert all(link_id in self.children.by_id for _, link_id in self.routes.items())
         assert self._gate.next_deadline() >= self._decisions.wake
+        assert self._sends.next_deadline() >= self._decisions.wake
         assert not self._decisions.actions, "an event's actions were left behind"
 
     # ---- decisions
@@ -612,31 +667,35 @@ class Router:
             self.tally.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, reply, refusal)
 
-    def _send(self, now: float, frame: Frame, reply: Reply, deadline: float) -> None:
-        dst = frame.dst
-        try:
-            if dst.unicast:
-                hop = self._topology.next_hop(dst, LOCAL)
-                if hop is not None and hop is self._up and not hop.up:
-                    self._hold(frame, reply, deadline)
-                else:
-                    self._forwarding.carry_one(now, LOCAL, frame, hop, reply, deadline)
-            else:
-                plan = self._topology.plan(frame.src.identity, dst, LOCAL)
-                if self._up is not None and not self._up.up and self._up in plan.links:
-                    self._hold(frame, reply, deadline)
-                else:
-                    self._forwarding.carry_many(now, LOCAL, frame, plan, reply, deadline, deadline)
-        except Refusal as refusal:
-            self.tally.outcomes["refused"].count(refusal.code)
-            self._decisions.refuse(frame, reply, refusal)
+    def _send(self, now: float, send: Send) -> None:
+        """Send a message of this node's own on its way, or again.
 
-    def _hold(self, frame: Frame, reply: Reply, deadline: float) -> None:
-        if self._held.add(frame, reply, deadline):
-            self._decisions.look_by(deadline)
+        Raises:
+            Refusal: 5002, nowhere; 4006, a list beyond the limit.
+        """
+        frame, dst, up = send.frame, send.frame.dst, self._up
+        send.sent_at, send.epoch = now, self._upward.epoch
+        if dst.unicast:
+            hop = self._topology.next_hop(dst, LOCAL)
+            send.upward = hop is not None and hop is up
+            self._forwarding.carry_one(now, LOCAL, frame, hop, send, send.deadline)
         else:
-            text = "too many messages wait for the node to join"
-            self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY, text)
+            plan = self._topology.plan(frame.src.identity, dst, LOCAL)
+            send.upward = up is not None and up in plan.links
+            self._forwarding.carry_many(now, LOCAL, frame, plan, send, send.deadline, send.deadline)
+
+    def _send_ready(self, now: float) -> None:
+        """Send what has waited and need not wait any more."""
+        for send in self._sends.ready(now):
+            send.copies.clear()
+            # Never refused: it was not when it began to wait, and a node with a parent always knows a next hop.
+            self._send(now, send)
+
+    def _end_waiting(self, sends: Iterable[Send], text: str) -> None:
+        for send in sends:
+            src = send.refused_by or self.position
+            ack = Ack(send.frame.uuid, Code.NET_STREAM_NOT_INITED, src, text, 0)
+            self._decisions.add(Answer(send.reply, ack))
 
     def _has_forgotten(self, link: Link | None, gone: list[Position]) -> None:
         """These can no longer be reached, and the child, if it was one, has no place any more."""

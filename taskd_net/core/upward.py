@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Announce, Answer
+from taskd_net.core.actions import Action, Announce, Answer, Joined
 from taskd_net.core.announcer import Announcer, Kind, Waiter
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import Link
@@ -27,25 +27,59 @@ class _Patient:
 
 
 class Upward:
-    """The announcements of one node.
+    """The announcements of one node, and whether the Mgr knows the way to it.
 
     Args:
         topology: who is below, and the link to the parent.
         emit: takes what is to be done.
+
+    Attributes:
+        told: what the parent says of itself: whether it has joined. None for a parent that does not tell.
+        joined: whether the Mgr knows the way to this node, as far as can be known here; at the root always.
+        epoch: how often that has changed.
     """
 
-    __slots__ = ("_emit", "_patient", "_topology", "_withdraws", "queue")
+    __slots__ = (
+        "_accepted",
+        "_complete",
+        "_emit",
+        "_patient",
+        "_topology",
+        "_withdraws",
+        "epoch",
+        "joined",
+        "queue",
+        "told",
+    )
 
     def __init__(self, topology: Topology, emit: Callable[[Action], None]) -> None:
         self._topology = topology
         self._emit = emit
         self._withdraws = False
         self._patient: list[_Patient] = []
+        # The announcement of everything that is under way, and whether the parent has accepted one since it is there.
+        self._complete: Waiter | None = None
+        self._accepted = False
         self.queue = Announcer()
+        self.told: bool | None = None
+        self.joined = topology.up is None
+        self.epoch = 0
 
-    def came_up(self, withdraws: bool, manners: Manners | None) -> None:
-        """There is a parent; whether it understands COMPLETE and WITHDRAW, and its manners."""
+    def judge(self) -> bool:
+        """See whether the Mgr knows the way to this node. Returns whether it does since just now."""
+        up = self._topology.up
+        joined = up is None or (up.up and self._accepted and self.told is not False)
+        if joined == self.joined:
+            return False
+        self.joined = joined
+        self.epoch += 1
+        self._emit(Joined(joined))
+        return joined
+
+    def came_up(self, withdraws: bool, manners: Manners | None, told: bool | None = None) -> None:
+        """There is a parent: whether it understands COMPLETE and WITHDRAW, its manners, and what it tells of itself."""
         self._withdraws = withdraws
+        self.told = told
         self.queue.limit = limits.ANNOUNCE_POSITIONS if manners is None else manners.announce_positions
         # Not sent by themselves: what this node says of everything below it, next, takes them along.
         patient, self._patient = self._patient, []
@@ -58,6 +92,7 @@ class Upward:
         """The parent is gone, or this node closes: whoever waits for its answer gets another one."""
         for waiter in self.queue.clear():
             self._tell(waiter, Code.CLIENT_ERR, self._topology.position)
+        self._accepted = False
         self.give_up(float("inf"))
 
     def give_up(self, now: float) -> None:
@@ -98,7 +133,10 @@ class Upward:
         topology = self._topology
         up = topology.up is not None and topology.up.up
         if up and (kind is not Kind.WITHDRAW or self._withdraws):
-            self._say(kind, [*topology.routes, topology.identity], Waiter(uuid, reply))
+            waiter = Waiter(uuid, reply)
+            if kind is Kind.COMPLETE:
+                self._complete = waiter
+            self._say(kind, [*topology.routes, topology.identity], waiter)
         else:
             self._answer(reply, uuid, Code.NET_STREAM_NOT_INITED)
 
@@ -133,6 +171,8 @@ class Upward:
         if ack is not None:
             if waiter.link is not None:
                 waiter.link.announcing -= 1
+            if waiter is self._complete:
+                self._accepted = self._accepted or ack.ok
             self._emit(Answer(waiter.reply, ack))
 
     def _answer(self, reply: Reply, uuid: str, code: Code, detail: str = "") -> None:

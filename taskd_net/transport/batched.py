@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Self
+from typing import Final, Self
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Key, Reply
+from taskd_net.core.actions import Action
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.links import UP
 from taskd_net.core.router import Arrival
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES, BATCHES_AHEAD, BATCHES_CONFIRMED
@@ -31,6 +33,11 @@ from taskd_net.transport.stream import Pipe, Session
 from taskd_net.wire import codec
 from taskd_net.wire.batches import LARGE, Batch, branch_of, read_batch, read_branches, write_batch
 from taskd_net.wire.link_pb2 import Branch
+
+# What a batch says of whether a parent has joined (`proto/link.proto`).
+_JOINED: Final = 1
+_LOST: Final = 2
+_AGAIN: Final = 3
 
 
 class BatchedLink(Session):
@@ -75,6 +82,8 @@ class BatchedLink(Session):
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
         self._taken = 0
+        # What the child is still to be told of whether this node has joined; 0 for nothing.
+        self._news = 0
 
     def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
         """Queue a message for the next batch."""
@@ -85,6 +94,24 @@ class BatchedLink(Session):
         self._bytes += len(frame.data)
         if self._sleep is not None and self._ahead < BATCHES_AHEAD:
             self._wake()
+
+    def withdraw(self, frame: Frame) -> bool:
+        """Take a message out of the queue."""
+        try:
+            at = self._frames.index(frame)
+        except ValueError:
+            return False
+        del self._frames[at], self._patience[at], self._numbers[at]
+        self._bytes -= len(frame.data)
+        return True
+
+    def tell(self, joined: bool) -> None:
+        """Tell the child at the other end whether this node has joined, in the next batch."""
+        if joined:
+            self._news = _AGAIN if self._news == _LOST else _JOINED
+        else:
+            self._news = _LOST
+        self._wake()
 
     def unwritten(self) -> list[Frame]:
         """What was in no batch that was written."""
@@ -107,6 +134,7 @@ class BatchedLink(Session):
         successor._answers, self._answers = self._answers, []
         successor._answer_numbers, self._answer_numbers = self._answer_numbers, []
         successor._branches, self._branches = self._branches, []
+        successor._news, self._news = self._news, 0
         successor._waiting, successor._waiting_bytes = self._waiting, self._waiting_bytes
 
     def _reply(self, number: int, in_full: bool, ack: Ack) -> None:
@@ -140,12 +168,15 @@ class BatchedLink(Session):
         return bool(self._frames or self._accepted_numbers or self._answers or self._accepted)
 
     def _has_output(self) -> bool:
-        return self._taken >= BATCHES_CONFIRMED or (self._ahead < BATCHES_AHEAD and self._has_queued())
+        return (
+            self._taken >= BATCHES_CONFIRMED or self._news > 0 or (self._ahead < BATCHES_AHEAD and self._has_queued())
+        )
 
     async def _write_next(self) -> bool:
         taken, self._taken = self._taken, 0
+        news, self._news = self._news, 0
         if self._ahead >= BATCHES_AHEAD or not self._has_queued():
-            return await self._pipe.write(write_batch((), (), (), (), taken))
+            return await self._pipe.write(write_batch((), (), (), (), taken, joined=news))
         self._ahead += 1
         frames, patience, numbers, size = self._take_batch()
         self._under_way = frames
@@ -158,9 +189,11 @@ class BatchedLink(Session):
             self._wait(-min(self._waiting, len(accepted) + len(by_number) + len(answers)), 0)
         messages = [frame.data for frame in frames]
         if self.numbered:
-            data = write_batch(messages, patience, (), answers, taken, numbers, by_number, answer_numbers, branches)
+            data = write_batch(
+                messages, patience, (), answers, taken, numbers, by_number, answer_numbers, branches, news
+            )
         else:
-            data = write_batch(messages, patience, accepted, answers, taken, branches=branches)
+            data = write_batch(messages, patience, accepted, answers, taken, branches=branches, joined=news)
         if not await self._pipe.write(data):
             return False
         if frames:
@@ -209,7 +242,10 @@ class BatchedLink(Session):
         if batch.messages or accepted or acks:
             self._taken += 1
         now = host.now()
-        actions = router.accepted(now, link, accepted, sync=True) if accepted else []
+        # First: an answer in the same batch may follow from it.
+        actions = self._hear(now, batch.joined) if batch.joined else []
+        if accepted:
+            actions += router.accepted(now, link, accepted, sync=True)
         for index, ack in enumerate(acks):
             key = batch.answer_numbers[index] if self.numbered else ack.uuid
             if index in told:
@@ -228,6 +264,13 @@ class BatchedLink(Session):
         host.perform(actions)
         if self._sleep is not None and self._has_output():
             self._wake()
+
+    def _hear(self, now: float, joined: int) -> list[Action]:
+        """Take in what the parent says of itself. What it said on a stream with a successor, it has said there too."""
+        if self.link != UP or self.successor is not None:
+            return []
+        lost = self._router.parent_told(now, False) if joined != _JOINED else []
+        return lost if joined == _LOST else lost + self._router.parent_told(now, True)
 
     def _answer_failed(self, batch: Batch) -> None:
         """Answer 5999 to a batch under which this node failed; an answer that comes after all is dropped as late."""

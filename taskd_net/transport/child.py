@@ -94,7 +94,6 @@ class ChildSide:
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
         batched: whether to take up a parent's offer of the batched link.
         keyring: the certificates for TLS; None for plain text.
-        on_joined: called with whether the node has joined, each time that this changes.
         tracer: of a node that traces messages.
         service: whether the node is a tool or a service, and no rank of the job.
     """
@@ -109,7 +108,6 @@ class ChildSide:
         *,
         batched: bool,
         keyring: Keyring | None = None,
-        on_joined: Callable[[bool], None] = lambda _: None,
         tracer: Tracer | None = None,
         service: bool = False,
     ) -> None:
@@ -117,13 +115,13 @@ class ChildSide:
         self._router = host.router
         self._upstream = upstream
         self._connector = Connector(host, upstream, ack_timeout, keyring, tracer, service=service)
-        self._on_joined = on_joined
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
         self._batched = batched
         self._stay: _Stay | None = None
         self._task: asyncio.Task[None] | None = None
+        self._leaving = False
         self.joined = asyncio.Event()
         self.trouble = "no attempt has been made yet"
 
@@ -136,6 +134,7 @@ class ChildSide:
 
         `orderly`: whether the parent is told that this node leaves in good order, in the same time.
         """
+        self._leaving = True
         if self._task is None:
             return
         session = self._host.links.get(UP)
@@ -153,6 +152,26 @@ class ChildSide:
         task, self._task = self._task, None
         task.cancel()
         await asyncio.wait([task])
+
+    def has_joined(self, joined: bool) -> None:
+        """The Router says that the Mgr knows the way to this node from now on, or does so no more."""
+        stay = self._stay
+        if not joined:
+            self.joined.clear()
+            if stay is not None and not self._leaving:
+                self.trouble = f"the parent, {stay.parent}, has lost its own way to the Mgr"
+                self._host.log.warning("mgr_lost", upstream=str(self._upstream), parent=str(stay.parent))
+            return
+        assert stay is not None
+        self.trouble = ""
+        self._host.log.info(
+            "joined",
+            upstream=str(self._upstream),
+            parent=str(stay.parent),
+            peer=stay.peer.profile.name,
+            link=type(stay.session).__name__,
+        )
+        self.joined.set()
 
     def announce(self, kind: Kind, positions: Sequence[Position]) -> None:
         """Announce positions; the parent's answer goes to the Router."""
@@ -201,12 +220,12 @@ class ChildSide:
                 await channel.close()
                 return
             batched = self._batched and peer.batched
-            stream = await self._connector.open_stream(channel, peer, batched=batched)
+            stream, told = await self._connector.open_stream(channel, peer, batched=batched)
         except BaseException:
             await channel.close()
             raise
         session = self._connector.session(channel, stream, parent, peer, batched=batched)
-        connection = Connection(channel, credentials, stream, session)
+        connection = Connection(channel, credentials, stream, session, told)
         await self._while_open(_Stay(connection, parent, peer, batched=batched))
 
     async def _while_open(self, stay: _Stay) -> None:
@@ -221,7 +240,16 @@ class ChildSide:
         withdraws, manners = profile.withdraws, profile.parent
         host.perform(
             router.upstream_up(
-                host.now(), stay.session, parent, depth, withdraws, manners, probes, numbered=numbered, counts=counts
+                host.now(),
+                stay.session,
+                parent,
+                depth,
+                withdraws,
+                manners,
+                probes,
+                numbered=numbered,
+                counts=counts,
+                told=stay.connection.told,
             )
         )
         self._spawn(stay, self._announce_all(stay))
@@ -237,8 +265,6 @@ class ChildSide:
                     if stay.session is session:
                         break
         finally:
-            self.joined.clear()
-            self._on_joined(False)
             self._stay = None
             del host.links[UP]
             # Before the tasks are cancelled: the answer that one of them waits for is among what the Router says.
@@ -297,7 +323,7 @@ class ChildSide:
                     if not overlap:
                         await self._end(before)
                         await self._connector.register(channel)
-                    stream = await self._connector.open_stream(
+                    stream, told = await self._connector.open_stream(
                         channel, stay.peer, batched=stay.batched, continues=overlap
                     )
                     if overlap and not old.alive:
@@ -311,9 +337,11 @@ class ChildSide:
                 # Nothing is awaited between the last look at the old stream and this.
                 session = self._connector.session(channel, stream, stay.parent, stay.peer, batched=stay.batched)
                 old.hand_over(session)
-                stay.use(Connection(channel, credentials, stream, session))
+                stay.use(Connection(channel, credentials, stream, session, told))
                 self._host.links[UP] = session
                 self._router.renewed(UP, session)
+                if told is not None:
+                    self._host.perform(self._router.parent_told(self._host.now(), told))
         except BaseException:
             if stay.connection is before:
                 await channel.close()
@@ -343,7 +371,7 @@ class ChildSide:
     # ---- announcing
 
     async def _announce_all(self, stay: _Stay) -> None:
-        """Announce everything below until the parent has accepted it: from then on this node is joined."""
+        """Announce everything below until the parent has accepted it."""
         failures = 0
         while True:
             answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
@@ -355,16 +383,6 @@ class ChildSide:
             self.trouble = f"the announcement was refused: {describe(ack.code)} (from {ack.src})"
             self._host.log.debug("announcement_refused", code=ack.code, src=str(ack.src))
             await asyncio.sleep(self._backoff.pause(failures))
-        self.trouble = ""
-        self._host.log.info(
-            "joined",
-            upstream=str(self._upstream),
-            parent=str(stay.parent),
-            peer=stay.peer.profile.name,
-            link=type(stay.session).__name__,
-        )
-        self.joined.set()
-        self._on_joined(True)
 
     async def _say_end(self, timeout: float) -> None:
         """Say that this node leaves in good order, where the parent takes that. Its routes stay as they are."""

@@ -32,12 +32,16 @@ class Failed(TaskdNetError):
 
 
 class Connection(NamedTuple):
-    """A connection to the parent: the channel, what it was made with, its stream, and what runs over that."""
+    """A connection to the parent: the channel, what it was made with, its stream, and what runs over that.
+
+    `told`: whether the parent said, when it accepted the stream, that it has joined; None where it does not tell.
+    """
 
     channel: grpc.aio.Channel
     credentials: grpc.ChannelCredentials | None
     stream: channels.Stream
     session: Session
+    told: bool | None = None
 
 
 class Connector:
@@ -125,18 +129,25 @@ class Connector:
 
     async def open_stream(
         self, channel: grpc.aio.Channel, peer: peers.Peer, *, batched: bool, continues: bool = False
-    ) -> channels.Stream:
+    ) -> tuple[channels.Stream, bool | None]:
         """Open the stream and wait until it stands, as far as this kind of parent lets one know.
+
+        Returns:
+            The stream, and whether the parent says that it has joined; None where it does not tell.
 
         Raises:
             Failed: it is refused, or not accepted in time.
         """
         metadata = peers.stream_metadata(self._router.identity, continues=continues)
         stream = channels.open_stream(channel, metadata, batched=batched)
-        confirms = peer.profile.confirms_stream
+        confirms, told = peer.profile.confirms_stream, None
         try:
             async with asyncio.timeout(self._ack_timeout):
-                await (stream.initial_metadata() if confirms else stream.wait_for_connection())
+                if confirms:
+                    accepted = peers.read_metadata(await stream.initial_metadata())
+                    told = peers.parent_joined(accepted) if batched else None
+                else:
+                    await stream.wait_for_connection()
             if confirms and stream.done():
                 status, details = await stream.code(), await stream.details()
                 raise Failed(f"opening the stream: {status.name}: {details}")
@@ -148,7 +159,7 @@ class Connector:
         except BaseException:
             stream.cancel()
             raise
-        return stream
+        return stream, told
 
     def session(
         self, channel: grpc.aio.Channel, stream: channels.Stream, parent: Position, peer: peers.Peer, *, batched: bool

@@ -194,6 +194,13 @@ class ParentSide:
         self._host.log.info("child_replaced", child=str(session.peer), reason=reason.value)
         self._end(session, grpc.StatusCode.ALREADY_EXISTS, reason.value)
 
+    def tell(self, joined: bool) -> None:
+        """Tell the children that hear it, and whoever asks for this node's health, whether it has joined."""
+        self.health.serving(joined)
+        for link_id, session in self._host.links.items():
+            if link_id != UP and self._connections.peer(link_id).hears:
+                session.tell(joined)
+
     def forgot(self, forgot: Forgot) -> None:
         """A child was forgotten by the Router."""
         self._host.view.child_forgotten(forgot.link, forgot.position)
@@ -333,7 +340,8 @@ class ParentSide:
             self._begin(link, session)
         try:
             # A child of ours announces itself when it sees this: it means that messages reach it from now on.
-            await context.send_initial_metadata(())
+            hears = isinstance(session, BatchedLink) and self._connections.peer(link.id).hears
+            await context.send_initial_metadata(peers.joined_metadata(self._router.joined) if hears else ())
             if moved and before is not None:
                 # What comes in over the old stream is older. Its end is in the child's hands, so not for ever.
                 with contextlib.suppress(TimeoutError):

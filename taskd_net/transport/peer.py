@@ -42,6 +42,9 @@ KIND_KEY = "taskd-net-kind"
 SERVICE = "service"
 COUNTS_KEY = "taskd-net-counts"
 COUNTS = "1"
+JOINED_KEY = "taskd-net-joined"
+HEARS = "1"
+_JOINED = {"yes": True, "no": False}
 STREAM_KEY = "taskd-net-stream"
 CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
@@ -125,6 +128,7 @@ class Peer:
         ends: as a parent it takes it that a child leaves in good order, and that others below that one have.
         service: as a child it is a tool or a service, and no rank of the job.
         counts: over the batched link it says, and reads, how many have confirmed a broadcast.
+        hears: as a child it is to be told whether its parent has joined.
     """
 
     profile: Profile
@@ -138,6 +142,7 @@ class Peer:
     numbers: bool = False
     ends: bool = False
     service: bool = False
+    hears: bool = False
 
     def ended(self, *, batched: bool) -> Ended | None:
         """What a probe is answered that ends after it came from this peer; None for a peer that knows no probes."""
@@ -162,6 +167,7 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
             counts=metadata.get(COUNTS_KEY) == COUNTS,
             numbers=metadata.get(ANSWERS_KEY) == NUMBERS,
             service=metadata.get(KIND_KEY) == SERVICE,
+            hears=metadata.get(JOINED_KEY) == HEARS,
         )
     return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
@@ -192,7 +198,13 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 def own_metadata(*, service: bool = False) -> tuple[tuple[str, str], ...]:
     """What a node of ours says of itself when it registers."""
-    says = ((VERSION_KEY, __version__), (PROBES_KEY, PROBES), (ANSWERS_KEY, NUMBERS), (COUNTS_KEY, COUNTS))
+    says = (
+        (VERSION_KEY, __version__),
+        (PROBES_KEY, PROBES),
+        (ANSWERS_KEY, NUMBERS),
+        (COUNTS_KEY, COUNTS),
+        (JOINED_KEY, HEARS),
+    )
     return (*says, *(((KIND_KEY, SERVICE),) if service else ()))
 
 
@@ -230,6 +242,16 @@ def stream_position(metadata: Mapping[str, str]) -> Position:
 def stream_continues(metadata: Mapping[str, str]) -> bool:
     """Whether a stream goes on where the one before leaves off."""
     return metadata.get(STREAM_KEY) == CONTINUES
+
+
+def joined_metadata(joined: bool) -> tuple[tuple[str, str], ...]:
+    """What accepts a batched stream of a child that hears it: whether this node has joined."""
+    return ((JOINED_KEY, "yes" if joined else "no"),)
+
+
+def parent_joined(metadata: Mapping[str, str]) -> bool | None:
+    """Whether the parent that has accepted a stream says that it has joined; None for one that does not tell."""
+    return _JOINED.get(metadata.get(JOINED_KEY, ""))
 
 
 def routes_metadata(kind: Kind) -> tuple[tuple[str, str], ...]:

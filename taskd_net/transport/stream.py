@@ -137,6 +137,13 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def withdraw(self, frame: Frame) -> bool:
+        """Take a message out of the queue. Returns False when it has begun to be written, or is not there."""
+
+    def tell(self, joined: bool) -> None:  # noqa: B027 - the four calls have no way to say it
+        """Tell the child at the other end whether this node has joined."""
+
+    @abstractmethod
     def unwritten(self) -> list[Frame]:
         """After `close`: the messages that were never written, each once."""
 

@@ -38,6 +38,14 @@ class ToChild(Session):
         self._queue.append(frame)
         self._wake()
 
+    def withdraw(self, frame: Frame) -> bool:
+        """Take a message out of the queue."""
+        try:
+            self._queue.remove(frame)
+        except ValueError:
+            return False
+        return True
+
     def unwritten(self) -> list[Frame]:
         """What the child never got."""
         broken, self._broken = self._broken, None
@@ -112,6 +120,10 @@ class ToParent(Session):
     def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
         """Send a message to the parent."""
         self._calls.put(frame, patience)
+
+    def withdraw(self, frame: Frame) -> bool:
+        """Take a message out of the queue, or end its call."""
+        return self._calls.withdraw(frame)
 
     def unwritten(self) -> list[Frame]:
         """The messages whose calls had not begun."""

@@ -37,6 +37,7 @@ _Flow: TypeAlias = tuple[Position, Position]
 class _Waiting:
     frame: Frame
     deadline: float
+    begun: bool = False
 
 
 class UnaryWriter:
@@ -69,7 +70,7 @@ class UnaryWriter:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Waiting] = deque()
         self._flows: dict[_Flow, deque[_Waiting]] = {}
-        self._under_way: dict[asyncio.Task[None], Frame] = {}
+        self._under_way: dict[asyncio.Task[None], _Waiting] = {}
         self._bytes = 0
         self._paused = False
 
@@ -78,6 +79,23 @@ class UnaryWriter:
         self._queue.append(_Waiting(frame, self._loop.time() + timeout))
         self._start()
 
+    def withdraw(self, frame: Frame) -> bool:
+        """Take a message out, which nobody awaits any more. Returns whether its call had not begun.
+
+        The call of a sync message is ended, so that it keeps its place from nobody. That of a `sync=false` message goes
+        on: what comes behind it must not overtake it.
+        """
+        for line in (self._queue, *self._flows.values()):
+            for waiting in line:
+                if waiting.frame is frame:
+                    line.remove(waiting)
+                    return True
+        for task, waiting in self._under_way.items():
+            if waiting.frame is frame and (frame.sync or not waiting.begun):
+                task.cancel()
+                return not waiting.begun
+        return False
+
     def close(self) -> list[Frame]:
         """End every call. Returns the frames whose call had not begun; reports `sync=false` ones under way as 6001."""
         left = [waiting.frame for flow in self._flows.values() for waiting in flow]
@@ -85,8 +103,9 @@ class UnaryWriter:
         self._flows.clear()
         self._queue.clear()
         under_way, self._under_way = self._under_way, {}
-        for task, frame in under_way.items():
+        for task, waiting in under_way.items():
             task.cancel()
+            frame = waiting.frame
             if not frame.sync:
                 self._answered(frame, Ack(frame.uuid, Code.NETWORK_ACK_LOST, self._parent, "the upstream was lost"))
         return left
@@ -95,7 +114,7 @@ class UnaryWriter:
         """Begin no more calls; returns when no message waits for the call before it."""
         self._paused = True
         while self._flows:
-            await asyncio.wait([task for task, frame in self._under_way.items() if not frame.sync])
+            await asyncio.wait([task for task, waiting in self._under_way.items() if not waiting.frame.sync])
 
     def resume(self) -> None:
         """Begin calls again."""
@@ -133,11 +152,12 @@ class UnaryWriter:
                 self._flows[flow] = deque()
             self._bytes += size
             task = self._loop.create_task(self._send(waiting))
-            self._under_way[task] = frame
+            self._under_way[task] = waiting
             task.add_done_callback(self._done)
 
     async def _send(self, waiting: _Waiting) -> None:
         frame = waiting.frame
+        waiting.begun = True
         self._written(frame)
         timeout = waiting.deadline - self._loop.time() if frame.sync else self._ack_timeout
         if timeout <= 0:
@@ -159,9 +179,10 @@ class UnaryWriter:
         return Ack(frame.uuid, code, self._parent, f"{status.name}: {text}")
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        frame = self._under_way.pop(task, None)
-        if frame is None:
+        waiting = self._under_way.pop(task, None)
+        if waiting is None:
             return  # closed
+        frame = waiting.frame
         self._bytes -= len(frame.data)
         if not frame.sync:
             # What waited behind this message goes first: it is older than everything in the queue.

@@ -50,6 +50,7 @@ class Batch(NamedTuple):
     accepted_numbers: Sequence[int] = ()
     answer_numbers: Sequence[int] = ()
     branches: Sequence[Branch] = ()
+    joined: int = 0
 
 
 def write_batch(
@@ -62,6 +63,7 @@ def write_batch(
     accepted_numbers: Sequence[int] = (),
     answer_numbers: Sequence[int] = (),
     branches: Sequence[Branch] = (),
+    joined: int = 0,
 ) -> bytes:
     """Serialize a batch; the fields are those of `Batch`."""
     items = len(messages) + len(accepted) + len(answers)
@@ -78,6 +80,8 @@ def write_batch(
             answer_numbers=answer_numbers,
             branches=branches,
         )
+        if joined:
+            whole.joined = joined
         return whole.SerializeToString()
     parts: list[bytes] = []
     for message in messages:
@@ -93,6 +97,8 @@ def write_batch(
         parts += (b"\x28", cached_varint(taken))
     if branches:
         parts.append(link_pb2.Batch(branches=branches).SerializeToString())
+    if joined:
+        parts += (b"\x60", cached_varint(joined))
     if numbers:
         parts += _packed(b"\x6a", numbers)
     if accepted_numbers:
@@ -186,7 +192,7 @@ def _few_or_large(data: bytes) -> bool:
     if not data:
         return True
     if data[0] not in _FIELDS:
-        return data[0] == 0x28  # else a field of a later version, whose size need not come next
+        return data[0] in b"\x28\x60"  # else a field of a later version, whose size need not come next
     size = read_varint(data, 1)[0]
     return size >= LARGE or size * BY_HAND >= len(data)
 
@@ -203,6 +209,7 @@ def _read(data: bytes) -> Batch:
         whole.accepted_numbers,
         whole.answer_numbers,
         whole.branches,
+        whole.joined,
     )
 
 
@@ -212,13 +219,17 @@ def _read_by_hand(data: bytes) -> Batch:
     accepted: list[str] = []
     answers: list[bytes] = []
     numbers: dict[int, list[int]] = {0x6A: [], 0x72: [], 0x7A: []}
-    taken = 0
+    taken = joined = 0
     at, end = 0, len(data)
     while at < end:
         tag = data[at]
         if tag == 0x28:
             taken, at = read_varint(data, at + 1)
             taken &= _UINT32
+            continue
+        if tag == 0x60:
+            joined, at = read_varint(data, at + 1)
+            joined &= _UINT32
             continue
         if tag not in _FIELDS:
             # A field of a later version, or one of these in another form: what follows it need not be a size.
@@ -239,7 +250,9 @@ def _read_by_hand(data: bytes) -> Batch:
             return _read(data)
         else:
             numbers[tag] += _unpacked(data, start, at)
-    return Batch(messages, patience, accepted, answers, taken, numbers[0x6A], numbers[0x72], numbers[0x7A])
+    return Batch(
+        messages, patience, accepted, answers, taken, numbers[0x6A], numbers[0x72], numbers[0x7A], joined=joined
+    )
 
 
 def _unpacked(data: bytes, at: int, end: int) -> list[int]:

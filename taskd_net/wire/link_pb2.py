@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19taskd_net/wire/link.proto\x12\x0etaskd_net.link\"\xf6\x01\n\x05\x42\x61tch\x12\x10\n\x08messages\x18\x01 \x03(\x0c\x12\x10\n\x08patience\x18\x02 \x03(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x03(\t\x12\x0f\n\x07\x61nswers\x18\x04 \x03(\x0c\x12\r\n\x05taken\x18\x05 \x01(\r\x12*\n\x05spans\x18\x06 \x03(\x0b\x32\x1b.taskd_net.link.SpanContext\x12(\n\x08\x62ranches\x18\x07 \x03(\x0b\x32\x16.taskd_net.link.Branch\x12\x0f\n\x07numbers\x18\r \x03(\x04\x12\x18\n\x10\x61\x63\x63\x65pted_numbers\x18\x0e \x03(\x04\x12\x16\n\x0e\x61nswer_numbers\x18\x0f \x03(\x04\"P\n\x06\x42ranch\x12\x0e\n\x06\x61nswer\x18\x01 \x01(\r\x12\x16\n\treceivers\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08\x66\x61ilures\x18\x03 \x03(\x0c\x42\x0c\n\n_receivers\"D\n\x0bSpanContext\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\x13\n\x0btraceparent\x18\x02 \x01(\t\x12\x12\n\ntracestate\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19taskd_net/wire/link.proto\x12\x0etaskd_net.link\"\x86\x02\n\x05\x42\x61tch\x12\x10\n\x08messages\x18\x01 \x03(\x0c\x12\x10\n\x08patience\x18\x02 \x03(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x03(\t\x12\x0f\n\x07\x61nswers\x18\x04 \x03(\x0c\x12\r\n\x05taken\x18\x05 \x01(\r\x12*\n\x05spans\x18\x06 \x03(\x0b\x32\x1b.taskd_net.link.SpanContext\x12(\n\x08\x62ranches\x18\x07 \x03(\x0b\x32\x16.taskd_net.link.Branch\x12\x0e\n\x06joined\x18\x0c \x01(\r\x12\x0f\n\x07numbers\x18\r \x03(\x04\x12\x18\n\x10\x61\x63\x63\x65pted_numbers\x18\x0e \x03(\x04\x12\x16\n\x0e\x61nswer_numbers\x18\x0f \x03(\x04\"P\n\x06\x42ranch\x12\x0e\n\x06\x61nswer\x18\x01 \x01(\r\x12\x16\n\treceivers\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08\x66\x61ilures\x18\x03 \x03(\x0c\x42\x0c\n\n_receivers\"D\n\x0bSpanContext\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\x13\n\x0btraceparent\x18\x02 \x01(\t\x12\x12\n\ntracestate\x18\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,9 +22,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'taskd_net.wire.link_pb2', _
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_BATCH']._serialized_start=46
-  _globals['_BATCH']._serialized_end=292
-  _globals['_BRANCH']._serialized_start=294
-  _globals['_BRANCH']._serialized_end=374
-  _globals['_SPANCONTEXT']._serialized_start=376
-  _globals['_SPANCONTEXT']._serialized_end=444
+  _globals['_BATCH']._serialized_end=308
+  _globals['_BRANCH']._serialized_start=310
+  _globals['_BRANCH']._serialized_end=390
+  _globals['_SPANCONTEXT']._serialized_start=392
+  _globals['_SPANCONTEXT']._serialized_end=460
 # @@protoc_insertion_point(module_scope)

@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Batch(_message.Message):
-    __slots__ = ("messages", "patience", "accepted", "answers", "taken", "spans", "branches", "numbers", "accepted_numbers", "answer_numbers")
+    __slots__ = ("messages", "patience", "accepted", "answers", "taken", "spans", "branches", "joined", "numbers", "accepted_numbers", "answer_numbers")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -14,6 +14,7 @@ class Batch(_message.Message):
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     ANSWER_NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -24,10 +25,11 @@ class Batch(_message.Message):
     taken: int
     spans: _containers.RepeatedCompositeFieldContainer[SpanContext]
     branches: _containers.RepeatedCompositeFieldContainer[Branch]
+    joined: int
     numbers: _containers.RepeatedScalarFieldContainer[int]
     accepted_numbers: _containers.RepeatedScalarFieldContainer[int]
     answer_numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., numbers: _Optional[_Iterable[int]] = ..., accepted_numbers: _Optional[_Iterable[int]] = ..., answer_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., joined: _Optional[int] = ..., numbers: _Optional[_Iterable[int]] = ..., accepted_numbers: _Optional[_Iterable[int]] = ..., answer_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Branch(_message.Message):
     __slots__ = ("answer", "receivers", "failures")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from taskd_net.core.actions import Action, Answer, Forward
+from taskd_net.core.actions import Action, Answer, Forward, Joined
 from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
@@ -70,17 +70,41 @@ def add_child(parent: Router, position: str, *behind: str, now: float = 0.0) -> 
     return link
 
 
-def join(
-    node: Router, parent: str = "Mgr", *, now: float = 0.0, depth: int = 1, withdraws: bool = True
+def stand(
+    node: Router,
+    parent: str = "Mgr",
+    *,
+    now: float = 0.0,
+    depth: int = 1,
+    withdraws: bool = True,
+    told: bool | None = True,
 ) -> list[Action]:
-    """Let a node join its parent. The session is called `up`."""
-    return node.upstream_up(now, "up", at(parent), depth, withdraws)
+    """Let the stream to the parent stand. The session is called `up`."""
+    return node.upstream_up(now, "up", at(parent), depth, withdraws, told=told)
 
 
-def joined(position: str, parent: str = "Mgr", *, depth: int = 1, **settings: float) -> CheckedRouter:
+def join(
+    node: Router,
+    parent: str = "Mgr",
+    *,
+    now: float = 0.0,
+    depth: int = 1,
+    withdraws: bool = True,
+    told: bool | None = True,
+) -> list[Action]:
+    """Let a node join its parent, which has joined and takes its announcement. Returns what is done beside that."""
+    actions = stand(node, parent, now=now, depth=depth, withdraws=withdraws, told=told)
+    node.announce_all(Caller(), "announces")
+    assert Joined(True) in node.announce_answered("up", 0, at(parent))
+    return actions + node.tick(now)
+
+
+def joined(
+    position: str, parent: str = "Mgr", *, depth: int = 1, told: bool | None = True, **settings: Any
+) -> CheckedRouter:
     """A node below the Mgr that has joined."""
     node = router(position, **settings)
-    assert join(node, parent, depth=depth) == []
+    assert join(node, parent, depth=depth, told=told) == []
     return node
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from taskd_net.codes import Refusal
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost
+from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Joined, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP, Link
 from taskd_net.core.router import Router
@@ -89,7 +89,10 @@ class Stage:
         self.register(child, parent)
         stream = self._streams[child]
         what = f"{stream.name} to {parent} stands; depth {depth}"
-        self._happens(child, what, lambda node: node.upstream_up(self.now, stream.name, at(parent), depth, True))
+        told = self._nodes[parent].joined
+        self._happens(
+            child, what, lambda node: node.upstream_up(self.now, stream.name, at(parent), depth, True, told=told)
+        )
         self.announce(child)
         self.settle()
 
@@ -173,6 +176,9 @@ class Stage:
                     self._decided(f"end {session}: {reason}")
                 case Forgot(_, position, routes):
                     self._decided(f"forget {position}, {routes} in all")
+                case Joined(joined):
+                    self._decided("it has joined" if joined else "it has no way to the Mgr any more")
+                    self._tell(name, joined)
                 case Lost(message, code, src, detail):
                     self._decided(f"{message.uuid} is lost: {int(code)} from {src}: {detail}")
 
@@ -198,6 +204,17 @@ class Stage:
             )
 
         self._coming.append(arrives)
+
+    def _tell(self, parent: str, joined: bool) -> None:
+        what = f"{parent} says that it has {'joined' if joined else 'no way to the Mgr'}"
+        for stream in self._streams.values():
+            if stream.parent == parent:
+                child = stream.child
+                self._coming.append(
+                    lambda child=child: self._happens(  # type: ignore[misc]
+                        child, what, lambda node: node.parent_told(self.now, joined)
+                    )
+                )
 
     def _carry_announcement(self, child: str, announce: Announce) -> None:
         stream = self._streams[child]

@@ -10,7 +10,7 @@ from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
-from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
+from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router, stand
 
 # ---- draining
 
@@ -87,12 +87,17 @@ def test_draining_node_lets_the_line_before_its_inbox_in() -> None:
     assert not worker.busy
 
 
-def test_draining_node_waits_for_its_own_messages_that_wait_for_the_join() -> None:
+def test_draining_node_answers_sends_that_wait_for_the_join_at_once() -> None:
+    """And none waits from then on, not even one that was on its way and comes back."""
     worker, ask = router("Worker/0/0"), Caller()
-    worker.send(0.0, frame("Mgr", "Worker/0/0"), ask, 1.0)
-    worker.drain()
+    stand(worker, "Proxy/0", told=False)
+    assert hops(worker.send(0.0, frame("Mgr", "Worker/0/0", uuid="tried"), ask, 1.0)) == [UP]
+    worker.written(UP, "up", 1, 10)
+    assert worker.send(0.0, frame("Mgr", "Worker/0/0", uuid="waits"), ask, 1.0) == []
     assert worker.busy
-    assert answers(worker.tick(1.0)) == [(Code.NET_STREAM_NOT_INITED, "Worker/0/0")]
+    assert answers(worker.drain()) == [(Code.NET_STREAM_NOT_INITED, "Worker/0/0")]
+    came_back = worker.ack_arrived(0.1, UP, "tried", Code.NET_STREAM_NOT_INITED, at("Proxy/0"))
+    assert answers(came_back) == [(Code.NET_STREAM_NOT_INITED, "Proxy/0")]
     assert not worker.busy
 
 

@@ -45,6 +45,8 @@ def add_odd_child(parent: Router, position: Position, *behind: Position, manners
 def below_an_odd_parent(position: str) -> CheckedRouter:
     node = router(position)
     assert node.upstream_up(0.0, "up", at("Mgr"), manners=PARENT) == []
+    node.announce_all(Caller(), "announces")
+    node.announce_answered("up", 0, at("Mgr"))
     return node
 
 

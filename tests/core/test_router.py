@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Lost, Reason
+from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Joined, Lost, Reason
 from taskd_net.core.announcer import Kind
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.router import Router, RouterConfig
 from taskd_net.core.topology import LOCAL
-from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, hops, join, joined, router
+from tests.core.routers import (
+    STRANGER,
+    Caller,
+    add_child,
+    answers,
+    at,
+    everybody,
+    frame,
+    hops,
+    join,
+    joined,
+    router,
+    stand,
+)
 
 INF = float("inf")
 
@@ -322,7 +336,7 @@ def test_async_message_is_never_dropped_because_the_inbox_is_full() -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"link_messages": 2}, {"link_bytes": 29}])
-def test_line_before_the_inbox_has_the_bounds_of_a_link(bounds: dict[str, int]) -> None:
+def test_line_before_the_inbox_has_the_bounds_of_a_link(bounds: dict[str, Any]) -> None:
     """Beyond them a sync message is answered 5001 at once, and one that nobody waits for is counted, never silent."""
     worker = joined("Worker/0/0", "Proxy/0", depth=2, inbox=1, **bounds)
     for uuid in "abc":
@@ -796,9 +810,10 @@ def test_send_before_joining_waits_for_the_join() -> None:
     for message in (*messages, broadcast):
         assert worker.send(0.0, message, ask, 2.0) == []
     assert worker.next_deadline() == 2.0
-    # In order, and with what is left of each one's time.
-    assert join(worker, "Proxy/0", now=0.5) == [Forward(UP, message, 1.5) for message in (*messages, broadcast)]
-    assert answers(worker.accepted(0.6, UP, ["0"])) == [(Code.OK, "Mgr/0")]
+    # In order, and with what is left of each one's time. The first one shows that the others can follow.
+    assert join(worker, "Proxy/0", now=0.5) == [Forward(UP, message, 1.5) for message in (messages[0], broadcast)]
+    assert answers(worker.accepted(0.5, UP, ["0"])) == [(Code.OK, "Mgr/0")]
+    assert worker.tick(0.5) == [Forward(UP, message, 1.5) for message in messages[1:]]
     assert worker.statistics.sent == 4
 
 
@@ -874,6 +889,7 @@ def test_stream_that_ends_answers_everything_that_was_on_it(side: str) -> None:
         ("own async", 6000, silent),
     }
     lost = [action for action in actions if isinstance(action, Lost)]
+    actions = [action for action in actions if not isinstance(action, Joined)]
     assert [(action.frame.uuid, action.code, str(action.src)) for action in lost] == [("passed", 6000, silent)]
     assert len(actions) == 5
     assert node.statistics.lost == 1
@@ -1040,7 +1056,7 @@ def test_announcement_waits_for_an_upstream_as_long_as_the_child_does() -> None:
     assert proxy.tick(7.4) == []
     assert answers(proxy.tick(7.5)) == [(Code.CLIENT_ERR, "Proxy/0")]
     assert proxy.announced(8.0, child, Kind.ADD, everybody("Worker/0/0"), ask, "b", 2.5) == []
-    join(proxy)
+    stand(proxy)
     assert proxy.announce_all(Caller(), "c") == [Announce(Kind.COMPLETE, everybody("Worker/0/0", "Proxy/0"))]
     assert proxy.announce_answered("up", Code.OK, at("Mgr"))[0] == Answer(ask, Ack("b", Code.OK, at("Mgr")))
 
@@ -1108,8 +1124,9 @@ def test_losing_the_upstream_answers_whoever_waits_for_an_announcement_with_4999
     child = add_child(proxy, "Worker/0/0")
     for uuid in "ab":
         proxy.announced(0.0, child, Kind.ADD, everybody("Worker/0/0"), Caller(), uuid)
-    assert answers(proxy.upstream_down(1.0, "up", [])) == [(Code.CLIENT_ERR, "Proxy/0")] * 2
-    join(proxy)
+    *told, left = proxy.upstream_down(1.0, "up", [])
+    assert (answers(told), left) == ([(Code.CLIENT_ERR, "Proxy/0")] * 2, Joined(False))
+    stand(proxy)
     assert proxy.announce_all(Caller(), "c") == [Announce(Kind.COMPLETE, everybody("Worker/0/0", "Proxy/0"))]
 
 

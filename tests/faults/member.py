@@ -76,9 +76,9 @@ class Member:
         return time.monotonic()
 
     async def send(self, to: str, timeout: float, body: str = "x", sync: bool = True) -> dict[str, Any]:
-        """Send one message; the answer, and how long it took."""
+        """Send one message, without waiting for the node to join; the answer, and how long it took."""
         began = time.monotonic()
-        ack = await (self.node.send if sync else self.node.post)(body, to=to, timeout=timeout)
+        ack = await (self.node.send if sync else self.node.post)(body, to=to, timeout=timeout, wait=False)
         ended = time.monotonic()
         return {"code": ack.code, "src": str(ack.src), "detail": ack.detail, "at": ended, "seconds": ended - began}
 

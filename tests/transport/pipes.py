@@ -7,7 +7,7 @@ from collections.abc import MutableMapping, Sequence
 
 from structlog.stdlib import BoundLogger
 
-from taskd_net.core.actions import Accuse, Action, Answer, Deliver, Forward, Lost
+from taskd_net.core.actions import Accuse, Action, Answer, Deliver, Forward, Joined, Lost, Withdraw
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -125,6 +125,12 @@ class FakeNode:
                     self.delivered.append(message.uuid)
                 case Lost(message):
                     self.lost.append(message.uuid)
+                case Withdraw(link, message):
+                    session = self.links[link]
+                    if session.withdraw(message):
+                        self.router.withdrawn(link, session, len(message.data))
+                case Joined():
+                    pass
                 case Accuse(peer, refusal):
                     self.accused.append((peer, int(refusal.code)))
                 case _:

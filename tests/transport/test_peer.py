@@ -13,7 +13,7 @@ from taskd_net.transport import peer as peers
 
 def test_nodes_of_ours_recognise_each_other() -> None:
     child = peers.of_child(dict(peers.own_metadata()))
-    assert child == peers.Peer(peers.OURS, __version__, probes=True, counts=True, numbers=True)
+    assert child == peers.Peer(peers.OURS, __version__, probes=True, counts=True, numbers=True, hears=True)
     assert peers.of_child(dict(peers.own_metadata(service=True))) == replace(child, service=True)
     for batched in (True, False):
         parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))

@@ -70,7 +70,10 @@ class Up:
         channel = cast(grpc.aio.Channel, self.channel)
         self.link = ToParent(self.node, UP, Position.proxy(0), self.pipe, CONTRACT, channel, 3.0)
         self.node.links[UP] = self.link
-        self.node.router.upstream_up(0.0, self.link, Position.proxy(0), 2)
+        router = self.node.router
+        router.upstream_up(0.0, self.link, Position.proxy(0), 2)
+        router.announce_all(lambda _: None, "announces")
+        router.announce_answered(self.link, Code.OK, Position.proxy(0))
         self.running = asyncio.create_task(self.link.run())
 
     async def take(self) -> Ack:

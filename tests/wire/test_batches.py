@@ -23,7 +23,7 @@ BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([100, 127, 128, 4095, 
 PATIENCE = st.one_of(st.integers(0, 5000), st.integers(0, 2**32 - 1))
 NUMBER = st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1))
 BATCHES = st.builds(
-    lambda messages, accepted, answers, taken, numbered, numbers, branches: Batch(
+    lambda messages, accepted, answers, taken, numbered, numbers, branches, joined: Batch(
         [data for data, _, _ in messages],
         [wait for _, wait, _ in messages],
         accepted,
@@ -33,6 +33,7 @@ BATCHES = st.builds(
         numbers,
         [number for _, number in answers] if numbered else [],
         branches,
+        joined,
     ),
     st.lists(st.tuples(BYTES, PATIENCE, NUMBER), max_size=6),
     st.lists(st.text(max_size=9), max_size=6),
@@ -49,6 +50,7 @@ BATCHES = st.builds(
         ),
         max_size=3,
     ),
+    st.one_of(st.integers(0, 3), st.integers(0, 2**32 - 1)),
 )
 
 
@@ -60,7 +62,7 @@ def generated(batch: Batch) -> bytes:
 
 def plain(batch: Batch) -> tuple[object, ...]:
     """A batch in a form that can be compared."""
-    return (*(list(part) for part in batch[:4]), batch.taken, *(list(part) for part in batch[5:]))
+    return (*(list(part) for part in batch[:4]), batch.taken, *(list(part) for part in batch[5:9]), batch.joined)
 
 
 @given(BATCHES)
@@ -75,15 +77,16 @@ def test_batch_comes_back_in_order(batch: Batch) -> None:
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
     for batch in (Batch([b"message"], [1000], ["u"], [b"ack"]), Batch([b"one that is alone"], [1], [], [])):
-        for unknown in (b"\x62\x03new", b"\x60\x01", b"\x60\x7f"):
+        for unknown in (b"\x5a\x03new", b"\x58\x01", b"\x58\x7f"):
             for data in (unknown + generated(batch), generated(batch) + unknown):
                 assert plain(read_batch(data)) == plain(batch)
 
 
 def test_patience_one_by_one_is_patience_all_the_same() -> None:
     """A peer may write a repeated number unpacked."""
-    assert plain(read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")) == ([b"x", b"y"], [7, 8], [], [], 0, [], [], [], [])
-    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0, [], [], [], [])
+    two = read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")
+    assert plain(two) == ([b"x", b"y"], [7, 8], [], [], 0, [], [], [], [], 0)
+    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0, [], [], [], [], 0)
 
 
 @pytest.mark.parametrize(

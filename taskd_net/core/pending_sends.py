@@ -1,0 +1,307 @@
+"""Sends of a node's own application: those that wait for the node to join, and their retransmission.
+
+A send waits in the lane of its destination, in the order in which the application sent. What can tell that a message
+would arrive all the same is the parent: so the first of a lane goes to it on trial, as soon as there is a stream. The
+parent delivers below itself or answers 6002, and then the trial is repeated, at a pace, and at once when the node has
+joined. The others follow when the trial has had any other answer. A message that was answered 6002 was delivered to
+nobody, so nothing is delivered twice (contract, section 3).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from taskd_net.codes import Code
+from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.topology import LOCAL
+from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S
+
+if TYPE_CHECKING:
+    from taskd_net.core.acks import Awaited, Key, Reply
+    from taskd_net.core.links import Link
+    from taskd_net.core.topology import Topology
+    from taskd_net.core.upward import Upward
+    from taskd_net.position import Destination, Position
+
+INFINITY: Final = float("inf")
+
+
+class Send:
+    """One send of the application, until it is answered. In flight it takes the place of the application's `Reply`.
+
+    Args:
+        frame: the message.
+        reply: where the answer goes.
+        deadline: when the answer is due.
+        wait: whether it waits for the node to join.
+
+    Attributes:
+        number: its place in the order of this node's sends.
+        line: the lanes that its answers go by.
+        upward: whether it went to the parent, the last time that it went.
+        epoch: what `Upward.epoch` was then.
+        sent_at: when that was.
+        copies: what is in flight for it: the link, the message as it went there, who awaits the answer, and its key.
+        refused_by: who has last said that there is no way to the Mgr.
+    """
+
+    __slots__ = (
+        "copies",
+        "deadline",
+        "epoch",
+        "frame",
+        "line",
+        "number",
+        "refused_by",
+        "reply",
+        "sent_at",
+        "upward",
+        "wait",
+    )
+
+    def __init__(self, frame: Frame, reply: Reply, deadline: float, wait: bool = True) -> None:
+        self.frame = frame
+        self.reply = reply
+        self.deadline = deadline
+        self.wait = wait
+        self.number = 0
+        self.line: PendingSends | None = None
+        self.upward = False
+        self.epoch = 0
+        self.sent_at = 0.0
+        self.copies: list[tuple[Link, Frame, Awaited, Key]] = []
+        self.refused_by: Position | None = None
+
+    def __call__(self, ack: Ack) -> None:
+        self.reply(ack)
+
+    def __lt__(self, other: Send) -> bool:
+        return self.number < other.number
+
+
+class _Lane:
+    """The sends to one destination that wait.
+
+    Attributes:
+        waiting: in the order of their numbers.
+        trial: the one that was sent to see whether the destination can be reached.
+        due: when the next may be sent.
+        pace: seconds until the next trial.
+        until: the last of those that waited together and go one by one; None as long as no trial has come through.
+    """
+
+    __slots__ = ("dst", "due", "pace", "trial", "until", "waiting")
+
+    def __init__(self, dst: Destination) -> None:
+        self.dst = dst
+        self.waiting: list[Send] = []
+        self.trial: Send | None = None
+        self.due = 0.0
+        self.pace = BACKOFF_INITIAL_S
+        self.until: int | None = None
+
+
+class PendingSends:
+    """The lanes of one node, with the bounds of a link over all of them.
+
+    Args:
+        topology: where everybody is.
+        upward: whether the node has joined.
+        look_by: called with the time at which `ready` has to be asked again.
+        messages, size: bounds; size in bytes.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_closed",
+        "_count",
+        "_lanes",
+        "_look_by",
+        "_messages",
+        "_number",
+        "_size",
+        "_topology",
+        "_up",
+    )
+
+    def __init__(
+        self, topology: Topology, upward: Upward, look_by: Callable[[float], None], messages: int, size: int
+    ) -> None:
+        self._topology = topology
+        self._up = upward
+        self._look_by = look_by
+        self._messages = messages
+        self._size = size
+        self._lanes: dict[Position, _Lane] = {}
+        self._count = 0
+        self._bytes = 0
+        self._number = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has_to_wait(self, send: Send) -> bool:
+        """Number a send. Returns whether it has to wait: behind others, or for the node to join."""
+        self._number = send.number = self._number + 1
+        send.line = self
+        if not send.wait or self._closed or (self._up.joined and not self._lanes):
+            return False
+        return send.frame.dst.position in self._lanes or not (self._up.joined or self._needs_nobody(send))
+
+    def add(self, send: Send) -> bool:
+        """Let a send wait. Returns False when the bound is reached."""
+        size = len(send.frame.data)
+        if self._count >= self._messages or self._bytes + size > self._size:
+            return False
+        lane = self._lanes.get(send.frame.dst.position)
+        if lane is None:
+            lane = self._lanes[send.frame.dst.position] = _Lane(send.frame.dst)
+        insort(lane.waiting, send)
+        self._count += 1
+        self._bytes += size
+        self._look_by(send.deadline)
+        return True
+
+    def look_again(self) -> None:
+        """The node has joined, has a parent, or knows more ways: every lane may go on."""
+        for lane in self._lanes.values():
+            lane.due, lane.pace = 0.0, BACKOFF_INITIAL_S
+        if self._lanes:
+            self._look_by(0.0)
+
+    def ready(self, now: float) -> list[Send]:
+        """Take out what is to be sent now, in order."""
+        ready: list[Send] = []
+        for lane in [lane for lane in self._lanes.values() if lane.trial is None and lane.due <= now]:
+            below = self._is_below(lane.dst)
+            if below or self._may_try(lane.dst):
+                ready += self._released(lane, whole=below)
+            else:
+                lane.due = INFINITY  # until `look_again`
+        return sorted(ready)
+
+    def ended(self, send: Send, ack: Ack) -> Ack | None:
+        """Take the answer to a send that had been sent. Returns what the application is told; None: it waits again."""
+        lane = self._lanes.get(send.frame.dst.position) if self._lanes else None
+        on_trial = lane is not None and lane.trial is send
+        if lane is not None and on_trial:
+            lane.trial = None
+        if self._again(send, ack) and self.add(send):
+            send.refused_by = ack.src
+            lane = self._lanes[send.frame.dst.position]
+            if self._up.told and self._up.joined:
+                lane.due = 0.0  # it has joined since
+            else:
+                lane.due = send.sent_at + lane.pace
+                lane.pace = min(2.0 * lane.pace, BACKOFF_MAX_S)
+            self._look_by(lane.due)
+            return None
+        if lane is not None and on_trial:
+            self._came_through(lane)
+        return ack
+
+    def cancel(self, send: Send) -> None:
+        """Forget a send."""
+        lane = self._lanes.get(send.frame.dst.position)
+        if lane is None:
+            return
+        if lane.trial is send:
+            lane.trial = None
+            lane.due = 0.0
+            self._look_by(0.0)
+        self._take(lane, [waiting for waiting in lane.waiting if waiting is send])
+        self._drop_if_empty(lane)
+
+    def take_due(self, now: float) -> list[Send]:
+        """Take out what has waited past its deadline."""
+        due: list[Send] = []
+        for lane in list(self._lanes.values()):
+            late = [send for send in lane.waiting if send.deadline <= now]
+            self._take(lane, late)
+            self._drop_if_empty(lane)
+            due += late
+        return due
+
+    def close(self) -> list[Send]:
+        """Take out everything. From now on nothing waits any more."""
+        self._closed = True
+        return self.take_due(INFINITY)
+
+    def next_deadline(self) -> float:
+        """When `ready` or `take_due` has to be asked at the latest, or infinity."""
+        first = INFINITY
+        for lane in self._lanes.values():
+            if lane.trial is None:
+                first = min(first, lane.due)
+            first = min(first, min((send.deadline for send in lane.waiting), default=INFINITY))
+        return first
+
+    # ---- inside
+
+    def _needs_nobody(self, send: Send) -> bool:
+        """Whether a message arrives without the Mgr, as far as this node knows: below it, or at the parent itself."""
+        dst, up = send.frame.dst, self._topology.up
+        if dst.unicast and up is not None and up.up and dst.position == up.position.identity:
+            return True
+        return self._is_below(dst, send.frame.src.identity)
+
+    def _is_below(self, dst: Destination, sender: Position | None = None) -> bool:
+        up = self._topology.up
+        if dst.unicast:
+            return self._topology.next_hop(dst, LOCAL) is not up
+        return up not in self._topology.plan(sender or self._topology.identity, dst, LOCAL).links
+
+    def _may_try(self, dst: Destination) -> bool:
+        """Whether to send something to the parent. A broadcast needs the Mgr, which alone knows everybody."""
+        up = self._topology.up
+        return up is not None and up.up and (dst.unicast or self._up.joined)
+
+    def _again(self, send: Send, ack: Ack) -> bool:
+        """Whether an answer says no more than that the node had not joined."""
+        if ack.code != Code.NET_STREAM_NOT_INITED or not send.wait or not send.upward or self._closed:
+            return False
+        if ack.src.identity == self._topology.identity:
+            return False
+        if self._up.told is None:
+            # Nobody tells whether the parent has a way to the Mgr. Its own 6002 may say that it has none.
+            up = self._topology.up
+            return up is not None and ack.src.identity == up.position.identity
+        return not self._up.joined or send.epoch != self._up.epoch
+
+    def _came_through(self, lane: _Lane) -> None:
+        """A trial was answered with something else than 6002: those behind it may follow."""
+        if lane.until is None:
+            lane.until = lane.waiting[-1].number if lane.waiting else 0
+        lane.due, lane.pace = 0.0, BACKOFF_INITIAL_S
+        self._drop_if_empty(lane)
+        self._look_by(0.0)
+
+    def _released(self, lane: _Lane, *, whole: bool) -> list[Send]:
+        """Take out of a lane what goes now: all of it where it cannot be overtaken on the way, else the first."""
+        in_order = self._up.told is not None
+        if not whole and in_order:
+            whole = self._up.joined or lane.until is not None
+        elif not whole:
+            # Calls that are under way together may overtake each other. What has come since then may do so.
+            whole = lane.until is not None and lane.waiting[0].number > lane.until
+        released = lane.waiting if whole else lane.waiting[:1]
+        if not whole:
+            lane.trial = released[0]
+        released = list(released)
+        self._take(lane, released)
+        self._drop_if_empty(lane)
+        return released
+
+    def _take(self, lane: _Lane, sends: list[Send]) -> None:
+        if sends:
+            gone = set(map(id, sends))
+            lane.waiting = [send for send in lane.waiting if id(send) not in gone]
+            self._count -= len(sends)
+            self._bytes -= sum(len(send.frame.data) for send in sends)
+
+    def _drop_if_empty(self, lane: _Lane) -> None:
+        if not lane.waiting and lane.trial is None:
+            self._lanes.pop(lane.dst.position, None)
