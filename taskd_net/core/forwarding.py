@@ -208,14 +208,16 @@ class Forwarding:
         link.queued_messages = link.queued_bytes = 0
         # It was not answered: how long that took says nothing.
         link.timed = None
-        for collision in link.in_flight.take_collisions():
-            decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
-        for frame, part in link.in_flight.take_unwritten(unwritten):
+        collisions = link.in_flight.take_collisions()
+        # In the order of sending: who sends again when it is answered sends in the same order.
+        for frame, part in reversed(link.in_flight.take_unwritten(unwritten)):
             if part is not None:
                 tally.ended(link, part, Code.NETWORK_SEND_LOST)
                 decisions.settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self._topology.identity:
                 decisions.lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
+        for collision in collisions:
+            decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for part in link.in_flight.take_all():
             tally.ended(link, part, Code.NETWORK_ACK_LOST)
             decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")

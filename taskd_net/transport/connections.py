@@ -39,7 +39,9 @@ class Connections:
         self._links: dict[str, set[LinkId]] = {}
         self._connection_of: dict[LinkId, str] = {}
         self._peers: dict[LinkId, Peer] = {}
-        self._streams: dict[str, set[LinkId]] = {}
+        # How many streams of each child: one opens a new one before its old one has ended.
+        self._streams: dict[str, Counter[LinkId]] = {}
+        self._only: dict[str, LinkId] = {}  # by connection, where one child alone has streams
         self._of_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -63,23 +65,26 @@ class Connections:
 
     def stream_stands(self, connection: str, link: LinkId) -> None:
         """A child's stream stands over this connection."""
-        self._streams.setdefault(connection, set()).add(link)
+        self._streams.setdefault(connection, Counter())[link] += 1
+        self._look_for_one(connection)
 
     def stream_ended(self, connection: str, link: LinkId) -> None:
         """It has ended."""
         streams = self._streams[connection]
-        streams.discard(link)
+        streams[link] -= 1
+        if not streams[link]:
+            del streams[link]
         if not streams:
             del self._streams[connection]
+        self._look_for_one(connection)
 
     def link(self, connection: str) -> LinkId | None:
         """The one child whose stream stands over a connection; None without one, or with several."""
-        streams = self._streams.get(connection, ())
-        return next(iter(streams)) if len(streams) == 1 else None
+        return self._only.get(connection)
 
     def streams(self, connection: str) -> AbstractSet[LinkId]:
         """The children whose streams stand over a connection."""
-        return self._streams.get(connection, frozenset())
+        return self._streams.get(connection, Counter()).keys()
 
     def links(self, connection: str) -> AbstractSet[LinkId]:
         """The children that have registered over a connection, or opened their stream."""
@@ -108,6 +113,14 @@ class Connections:
         # One process has one connection for all that it does, so its children are of one kind.
         link = next(iter(self._links.get(connection, ())), None)
         return None if link is None else self._peers[link]
+
+    def _look_for_one(self, connection: str) -> None:
+        # Kept, not looked for with each message: nearly every connection has one child's stream.
+        streams = self._streams.get(connection, ())
+        if len(streams) == 1:
+            (self._only[connection],) = streams
+        else:
+            self._only.pop(connection, None)
 
     def _leave(self, link: LinkId) -> None:
         connection = self._connection_of.pop(link, None)

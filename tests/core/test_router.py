@@ -911,6 +911,26 @@ def test_of_several_copies_with_one_uuid_the_newest_was_not_written() -> None:
     ]
 
 
+def test_senders_of_what_was_not_written_are_answered_in_the_order_of_their_messages() -> None:
+    """Who sends again when it is answered sends in the same order; among copies the newest were not written."""
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0")
+    copies = [Caller(f"copy {number}") for number in range(3)]
+    posts = [Caller(f"post {number}") for number in range(3)]
+    for copy in copies:
+        mgr.send(0.0, frame("Worker/0/0"), copy, 1.0)
+    for number, post in enumerate(posts):
+        mgr.send(0.0, frame("Worker/0/0", uuid=str(number), sync=False), post, 1.0)
+    mgr.written(child.id, "Worker/0/0", 1, 10)
+    unwritten = [frame("Worker/0/0") for _ in copies[1:]]
+    unwritten += [frame("Worker/0/0", uuid=str(number), sync=False) for number in range(3)]
+    actions = mgr.link_down(0.5, child, "Worker/0/0", unwritten)
+    assert [(action.reply, action.ack.code) for action in actions if isinstance(action, Answer)] == [
+        *((sender, Code.NETWORK_SEND_LOST) for sender in (*copies[1:], *posts)),
+        (copies[0], Code.NETWORK_ACK_LOST),
+    ]
+
+
 def test_broadcast_over_a_stream_that_breaks_fails_with_the_position_that_is_gone() -> None:
     mgr = router("Mgr")
     one, two = add_child(mgr, "Worker/0/0"), add_child(mgr, "Worker/0/1")

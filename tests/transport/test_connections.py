@@ -85,3 +85,14 @@ def test_host_of_a_connection(connection: str, host: str) -> None:
 )
 def test_who_comes_from_the_same_machine(connection: str, listen: str, here: bool) -> None:
     assert is_of_this_machine(connection, Address.parse(listen)) is here
+
+
+def test_child_whose_next_stream_stands_before_the_older_one_has_ended() -> None:
+    """Over one connection, as nodes of the original's do when they join again."""
+    connections = Connections()
+    connections.stream_stands(A, 1)
+    connections.stream_stands(A, 1)
+    connections.stream_ended(A, 1)
+    assert (connections.link(A), connections.streams(A)) == (1, {1})
+    connections.stream_ended(A, 1)
+    assert (connections.link(A), connections.streams(A)) == (None, set())

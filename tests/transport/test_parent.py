@@ -5,7 +5,11 @@ import asyncio
 import grpc
 import pytest
 
-from taskd_net import Code, Position
+from taskd_net import Code, Message, Position
+from taskd_net.transport import peer as peers
+from taskd_net.transport.channel import open_stream, unary_call
+from taskd_net.wire import codec
+from taskd_net.wire.batches import write_batch
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
 from tests.peers.stubs import pb
@@ -105,6 +109,48 @@ async def test_caller_that_goes_away_while_it_waits(mesh: Mesh) -> None:
             call.cancel()
         assert (await child.send("Mgr/0")).code == 0
         assert (await mgr.send("x", to="Worker/0/0")).ok
+
+
+@pytest.mark.compat
+async def test_caller_has_its_answer_within_its_deadline(mesh: Mesh) -> None:
+    """A hop gives up before the caller does, so that the caller hears who was silent."""
+    mgr = await mesh.mgr()
+    near, far = await mesh.proxy(0, mgr), await mesh.proxy(1, mgr)
+    async with RawChild("Worker/0/0") as child, RawChild("Worker/0/1") as beside, RawChild("Worker/1/2") as beyond:
+        await child.join(near.address or "")
+        for mute, proxy in ((beside, near), (beyond, far)):
+            mute.drop_acks = True
+            await mute.join(proxy.address or "")
+            ack = await child.transfer(child.message(mute.position), timeout=0.5)
+            assert ack.code == Code.NETWORK_ACK_LOST
+
+
+async def test_renewed_stream_waits_for_all_that_came_over_the_older_one(mesh: Mesh) -> None:
+    """What a child has written on its older stream comes first, also when it arrives later."""
+    mgr = await mesh.mgr()
+    worker = Position.worker(0, 0)
+
+    def batch(body: str) -> bytes:
+        message = Message(body, "default", True, worker, Position.mgr(), 0, body)
+        return write_batch([codec.write_message(message).data], [3000], (), ())
+
+    async with grpc.aio.insecure_channel(mgr.address or "") as channel:
+        register, announce = (unary_call(channel, name) for name in ("Register", "PathDiscovery"))
+        await register(codec.write_register("r", worker), metadata=peers.own_metadata())
+        older = open_stream(channel, peers.stream_metadata(worker), batched=True)
+        await soon(older.initial_metadata())
+        announcement = codec.write_announcement("p", worker, [worker])
+        await announce(announcement)
+        newer = open_stream(channel, peers.stream_metadata(worker, continues=True), batched=True)
+        await soon(newer.initial_metadata())
+        await newer.write(batch("second"))
+        for _ in range(3):  # what was written before has been read, or waits to be
+            await announce(announcement)
+        await older.write(batch("first"))
+        await older.done_writing()
+        assert await mgr.take_all(2) == ["first", "second"]
+        newer.cancel()
+    await mesh.logged("child_lost")
 
 
 @pytest.mark.compat

@@ -62,6 +62,22 @@ async def test_what_waits_in_line_when_the_parent_goes_was_never_sent(mesh: Mesh
         await mesh.logged("messages_lost", node=proxy.position)
 
 
+async def test_posts_keep_their_order_where_all_calls_are_taken(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits behind its own flow, and what came after it while no call was free."""
+    monkeypatch.setattr("taskd_net.transport.unary.CALLS", 2)
+    async with RawParent() as mgr:
+        proxy = await mesh.proxy(0, mgr.address)
+        worker = await mesh.worker(0, 0, proxy)
+        mgr.hold["TransferMessage"] = held = asyncio.Event()
+        sent = [("Mgr", "0"), ("Mgr", "1"), ("Mgr", "2"), ("Worker/5/5", "other"), ("Mgr", "3"), ("Mgr", "4")]
+        for to, body in sent:
+            assert (await worker.post(body, to=to)).ok
+        assert {(await mgr.requested("TransferMessage")).body for _ in range(2)} == {"0", "other"}
+        mgr.hold.pop("TransferMessage")
+        held.set()
+        assert [(await mgr.take()).body for _ in range(5)] == ["0", "1", "2", "3", "4"]
+
+
 async def test_bytes_under_way_are_bounded(mesh: Mesh) -> None:
     """What exceeds the calls' bytes waits, what exceeds the line's is refused at once, and what waited arrives."""
     async with RawParent() as mgr:
