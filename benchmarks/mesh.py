@@ -17,11 +17,18 @@ class Chain:
     """Worker, Proxy and Mgr of a system, a process each. All who are started stand in `processes`, to be ended.
 
     `certificates` is the folder with the files of TLS; empty for plain text.
+    `worker` and `mgr` name another system for one of them.
     For NATS and ZeroMQ the server or relay is in the Proxy's place, and the other two are its clients.
     """
 
     def __init__(
-        self, system: str, processes: list[Process], *, worker: str | None = None, certificates: str = ""
+        self,
+        system: str,
+        processes: list[Process],
+        *,
+        worker: str | None = None,
+        mgr: str | None = None,
+        certificates: str = "",
     ) -> None:
         self.system = system
         brokered = system in ("nats", "zmq")
@@ -35,7 +42,7 @@ class Chain:
             self.proxy = start(PROXY)
             self.mgr = start(MGR, self.proxy.address)
         else:
-            self.mgr = start(MGR)
+            self.mgr = start(MGR, of=mgr or system)
             self.proxy = start(PROXY, self.mgr.address)
         self.worker = start(WORKER, self.proxy.address, of=worker or system)
 

@@ -35,9 +35,11 @@ class TurnFailed(Exception):
 
 
 class Process:
-    """One process with one member of a system in it (`member`)."""
+    """One process with one member of a system in it (`member`), of this checkout or of another one."""
 
-    def __init__(self, system: str, positions: Sequence[str], upstream: str = "", certificates: str = "") -> None:
+    def __init__(
+        self, system: str, positions: Sequence[str], upstream: str = "", certificates: str = "", tree: Path = ROOT
+    ) -> None:
         self.name = f"{system} {positions[0]}"
         spec = Spec(system=system, positions=positions, upstream=upstream, certificates=certificates)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by `end`
@@ -47,7 +49,7 @@ class Process:
                 *("-m", "benchmarks.member"),
                 json.dumps(spec),
             ],
-            cwd=ROOT,
+            cwd=tree,
             env={**wanted(), **os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

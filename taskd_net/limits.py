@@ -225,6 +225,13 @@ CONFIG_BYTES: Final = 1024 * 1024
 CONFIG_READ_S: Final = 5.0
 """Seconds for reading one: a disk that spins up takes a few. A FIFO that nobody writes into is given up then."""
 
+GATHER_S: Final = 0.002
+"""Seconds for which a message that comes by a unary call waits at most for the answer to the one before it, to leave
+together with others (`transport/transfers.py`): a few round trips to the next hop, less than a slow answer takes."""
+
+GATHER_MESSAGES: Final = 64
+"""Messages that are gathered so at most: more in one batch gains little, and they are decided on in one go."""
+
 LOG_FILE_BYTES: Final = 10 * 1024 * 1024
 """Bytes of one log file, some 50,000 lines: with a line per change of state, days of a job in trouble."""
 

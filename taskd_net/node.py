@@ -531,7 +531,8 @@ class Node:
     # ---- inside
 
     def _busy(self) -> bool:
-        return self.router.busy or any(session.busy for session in self.links.values())
+        gathered = self._parent is not None and self._parent.busy
+        return gathered or self.router.busy or any(session.busy for session in self.links.values())
 
     async def _close(self, orderly: bool) -> None:
         if self._loop is not None:

@@ -32,6 +32,14 @@ def make(spec: Spec) -> Member:
             from benchmarks.systems.zmq import ZmqClient, ZmqRelay
 
             return ZmqRelay() if spec["positions"][0].startswith("Proxy") else ZmqClient(spec)
+        case "bare":
+            from benchmarks.systems.bare import Bare
+
+            return Bare(spec)
+        case "calls":
+            from benchmarks.systems.calls import Calls
+
+            return Calls(spec)
         case "router":
             from benchmarks.systems.router import RouterAlone
 

@@ -134,11 +134,12 @@ class ParentSide:
                 self._probes.handler(),
             )
         )
-        await self.health.add_to(server)
-        if not standard.add_reflection(server) or not self.health.known:
+        named = standard.by_name(server)
+        await self.health.add_to(named)
+        if not standard.add_reflection(named) or not self.health.known:
             self._host.log.info("services_missing", reason="install taskd-net[health] for health and reflection")
         if channelz:
-            standard.add_channelz(server)
+            standard.add_channelz(named)
         address = _bind(server, self._listen, self._credentials)
         if self._plain_listen is not None:
             self.plain_address = _bind(server, self._plain_listen, None)
@@ -178,6 +179,7 @@ class ParentSide:
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
         self._closing = True
+        self._transfers.decide()
         if self._watch is not None:
             self._watch.cancel()
         self._probes.close()
@@ -187,6 +189,11 @@ class ParentSide:
                 self._end(session, grpc.StatusCode.UNAVAILABLE, _CLOSING)
         if self._server is not None:
             await self._server.stop(grace)
+
+    @property
+    def busy(self) -> bool:
+        """Whether messages have come in that are not decided on."""
+        return self._transfers.busy
 
     def end_stream(self, session: object, reason: Reason) -> None:
         """End a stream whose position another one has taken."""

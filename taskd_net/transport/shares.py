@@ -45,11 +45,22 @@ class Share:
         if self._whole is not None:
             self._whole.add(messages, size)
 
-    def require(self, size: int) -> None:
-        """Check that there is room for one message more.
+    def claim(self, size: int) -> None:
+        """Count one message more, of a child; written out, as every unary call pays for it.
 
         Raises:
-            Refusal: 5001, there is none.
+            Refusal: 5001, there is no room for it.
         """
-        if self.room < 1 or not self.fits(size):
+        whole = self._whole
+        assert whole is not None, "only a child's share is claimed from"
+        after, all_after = self.size + size, whole.size + size
+        if (
+            self.messages >= self._most_messages
+            or whole.messages >= whole._most_messages
+            or after > self._most_bytes
+            or all_after > whole._most_bytes
+        ):
             raise Refusal(Code.RECV_BUF_BUSY, "too many messages wait for their answers here")
+        self.messages += 1
+        whole.messages += 1
+        self.size, whole.size = after, all_after

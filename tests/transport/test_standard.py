@@ -106,6 +106,17 @@ async def test_who_takes_no_messages_for_itself_is_not_serving_but_passes_on(mes
     assert await health(await mesh.proxy(1, mgr, inbox=0)) == ["SERVING"] * 3
 
 
+async def test_messages_do_not_pay_for_the_services_beside_them(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """grpc.aio goes through every registered method for each call that comes in."""
+    registered: list[str] = []
+    monkeypatch.setattr(
+        grpc.aio.Server, "add_registered_method_handlers", lambda _, name, __: registered.append(name), raising=False
+    )
+    mgr = await mesh.mgr()
+    assert await health(mgr) == ["SERVING"] * 3
+    assert registered == []
+
+
 async def test_services_that_are_not_there_are_said_not_to_be(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     with pytest.raises(AskFailed, match="it has no service 'TaskNot'"):

@@ -1,0 +1,162 @@
+"""Messages by unary calls: gathered while the one before waits for its answer, and each of them answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from taskd_net import Ack, Code, Position
+from taskd_net.core.actions import Action
+from taskd_net.core.frame import Frame
+from taskd_net.core.links import UP
+from taskd_net.limits import DEFAULT
+from taskd_net.transport.shares import Share
+from taskd_net.transport.transfers import Transfers
+from tests.peers.mesh import soon
+from tests.transport.pipes import FakeNode, frame
+
+pytestmark = pytest.mark.timeout(30)
+
+WORKER, MGR = Position.worker(0, 0), Position.mgr()
+
+
+class Upstream:
+    """The link to the parent.
+
+    Attributes:
+        forwarded: the uuids that have gone there.
+        more: set with each.
+    """
+
+    def __init__(self) -> None:
+        self.forwarded: list[str] = []
+        self.more = asyncio.Event()
+
+    def forward(self, frame: Frame, patience: float) -> None:
+        """A message goes there."""
+        self.forwarded.append(frame.uuid)
+        self.more.set()
+
+
+class Serving:
+    """A Proxy that has joined, one child, and the calls that are under way."""
+
+    def __init__(self) -> None:
+        self.node = FakeNode("Proxy/0")
+        self.up = Upstream()
+        self.child = self.node.router.register(0.0, WORKER)
+        self.node.router.link_up(0.0, self.child, "down")
+        self.node.links[UP] = cast("Any", self.up)
+        self.node.router.upstream_up(0.0, self.up, MGR)
+        self.share = Share(DEFAULT, Share(DEFAULT))
+        self.transfers = Transfers(self.node, cast("Any", self), lambda _: self.share)
+        self.calls: dict[str, asyncio.Task[Ack]] = {}
+
+    def bringer(self, *_: object) -> int:
+        """The gate: everything comes from the one child."""
+        return self.child.id
+
+    def time_remaining(self) -> float:
+        """The context of every call."""
+        return 3.0
+
+    async def send(self, uuids: str) -> None:
+        """Calls come in, one after the other."""
+        for uuid in uuids:
+            data = frame(uuid=uuid, src=str(WORKER), to="Mgr").data
+            self.calls[uuid] = asyncio.create_task(self.transfers.take(data, cast("Any", self)))
+        await asyncio.sleep(0)
+
+    def answer(self, uuid: str) -> None:
+        """The parent answers a message with 0."""
+        self.node.perform(self.node.router.ack_arrived(0.0, UP, uuid, Code.OK, MGR))
+
+
+@pytest.fixture
+async def serving() -> AsyncIterator[Serving]:
+    """Calls that are still under way at the end are cancelled, and cost nothing any more."""
+    serving = Serving()
+    yield serving
+    for call in serving.calls.values():
+        call.cancel()
+    await asyncio.gather(*serving.calls.values(), return_exceptions=True)
+    serving.transfers.decide()
+    assert (serving.share.messages, serving.share.size) == (0, 0)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is decided on by time."""
+    monkeypatch.setattr("taskd_net.limits.GATHER_S", 1000.0)
+
+
+async def test_message_that_comes_alone_goes_at_once(serving: Serving, patient: None) -> None:
+    for uuid in "ab":
+        await serving.send(uuid)
+        assert serving.up.forwarded[-1] == uuid
+        serving.answer(uuid)
+        assert await soon(serving.calls[uuid]) == Ack(uuid, Code.OK, MGR)
+    assert not serving.transfers.busy
+
+
+async def test_messages_are_gathered_until_the_one_before_is_answered(serving: Serving, patient: None) -> None:
+    await serving.send("abc")
+    assert (serving.up.forwarded, serving.transfers.busy) == (["a"], True)
+    serving.answer("a")
+    assert (await soon(serving.calls["a"])).ok
+    await serving.send("d")  # it joins those that are about to go, or comes after them
+    assert serving.up.forwarded[:3] == ["a", "b", "c"]
+    serving.answer("b")  # not the last one: the others stay together
+    await serving.send("e")
+    assert "e" not in serving.up.forwarded
+
+
+async def test_message_waits_for_a_slow_answer_only_so_long(serving: Serving) -> None:
+    await serving.send("ab")
+    while len(serving.up.forwarded) < 2:
+        serving.up.more.clear()
+        await soon(serving.up.more.wait())
+    assert serving.up.forwarded == ["a", "b"]
+    assert not any(call.done() for call in serving.calls.values())
+
+
+async def test_so_many_messages_are_gathered_at_most(
+    serving: Serving, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskd_net.limits.GATHER_MESSAGES", 3)
+    await serving.send("abc")
+    assert serving.up.forwarded == ["a"]
+    await serving.send("de")
+    assert serving.up.forwarded == ["a", "b", "c", "d"]
+
+
+async def test_caller_that_has_gone_sends_nothing(serving: Serving, patient: None) -> None:
+    await serving.send("abc")
+    serving.calls["b"].cancel()
+    await asyncio.wait([serving.calls["b"]])
+    serving.answer("a")
+    await soon(serving.calls["a"])
+    await asyncio.sleep(0)
+    assert serving.up.forwarded == ["a", "c"]
+
+
+async def test_fault_with_one_message_costs_the_others_nothing(
+    serving: Serving, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await serving.send("abc")
+    arrived = serving.node.router.frame_arrived
+
+    def fail(now: float, came_from: int, message: Frame, *rest: Any) -> list[Action]:
+        if message.uuid == "b":
+            raise IndexError
+        return arrived(now, came_from, message, *rest)
+
+    monkeypatch.setattr("taskd_net.core.router.Router.frame_arrived", lambda _, *given: fail(*given))
+    serving.answer("a")
+    with pytest.raises(IndexError):
+        await soon(serving.calls["b"])
+    serving.answer("c")
+    assert (await soon(serving.calls["c"])).ok
