@@ -136,7 +136,8 @@ async def test_renewed_stream_waits_for_all_that_came_over_the_older_one(mesh: M
 
     async with grpc.aio.insecure_channel(mgr.address or "") as channel:
         register, announce = (unary_call(channel, name) for name in ("Register", "PathDiscovery"))
-        await register(codec.write_register("r", worker), metadata=peers.own_metadata())
+        # An earlier version of ours, which is answered by uuid.
+        await register(codec.write_register("r", worker), metadata=((peers.VERSION_KEY, "0"),))
         older = open_stream(channel, peers.stream_metadata(worker), batched=True)
         await soon(older.initial_metadata())
         announcement = codec.write_announcement("p", worker, [worker])

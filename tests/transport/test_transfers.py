@@ -35,7 +35,7 @@ class Upstream:
         self.forwarded: list[str] = []
         self.more = asyncio.Event()
 
-    def forward(self, frame: Frame, patience: float) -> None:
+    def forward(self, frame: Frame, patience: float, number: int) -> None:
         """A message goes there."""
         self.forwarded.append(frame.uuid)
         self.more.set()
