@@ -45,22 +45,11 @@ class Share:
         if self._whole is not None:
             self._whole.add(messages, size)
 
-    def claim(self, size: int) -> None:
-        """Count one message more, of a child; written out, as every unary call pays for it.
+    def require(self, size: int) -> None:
+        """Check that there is room for one message more.
 
         Raises:
-            Refusal: 5001, there is no room for it.
+            Refusal: 5001, there is none.
         """
-        whole = self._whole
-        assert whole is not None, "only a child's share is claimed from"
-        after, all_after = self.size + size, whole.size + size
-        if (
-            self.messages >= self._most_messages
-            or whole.messages >= whole._most_messages
-            or after > self._most_bytes
-            or all_after > whole._most_bytes
-        ):
+        if self.room < 1 or not self.fits(size):
             raise Refusal(Code.RECV_BUF_BUSY, "too many messages wait for their answers here")
-        self.messages += 1
-        whole.messages += 1
-        self.size, whole.size = after, all_after

@@ -112,11 +112,12 @@ class Transfers:
         came_from = self._gate.bringer(frame, context)
         share, size = self._share(came_from), len(data)
         try:
-            share.claim(size)
+            share.require(size)
         except Refusal as refusal:
             refusal.uuid = frame.uuid
             raise
         answer: asyncio.Future[Ack] = self._loop.create_future()
+        share.add(1, size)
         try:
             self._gather(_Call(self, frame, came_from, context, answer))
             return await answer
