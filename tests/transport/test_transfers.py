@@ -98,7 +98,8 @@ async def test_message_that_comes_alone_goes_at_once(serving: Serving, patient: 
         await serving.send(uuid)
         assert serving.up.forwarded[-1] == uuid
         serving.answer(uuid)
-        assert await soon(serving.calls[uuid]) == Ack(uuid, Code.OK, MGR)
+        ack = await soon(serving.calls[uuid])
+        assert (ack.uuid, ack.code, ack.src) == (uuid, Code.OK, MGR)
     assert not serving.transfers.busy
 
 
