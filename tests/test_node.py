@@ -320,6 +320,37 @@ async def test_receiving_that_is_cancelled_loses_nothing(mesh: Mesh) -> None:
     assert received == [str(i) for i in range(200)]
 
 
+async def test_cancelled_receive_leaves_nothing_behind(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    receiving = [asyncio.create_task(mgr.receive()) for _ in range(100)]
+    await asyncio.sleep(0)  # each begins
+    assert len(mgr._receivers) == 100
+    for task in receiving:
+        task.cancel()
+    await asyncio.wait(receiving)
+    assert mgr._receivers == []
+    assert (await mgr.send("x", to="Mgr")).ok
+    assert (await mgr.take()).body == "x"
+
+
+async def test_failures_to_join_are_counted_one_after_another(mesh: Mesh) -> None:
+    """The pause grows with them."""
+    worker = await mesh.worker(0, 3, await free_address(), join=False)
+    counted: asyncio.Queue[int] = asyncio.Queue()
+
+    class Counting:
+        maximum = 0.01
+
+        def pause(self, failures: int) -> float:
+            counted.put_nowait(failures)
+            return 0.001
+
+    assert worker._child is not None
+    worker._child._backoff = Counting()  # type: ignore[assignment]
+    first = await soon(counted.get())
+    assert [await soon(counted.get()) for _ in range(3)] == [first + 1, first + 2, first + 3]
+
+
 async def test_two_receivers_share_the_inbox(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
