@@ -124,7 +124,8 @@ async def test_what_is_missing_and_what_is_frozen(tree: Tree) -> None:
     # The first while its stream stands; it is lost after some seconds.
     silent = [(6001, "NETWORK_ACK_LOST", "Worker/0/0"), (6002, "NET_STREAM_NOT_INITED", "Proxy/0")]
     assert (end["code"], end["name"], end["src"]) in silent
-    code, output, _ = await run("ping", "Worker/All/All", "--timeout", 2, "--count", 1, *at)
+    # A hop has 95 % of what its sender waits: long enough here that a busy Proxy answers before the Mgr gives it up.
+    code, output, _ = await run("ping", "Worker/All/All", "--timeout", 8, "--count", 1, *at)
     assert code == 1
     assert any(f"{number} {name} from {src}" in output for number, name, src in silent)
     # One's trouble is nobody else's.
