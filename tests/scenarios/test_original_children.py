@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -192,7 +193,8 @@ async def test_size_that_costs_a_child_its_connection(mesh: Mesh, theirs: Origin
     at = 4 * MIB
     for size, code in ((at - 1, 0), (at, 0), (at + 1, Code.CLIENT_ERR)):
         for sender in (mgr, ours):
-            ack = await sender.send(body_for(size, sender.position, child.position), to=child.position)
+            body, uuid = body_for(size, sender.position, child.position), str(uuid4())
+            ack = await sender.send(body, to=child.position, uuid=uuid)
             assert (ack.code, str(ack.src)) == (code, child.position if code == 0 else "Mgr/0")
     posted = await mgr.post("x" * at, to=child.position)
     assert posted.code == Code.CLIENT_ERR
