@@ -106,6 +106,10 @@ BACKOFF_MAX_S: Final = 0.8
 """Upper end of every later pause: within the second that the contract allows (section 3), with room for the join,
 so that everybody is back one second after a parent listens."""
 
+TRIAL_LEAST_S: Final = 0.1
+"""Seconds that a send which waits for the join has left at least when it is tried again: the parent's answer, which is
+there after a millisecond, may take as long on a busy machine."""
+
 CONNECT_S: Final = 2.0
 """Seconds for connecting to a parent. On a network that is cut the kernel repeats a connection's first packet after 1 s
 and after 3 s: who waits for the latter finds a network that is back too late, a new attempt finds it sooner. With 1 s,

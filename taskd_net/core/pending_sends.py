@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.topology import LOCAL
-from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S
+from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S, TRIAL_LEAST_S
 
 if TYPE_CHECKING:
     from taskd_net.core.acks import Awaited, Key, Reply
@@ -196,6 +196,9 @@ class PendingSends:
                 lane.due = 0.0  # it has joined since
             else:
                 lane.due = send.sent_at + lane.pace
+                if lane.due > send.deadline - TRIAL_LEAST_S:
+                    # A trial that is cut off would end as 6001, which says less than that there was no way.
+                    lane.due = max(lane.due, send.deadline)
                 lane.pace = min(2.0 * lane.pace, BACKOFF_MAX_S)
             self._look_by(lane.due)
             return None

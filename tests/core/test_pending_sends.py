@@ -168,6 +168,24 @@ def test_trials_are_repeated_at_a_pace() -> None:
     assert answers(worker.tick(3.0)) == [(NOT_JOINED, "Proxy/0")], "who said so last"
 
 
+def test_no_trial_begins_so_late_that_it_would_be_cut_off() -> None:
+    """Or the answer would be 6001, though the message was nowhere. Who stands behind is tried then."""
+    worker = worker_under(told=False)
+    assert left(worker.send(0.0, mine("a"), Caller("a"), 0.4)) == ["a"]
+    assert send(worker, "b") == []
+    now = 0.0
+    for due in (0.05, 0.15):
+        assert refused(worker, "a", now=now) == []
+        now = worker.next_deadline()
+        assert now == pytest.approx(due)
+        assert left(worker.tick(now)) == ["a"]
+    assert refused(worker, "a", now=0.2) == []
+    assert worker.next_deadline() == 0.4
+    actions = worker.tick(0.4)
+    assert answers([action for action in actions if isinstance(action, Answer)]) == [(NOT_JOINED, "Proxy/0")]
+    assert left([action for action in actions if isinstance(action, Forward)]) == ["b"]
+
+
 def test_lane_waits_while_there_is_no_stream() -> None:
     worker = worker_under(told=False)
     assert send(worker, "a", "b") == ["a"]

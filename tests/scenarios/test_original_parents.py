@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -291,7 +292,8 @@ async def test_size_limit_upwards(mesh: Mesh, theirs: Originals, top: str) -> No
     worker = await mesh.worker(0, 0, parent.address)
     at = 8 * MIB
     for size, code in ((at - 1, 0), (at, 0), (at + 1, Code.CLIENT_ERR)):
-        ack = await worker.send(body_for(size, worker.position, parent.position), to=parent.position)
+        body = body_for(size, worker.position, parent.position)
+        ack = await worker.send(body, to=parent.position, uuid=str(uuid4()))
         assert ack.code == code
     assert mesh.count("upstream_lost") == 0
 

@@ -107,10 +107,10 @@ async def test_sibling_is_reached_without_the_mgr(mesh: Mesh) -> None:
 async def test_no_send_waits_longer_than_its_timeout(mesh: Mesh) -> None:
     _, (worker,) = await without_mgr(mesh)
     before = time.monotonic()
-    acks = await asyncio.gather(*(call("x", to="Mgr", timeout=0.4) for call in (worker.send, worker.post)))
+    acks = await asyncio.gather(*(call("x", to="Mgr", timeout=1.0) for call in (worker.send, worker.post)))
     took = time.monotonic() - before
     assert [ack.code for ack in acks] == [Code.NET_STREAM_NOT_INITED] * 2
-    assert 0.35 < took < 2.0, took
+    assert 0.9 < took < 5.0, took
     fast = await worker.send("x", to="Mgr", timeout=20.0, wait=False)
     assert (fast.code, fast.src) == (Code.NET_STREAM_NOT_INITED, Position.proxy(0))
     assert (await worker.post("x", to="Mgr", timeout=20.0, wait=False)).code == Code.NET_STREAM_NOT_INITED
