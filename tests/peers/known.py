@@ -47,6 +47,14 @@ async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -
         view.told, view.changed = told, changed  # type: ignore[method-assign]
 
 
+async def until_joined(node: WatchedNode, position: str) -> dict[str, Document]:
+    """Wait until a node knows that another one has joined.
+
+    That it knows of it says less: a node that has registered is known as lost until its stream stands.
+    """
+    return await until(node, lambda now: now.get(position, {}).get("state") == "joined")
+
+
 def forget_children(node: Node) -> None:
     """Let the grace time of all children without a stream be over."""
     for link in node.router.children.by_id.values():

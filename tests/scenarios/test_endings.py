@@ -20,7 +20,7 @@ from taskd_net.transport.asking import Asker, AskFailed, NotForgotten
 from taskd_net.wire import codec
 from taskd_net.wire import status as wire
 from tests.peers.child import RawChild
-from tests.peers.known import forget_children, seen, states, until
+from tests.peers.known import forget_children, seen, states, until, until_joined
 from tests.peers.mesh import PATIENCE_S, QUICK, Mesh, WatchedNode, both_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.wire import Wire
@@ -62,7 +62,7 @@ async def test_a_rank_that_leaves_in_good_order_is_finished_and_not_missing(mesh
     mgr = await mesh.mgr(expect="1x1")
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: now.get("Worker/0/0", {}).get("state") == "joined")
+    await until_joined(mgr, "Worker/0/0")
     assert missing(mgr) == []
     await leave(worker, way)
     nodes = await until(mgr, lambda now: now["Worker/0/0"]["state"] == "finished")
@@ -72,7 +72,7 @@ async def test_a_rank_that_leaves_in_good_order_is_finished_and_not_missing(mesh
     forget_children(proxy)
     assert states(proxy)["Worker/0/0"] == "finished"
     await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: now.get("Worker/0/0", {}).get("state") == "joined")
+    await until_joined(mgr, "Worker/0/0")
     assert mesh.count("status_not_taken") == 0
 
 
@@ -122,7 +122,7 @@ async def test_who_is_below_a_stopped_proxy_is_cut_off_since_then_and_keeps_its_
     assert (await mgr.send("x", to="Worker/All/All")).code == Code.NET_STREAM_NOT_INITED
     # The Proxy is started again, and knows nothing of who had left before.
     await mesh.proxy(0, mgr, listen=str(proxy.address))
-    nodes = await until(mgr, lambda now: now.get("Worker/0/0", {}).get("state") == "joined")
+    nodes = await until_joined(mgr, "Worker/0/0")
     assert (nodes["Proxy/0"]["state"], nodes["Worker/0/1"]["state"]) == ("joined", "finished")
     # And it stops for good: after their time nothing is known of those that were left below it.
     await mesh.nodes[-1].close()
@@ -160,7 +160,7 @@ async def test_a_parent_of_an_earlier_version_is_told_what_it_knows(
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: "Worker/0/0" in now)
+    await until_joined(mgr, "Worker/0/0")
     await worker.close()
     await until(mgr, lambda now: "Worker/0/0" not in now)
     assert states(proxy)["Worker/0/0"] == "finished"
@@ -196,7 +196,7 @@ async def test_a_service_is_shown_as_one_and_leaves_nothing_behind(mesh: Mesh) -
     config = NodeConfig.agent(server_rank=1, upstream=str(one.address), service=True, **QUICK)
     service = await mesh.start(config)
     await service.joined(PATIENCE_S)
-    nodes = await until(mgr, lambda now: "Agent/1" in now)
+    nodes = await until_joined(mgr, "Agent/1")
     assert [position for position, node in nodes.items() if node["service"]] == ["Agent/1"]
     assert missing(mgr) == []
     await service.close()
@@ -260,7 +260,7 @@ async def test_a_connected_node_is_not_forgotten(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: "Worker/0/0" in now)
+    await until_joined(mgr, "Worker/0/0")
     for position in ("Proxy/0", "Worker/0/0", "Mgr/0"):
         with pytest.raises(NotForgotten, match=f"^{position} is connected, and was not forgotten$"):
             await forget(mgr, position)
@@ -278,7 +278,7 @@ async def test_a_lost_node_is_forgotten_at_once_with_its_place_and_its_routes(me
     mgr = await mesh.mgr(expect="1x1")
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: "Worker/0/0" in now)
+    await until_joined(mgr, "Worker/0/0")
     await worker.close(orderly=False)
     await until(mgr, lambda now: now["Worker/0/0"]["state"] == "lost")
     assert await forget(proxy, "Worker/0/0") is State.LOST
@@ -289,7 +289,7 @@ async def test_a_lost_node_is_forgotten_at_once_with_its_place_and_its_routes(me
     assert [event["position"] for event in mesh.events if event["event"] == "forgotten"] == ["Worker/0/0"]
     # It comes back, and is what it was.
     again = await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: now.get("Worker/0/0", {}).get("state") == "joined")
+    await until_joined(mgr, "Worker/0/0")
     assert (await mgr.send("x", to=again.position)).ok
 
 
@@ -314,7 +314,7 @@ async def test_with_a_proxy_all_are_forgotten_that_were_known_through_it(mesh: M
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: "Worker/0/0" in now)
+    await until_joined(mgr, "Worker/0/0")
     await proxy.close()
     await until(mgr, lambda now: now["Worker/0/0"]["state"] == "cut_off")
     assert await forget(mgr, "Proxy/0") is State.STOPPED
@@ -325,7 +325,7 @@ async def test_a_route_alone_is_forgotten_and_one_that_is_cut_off(mesh: Mesh) ->
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: "Worker/0/0" in now)
+    await until_joined(mgr, "Worker/0/0")
     mgr.perform(
         mgr.router.announced(
             mgr.now(), mgr.router.children.by_id[1], Kind.ADD, [Position.worker(0, 7)], lambda _: None, "u"

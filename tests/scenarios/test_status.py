@@ -19,7 +19,7 @@ from taskd_net.transport.asking import Asker, AskFailed, ask_health
 from taskd_net.transport.channel import STATUS_SERVICE
 from taskd_net.wire import status as wire
 from tests.peers.child import RawChild
-from tests.peers.known import forget_children, seen, states, until
+from tests.peers.known import forget_children, seen, states, until, until_joined
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links
 from tests.peers.parent import RawParent
 
@@ -69,7 +69,7 @@ async def test_mgr_knows_every_node_below_with_what_it_says_of_itself(mesh: Mesh
 @both_links
 async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(mesh: Mesh) -> None:
     mgr, _, far, worker = await tree(mesh)
-    await until(mgr, lambda now: "Worker/1/1" in now)
+    await until_joined(mgr, "Worker/1/1")
     await worker.close(orderly=False)
     nodes = await until(mgr, lambda now: now["Worker/1/1"]["state"] == "lost")
     assert (nodes["Worker/1/1"]["link"], nodes["Worker/1/1"]["parent"]) == (None, "Proxy/1")
@@ -102,7 +102,7 @@ async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: 
 
 async def test_who_is_behind_a_lost_proxy_is_cut_off_until_it_is_back(mesh: Mesh) -> None:
     mgr, near, far, _ = await tree(mesh)
-    await until(mgr, lambda now: "Worker/1/1" in now)
+    await until_joined(mgr, "Worker/1/1")
     await near.close(orderly=False)
     await mesh.until(lambda: states(mgr)["Proxy/0"] == "lost")
     assert states(mgr) == {"Mgr/0": "joined", "Proxy/0": "lost", "Proxy/1": "cut_off", "Worker/1/1": "cut_off"}
@@ -124,7 +124,7 @@ async def test_a_proxy_that_moves_is_shown_where_it_is(mesh: Mesh) -> None:
     one.router.children.by_id[1].expires = 0.0
     one.perform(one.router.tick(one.now() + 3600))
     await mesh.worker(1, 1, one)
-    nodes = await until(mgr, lambda now: "Worker/1/1" in now)
+    nodes = await until_joined(mgr, "Worker/1/1")
     assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
 
 
@@ -138,7 +138,7 @@ async def test_of_two_who_claim_a_place_the_end_of_the_older_one_says_nothing(me
     await older.close(orderly=False)
     await mesh.until(lambda: one.router.tally.losses)
     await mesh.worker(1, 1, one)
-    nodes = await until(mgr, lambda now: "Worker/1/1" in now)
+    nodes = await until_joined(mgr, "Worker/1/1")
     assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
     assert states(one)["Proxy/3"] == "lost"
 
@@ -219,7 +219,7 @@ async def test_a_parent_that_does_not_take_a_report_gets_everything_again(
 
     view.told = fail  # type: ignore[assignment, method-assign]
     await mesh.worker(0, 0, proxy)
-    await until(mgr, lambda now: "Worker/0/0" in now)
+    await until_joined(mgr, "Worker/0/0")
     assert failed
     (event,) = (event for event in mesh.events if event["event"] == "status_not_taken")
     assert event["node"] == "Proxy/0"

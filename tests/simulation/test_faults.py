@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from random import Random
 
+import pytest
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -21,6 +22,9 @@ from taskd_net.core.uuids import split
 from taskd_net.position import Destination, Position, Role
 from tests.simulation.mesh import Mesh, Node, Sent
 from tests.simulation.trees import DEPTH, destinations, receivers, trees
+
+# Nothing here waits: how long it computes is the machine's affair.
+pytestmark = pytest.mark.timeout(600)
 
 EPSILON = 1e-6
 """Seconds that adding up floating-point times may cost."""
