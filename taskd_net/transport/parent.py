@@ -76,7 +76,7 @@ class ParentSide:
         credentials: ServerCredentials | None = None,
         *,
         batched: bool,
-        certified: bool = False,
+        certified: bool,
         expected: str = "",
         tracer: Tracer | None = None,
     ) -> None:

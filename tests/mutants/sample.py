@@ -157,14 +157,15 @@ def _of(root: Path, path: Path, seed: int) -> list[_Change]:
     for kind, names in _OPERATORS.items():
         for name in names:
             operator = _operator(name)
-            places = (place for node in nodes for place in operator.mutation_positions(node))
-            for occurrence, place in enumerate(places):
+            places = ((node, place) for node in nodes for place in operator.mutation_positions(node))
+            for occurrence, (node, place) in enumerate(places):
                 (line, _), _ = place
                 function = functions.get(line, "")
                 # A constructor that leaves out an attribute fails in every test: that says nothing about any of them.
                 if kind == "statement" and function.endswith(".__init__"):
                     continue
-                if any(begin <= place[0] < end for begin, end in unseen):
+                # The marks between parameters, `*` and `/`, look like operators.
+                if any(begin <= place[0] < end for begin, end in unseen) or node.parent.type == "parameters":
                     continue
                 about = (str(seed), module, function, name, text[line - 1].strip())
                 twins[about] += 1

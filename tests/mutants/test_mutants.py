@@ -14,7 +14,7 @@ from tests.mutants.report import Equivalent, Outcome
 ROOT = Path(__file__).resolve().parents[2]
 
 SMALL = """
-def sign(number: int | None = None) -> int:
+def sign(number: int | None = None, *, name: str = "") -> int:
     assert number != 3
     if number is None or number <= 0:
         return -1

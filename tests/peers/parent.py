@@ -37,6 +37,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         drop_acks: never answer a TransferMessage.
         ignore_acks: do as if no Ack came up a stream.
         requests: every request, by call name.
+        opened: the child of each stream that stands, from the first on.
         received: messages that are for this node.
         delivered: uuids taken so far; a resend is acknowledged and not taken again.
     """
@@ -51,6 +52,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
             call: asyncio.Queue()
             for call in ("Register", "PathDiscovery", "TransferMessage", "InitServerDownStream", "Ack")
         }
+        self.opened: asyncio.Queue[str] = asyncio.Queue()
         self.received: asyncio.Queue[Any] = asyncio.Queue()
         self.delivered: set[str] = set()
         self.routes: dict[str, str] = {}
@@ -112,6 +114,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         if self.confirm:
             await context.send_initial_metadata(())
         down = self.streams[child] = _Down(child)
+        self.opened.put_nowait(child)
         reader = asyncio.create_task(self._read_acks(down, requests))
         try:
             while (message := await down.queue.get()) is not None:

@@ -1,15 +1,21 @@
-"""The pauses between attempts to join."""
+"""Joining, the pauses between attempts, and moving to a new connection."""
 
 import asyncio
 import socket
+from pathlib import Path
 
 import grpc
 import pytest
 
+from taskd_net import Code, limits
+from taskd_net.transport.certificates import read
 from taskd_net.transport.child import Backoff
 from taskd_net.transport.peer import parent_metadata
+from taskd_net.transport.strangers import peers_of
+from taskd_net.transport.tls import ServerCredentials
+from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, soon
+from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name
 
@@ -100,3 +106,108 @@ async def test_parent_that_did_not_hear_who_is_gone_is_told_again(mesh: Mesh) ->
             assert [name(position) for position in request.path] == ["Worker/0/0"]
         parent.refuse.clear()
         await parent.requested("PathDiscovery")
+
+
+@pytest.mark.timeout(30)
+async def test_announcement_that_is_refused_is_made_again_after_pauses_that_grow(mesh: Mesh) -> None:
+    counted: asyncio.Queue[int] = asyncio.Queue()
+
+    class Counting:
+        def pause(self, failures: int) -> float:
+            counted.put_nowait(failures)
+            return 0.001
+
+    async with RawParent() as parent:
+        parent.says = (("taskd-net-version", "0.1.0"),)
+        parent.refuse["PathDiscovery"] = Code.CLIENT_ERR
+        worker = await mesh.worker(0, 0, parent.address, join=False)
+        assert worker._child is not None
+        worker._child._backoff = Counting()  # type: ignore[assignment]
+        first = await soon(counted.get())
+        assert [await soon(counted.get()) for _ in range(3)] == [first + 1, first + 2, first + 3]
+        assert mesh.count("upstream_lost") == mesh.count("join_failed") == 0
+        parent.refuse.clear()
+        await soon(worker.joined())
+
+
+# ---- moving to a new connection
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes need not spread over time here."""
+    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.0)
+    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
+
+
+async def secured(parent: RawParent, certificates: Folder) -> None:
+    """Let a parent begin again with TLS."""
+    await parent.stop()
+    await parent.start(credentials=ServerCredentials(read(certificates.listening())).credentials)
+
+
+@both_links
+@pytest.mark.timeout(30)
+async def test_each_new_certificate_is_one_move_and_no_loss(mesh: Mesh, tmp_path: Path, at_once: None) -> None:
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    for times in (1, 2, 3):
+        certificates.issue()
+        await mesh.logged("renewed", node=worker.position, times=times)
+        assert (await soon(mgr.send("down", to=worker.position))).ok
+        assert (await soon(worker.send("up", to="Mgr"))).ok
+        assert ((await worker.take()).body, (await mgr.take()).body) == ("down", "up")
+    assert mesh.count("renewed") == mesh.count("child_moved") == 3
+    assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
+
+
+@pytest.mark.timeout(30)
+async def test_move_that_fails_is_tried_again_after_a_pause_and_leaves_no_connection(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.5)
+    certificates = Folder(tmp_path)
+    loop = asyncio.get_running_loop()
+    async with RawParent() as parent:
+        await secured(parent, certificates)
+        parent.says = (("taskd-net-version", "0.1.0"),)
+        worker = await mesh.worker(0, 0, parent.address, tls=certificates.connecting())
+        assert await soon(parent.requests["Register"].get()) is not None
+        parent.refuse["Register"] = Code.EXCEED_MAX_REGISTRY_NUM
+        certificates.issue()
+        await parent.requested("Register")
+        for _ in range(4):
+            began = loop.time()
+            await parent.requested("Register")
+            assert loop.time() - began >= 0.5
+        # That over which the node works, and that of the attempt.
+        assert len(set(peers_of(int(parent.address.rpartition(":")[2])))) <= 2
+        assert mesh.count("renewal_failed", node=worker.position) == 1  # one line for one reason
+        assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
+        parent.refuse.clear()
+        await mesh.logged("renewed", node=worker.position)
+        assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
+    assert mesh.count("renewed") == 1
+
+
+@pytest.mark.timeout(30)
+async def test_move_to_a_foreign_parent_registers_once(mesh: Mesh, tmp_path: Path, at_once: None) -> None:
+    """It takes a second registration for another node's, so the old stream ends before."""
+    certificates = Folder(tmp_path)
+    async with RawParent() as parent:
+        await secured(parent, certificates)
+        worker = await mesh.worker(0, 0, parent.address, tls=certificates.connecting())
+        assert await soon(parent.opened.get()) == "Worker/0/0"
+        for _ in range(parent.requests["Register"].qsize()):
+            parent.requests["Register"].get_nowait()
+        parent.hold["Register"] = asyncio.Event()
+        certificates.issue()
+        await parent.requested("Register")
+        assert parent.streams == {}
+        parent.hold.pop("Register").set()
+        await mesh.logged("renewed", node=worker.position)
+        assert await soon(parent.opened.get()) == "Worker/0/0"
+        assert parent.requests["Register"].empty()
+        assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
+        assert mesh.count("upstream_lost") == 0

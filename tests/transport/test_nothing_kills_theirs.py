@@ -74,7 +74,7 @@ class Rig(FakeNode):
         super().__init__("Proxy/0")
         self.calls: list[tuple[str, bytes]] = []
         self.answer = b""
-        self.parent = ParentSide(cast("Any", self), Address("127.0.0.1", 0), batched=True)
+        self.parent = ParentSide(cast("Any", self), Address("127.0.0.1", 0), batched=True, certified=False)
         self.child = ChildSide(
             cast("Any", self), Address("127.0.0.1", 1), Backoff(0.1, 0.1), 1.0, lambda _: None, batched=False
         )

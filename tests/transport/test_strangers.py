@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from taskd_net import limits
-from taskd_net.transport.strangers import _address, _endpoint, peers_of
+from taskd_net.transport.strangers import Strangers, _address, _endpoint, peers_of
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, soon
 
@@ -39,6 +40,34 @@ def test_endpoints_as_grpc_names_them() -> None:
 def test_where_the_system_does_not_tell_nobody_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("taskd_net.transport.strangers._TABLES", (tmp_path / "nowhere",))
     assert list(peers_of(1)) == []
+
+
+async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two connections of one host, and looks while both, one, and none of them stand."""
+    monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
+    monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.1)
+    said: asyncio.Queue[str] = asyncio.Queue()
+
+    class Log:
+        def warning(self, event: str, *, address: str, reason: str) -> None:
+            assert event == "stranger" and reason
+            said.put_nowait(address)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        strangers = Strangers(port, cast("Any", Log()))
+        watching = asyncio.create_task(strangers.watch())
+        with socket.create_connection(("127.0.0.1", port)) as child:
+            strangers.handshake()
+            strangers.heard(f"ipv4:127.0.0.1:{child.getsockname()[1]}")
+            await asyncio.sleep(0.4)  # longer than anybody may take to be heard of
+            assert said.empty() and not watching.done()
+            with socket.create_connection(("127.0.0.1", port)):
+                strangers.handshake()
+                assert await soon(said.get()) == "127.0.0.1"
+        assert said.empty()
+        watching.cancel()
+        await asyncio.wait([watching])
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])

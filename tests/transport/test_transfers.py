@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from taskd_net import Ack, Code, Position
+from taskd_net import Ack, Code, Position, limits
 from taskd_net.core.actions import Action
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.limits import DEFAULT
 from taskd_net.transport.shares import Share
-from taskd_net.transport.transfers import Transfers
+from taskd_net.transport.transfers import Calls, Transfers
 from tests.peers.mesh import soon
 from tests.transport.pipes import FakeNode, frame
 
@@ -161,3 +162,35 @@ async def test_fault_with_one_message_costs_the_others_nothing(
         await soon(serving.calls["b"])
     serving.answer("c")
     assert (await soon(serving.calls["c"])).ok
+
+
+# ---- calls that still come while the node drains
+
+
+async def test_node_rests_after_so_many_looks_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DRAIN_LOOKS", 1)
+    monkeypatch.setattr(limits, "DRAIN_LOOK_S", 0.05)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await soon(Calls({}).rest(1000.0))
+    assert loop.time() - began >= 0.05  # that one look later, and not at once
+
+
+async def test_node_rests_in_the_end_though_calls_never_cease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DRAIN_LOOKS", 2)
+    monkeypatch.setattr(limits, "DRAIN_LOOK_S", 0.01)
+    calls = Calls({})
+
+    async def come() -> None:
+        while True:
+            assert calls.service(cast("Any", SimpleNamespace(method="/Somebody/Else"))) is None
+            await asyncio.sleep(0)
+
+    coming = asyncio.create_task(come())
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await soon(calls.rest(0.3))
+    assert loop.time() - began >= 0.3  # calls came until then, so there was no reason to end before
+    assert not coming.done()
+    coming.cancel()
+    await asyncio.wait([coming])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -43,6 +44,14 @@ async def test_parent_that_knows_the_four_calls_is_told_by_how_it_refuses_a_stra
     # A position that no job has, so that nobody loses his place to whoever looks.
     role, rank = request.split("/")
     assert (role, int(rank) >= 1_000_000_000) == ("Agent", True)
+
+
+async def test_parent_that_never_says_whether_it_takes_the_stream_knows_the_call() -> None:
+    async with RawParent() as parent:
+        parent.hold["InitServerDownStream"] = asyncio.Event()
+        found = await soon(visit(Address.parse(parent.address), 0.3))
+        parent.hold.pop("InitServerDownStream").set()
+    assert found.kind is Kind.MESH
 
 
 async def test_server_of_something_else() -> None:
