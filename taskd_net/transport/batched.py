@@ -85,7 +85,7 @@ class BatchedLink(Session):
         # What the child is still to be told of whether this node has joined; 0 for nothing.
         self._news = 0
 
-    def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
+    def forward(self, frame: Frame, patience: float, number: int) -> None:
         """Queue a message for the next batch."""
         self._frames.append(frame)
         self._numbers.append(number)

@@ -127,7 +127,7 @@ class Session(ABC):
         self.over = asyncio.Event()
 
     @abstractmethod
-    def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
+    def forward(self, frame: Frame, patience: float, number: int) -> None:
         """Send a message.
 
         Args:

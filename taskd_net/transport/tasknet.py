@@ -33,7 +33,7 @@ class ToChild(Session):
         self._queue: deque[Frame] = deque()
         self._broken: Frame | None = None
 
-    def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
+    def forward(self, frame: Frame, patience: float, number: int) -> None:
         """Queue a message for the child."""
         self._queue.append(frame)
         self._wake()
@@ -117,7 +117,7 @@ class ToParent(Session):
         self._line = AckLine(host.now, self._reply, self._too_late) if profile.next_ack else None
         self._pulse = Pulse(self._loop) if profile.next_ack else None
 
-    def forward(self, frame: Frame, patience: float, number: int = 0) -> None:
+    def forward(self, frame: Frame, patience: float, number: int) -> None:
         """Send a message to the parent."""
         self._calls.put(frame, patience)
 

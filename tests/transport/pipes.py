@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any
 
 from structlog.stdlib import BoundLogger
 
@@ -83,6 +84,26 @@ class FakePipe:
         self._is_cut = True
         self._incoming.put_nowait(None)
         self.gate.set()
+
+
+class FakeChannel:
+    """Calls to a parent that answers 0."""
+
+    def __init__(self) -> None:
+        self.calls: asyncio.Queue[str] = asyncio.Queue()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def unary_unary(self, method: str, *_: object, **__: object) -> Callable[..., Any]:
+        """A call of `TransferMessage`."""
+        assert method == "/TaskNet/TransferMessage"
+
+        async def call(data: bytes, timeout: float) -> bytes:
+            self.calls.put_nowait(codec.read_uuid(data))
+            await self.gate.wait()
+            return codec.write_ack(Ack(codec.read_uuid(data), 0, Position.mgr()))
+
+        return call
 
 
 class FakeNode:

@@ -107,7 +107,7 @@ async def test_batch_is_bounded_in_bytes_and_a_large_message_goes_alone(cable: C
 
 async def test_patience_is_milliseconds_and_0_only_where_nobody_waits(cable: Cable) -> None:
     for patience in (0.0, 0.0001, 0.0015, 1.5):
-        cable.link.forward(frame(), patience)
+        cable.link.forward(frame(), patience, 0)
     assert (await cable.take())[1] == [0, 1, 2, 1501]
 
 
@@ -417,6 +417,20 @@ async def test_what_waits_for_its_answer_counts_until_the_link_ends(cable: Cable
     assert (cable.share.messages, cable.share.size) == (0, 0)
 
 
+async def test_small_message_that_waits_costs_its_place_and_no_bytes(cable: Cable) -> None:
+    """The entry that waits for its answer is all that is left of it."""
+    cable.node.router.door.room = 1
+    for uuid in ("in", "waits"):
+        cable.comes_in((frame(uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
+    assert (await cable.take())[2] == ["in"]
+    await cable.pipe.settled()
+    assert (cable.share.messages, cable.share.size) == (1, 0)
+    cable.pipe.cut()
+    await soon(asyncio.shield(cable.running))
+    assert cable.link.unwritten() == []
+    assert (cable.share.messages, cable.share.size) == (0, 0)
+
+
 async def test_a_write_that_fails_is_the_end_of_the_link(cable: Cable) -> None:
     """What is queued behind it was certainly not written."""
     cable.pipe.gate.clear()
@@ -567,7 +581,7 @@ async def test_messages_that_want_an_answer_are_numbered(numbered: Cable) -> Non
     numbered.node.send(frame(uuid="same"))
     first = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))
     numbered.node.send(frame(uuid="same", sync=False))
-    numbered.link.forward(frame(uuid="passed on", sync=False), 0.0)
+    numbered.link.forward(frame(uuid="passed on", sync=False), 0.0, 0)
     numbered.node.send(frame(uuid="other"))
     numbered.pipe.gate.set()
     batch = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))

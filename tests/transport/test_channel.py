@@ -15,6 +15,7 @@ def test_options_are_those_that_work() -> None:
     server = dict(server_options())
     assert server["grpc.http2.min_ping_interval_without_data_ms"] == 1000
     assert server["grpc.http2.ping_timeout_ms"] == server["grpc.keepalive_timeout_ms"] == 2000
+    assert server["grpc.keepalive_time_ms"] == 5000
     assert server["grpc.so_reuseport"] == 0
     assert "grpc.keepalive_time_ms" not in dict(channel_options(pings=False))
     child = dict(channel_options(pings=True))

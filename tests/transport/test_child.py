@@ -18,6 +18,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name
+from tests.peers.wire import Wire
 
 
 def test_pauses_double_up_to_their_bound() -> None:
@@ -128,6 +129,46 @@ async def test_announcement_that_is_refused_is_made_again_after_pauses_that_grow
         assert mesh.count("upstream_lost") == mesh.count("join_failed") == 0
         parent.refuse.clear()
         await soon(worker.joined())
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("maximum", "grows"), [(1000.0, 1), (-1.0, 0)])
+async def test_pauses_after_lost_streams_grow_only_where_they_are_soon_lost(
+    mesh: Mesh, maximum: float, grows: int
+) -> None:
+    """A stream that has stood for longer than any pause is a new beginning."""
+    counted: asyncio.Queue[int] = asyncio.Queue()
+
+    class Counting:
+        def __init__(self) -> None:
+            self.maximum = maximum
+
+        def pause(self, failures: int) -> float:
+            counted.put_nowait(failures)
+            return 0.001
+
+    async with RawParent() as parent:
+        parent.says = (("taskd-net-version", "0.1.0"),)
+        worker = await mesh.worker(0, 0, parent.address, join=False)
+        assert worker._child is not None
+        worker._child._backoff = Counting()  # type: ignore[assignment]
+        seen = []
+        for _ in range(3):
+            parent.end_stream(await soon(parent.opened.get()))
+            seen.append(await soon(counted.get()))
+        assert seen == [1, 1 + grows, 1 + 2 * grows]
+
+
+@pytest.mark.timeout(30)
+async def test_close_has_an_end_though_the_parent_takes_nothing_in(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with Wire(mgr.address or "") as wire:
+        worker = await mesh.worker(0, 0, wire.address)
+        wire.freeze()
+        sending = asyncio.create_task(worker.send("x" * 7 * 1024 * 1024, to="Mgr", timeout=30))
+        await mesh.until(lambda: any(link.busy for link in worker.links.values()))
+        await soon(worker.close(), 8)
+        assert (await soon(sending)).code in (Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST)
 
 
 # ---- moving to a new connection

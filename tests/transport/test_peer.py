@@ -26,7 +26,7 @@ def test_parent_of_many_asks_for_longer_pauses() -> None:
     for pace, heard in ((0.0, 0.0), (2.0, 0.0), (7.6, 8.0), (5000.0, 999.0)):
         assert peers.of_parent(dict(peers.parent_metadata(0, batched=True, pace=pace))).pace == heard
     said = dict(peers.parent_metadata(0, batched=True))
-    for wrong in ("", "-1", "1e9", "nan", "9999", "²"):
+    for wrong in ("", "-1", "1000", "1e9", "nan", "9999", "²"):
         assert peers.of_parent(said | {peers.PACE_KEY: wrong}).pace == 0.0
 
 
@@ -42,7 +42,9 @@ def test_only_who_says_so_knows_probes() -> None:
 
 def test_parent_of_an_earlier_version_is_told_nothing_and_offers_nothing() -> None:
     earlier = peers.of_parent({peers.VERSION_KEY: "0.0.9", peers.DEPTH_KEY: "2"})
-    assert (earlier.profile, earlier.depth, earlier.batched, earlier.reports) == (peers.OURS, 2, False, False)
+    assert earlier == peers.Peer(peers.OURS, "0.0.9", 2)
+    assert not (earlier.batched or earlier.reports or earlier.probes or earlier.counts or earlier.numbers)
+    assert not (earlier.ends or earlier.hears or earlier.service)
 
 
 def test_child_that_says_nothing_keeps_the_contract() -> None:

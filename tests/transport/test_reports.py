@@ -45,3 +45,13 @@ async def test_child_that_says_nothing_of_itself_has_joined_again_as_often_as_it
         assert (await told(mgr))["Worker/0/7"]["state"] == "lost"
         await foreign.join(str(mgr.address))
         assert (await told(mgr))["Worker/0/7"]["reconnects"] == 1
+
+
+@pytest.mark.parametrize("links", ["batched", "tasknet"])
+async def test_link_of_a_child_is_shown_as_what_it_is_while_it_stands(mesh: Mesh, links: str) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr, links=links)
+    assert (await told(mgr))["Worker/0/0"]["link"] == links
+    await worker.close(orderly=False)
+    await mesh.logged("child_lost")
+    assert (await told(mgr))["Worker/0/0"]["link"] is None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from typing import cast
 
 import grpc
 import pytest
@@ -16,7 +16,7 @@ from taskd_net.transport.tasknet import ToChild, ToParent
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from tests.peers.mesh import soon
-from tests.transport.pipes import FakeNode, FakePipe, frame
+from tests.transport.pipes import FakeChannel, FakeNode, FakePipe, frame
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -38,26 +38,6 @@ class Down:
     async def take(self) -> str:
         """The uuid of the next message that is written."""
         return codec.read_uuid(await soon(self.pipe.begun.get()))
-
-
-class FakeChannel:
-    """Calls to a parent that answers 0."""
-
-    def __init__(self) -> None:
-        self.calls: asyncio.Queue[str] = asyncio.Queue()
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    def unary_unary(self, method: str, *_: object, **__: object) -> Callable[..., Any]:
-        """A call of `TransferMessage`."""
-        assert method == "/TaskNet/TransferMessage"
-
-        async def call(data: bytes, timeout: float) -> bytes:
-            self.calls.put_nowait(codec.read_uuid(data))
-            await self.gate.wait()
-            return codec.write_ack(Ack(codec.read_uuid(data), 0, Position.mgr()))
-
-        return call
 
 
 class Up:
@@ -237,3 +217,22 @@ async def test_answer_after_the_end_is_dropped(up: Up) -> None:
     up.node.perform(up.node.router.inbox_taken(0.0))
     assert up.node.delivered == ["in", "waits"]
     assert not up.link._has_output()
+
+
+async def test_link_comes_to_rest_when_its_post_has_got_there_and_goes_on_later(up: Up) -> None:
+    """A post that were still under way could be overtaken by the next one, over another connection."""
+    up.channel.gate.clear()
+    for uuid in "ab":
+        up.node.send(frame(uuid=uuid, src="Worker/0/0", to="Mgr", sync=False))
+    assert await soon(up.channel.calls.get()) == "a"
+    resting = asyncio.create_task(up.link.pause())
+    await asyncio.sleep(0)  # it begins
+    up.node.send(frame(uuid="c", src="Worker/0/0", to="Proxy/9"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not resting.done()
+    up.channel.gate.set()
+    await soon(resting)
+    assert up.channel.calls.empty()
+    up.link.resume()
+    assert {await soon(up.channel.calls.get()) for _ in range(2)} == {"b", "c"}

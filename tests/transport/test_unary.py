@@ -1,12 +1,18 @@
 """Upwards by unary calls: many at a time, in order where it was promised, and an account of each when it ends."""
 
 import asyncio
+from typing import cast
 
+import grpc
 import pytest
 
-from taskd_net import Code
+from taskd_net import Ack, Code, Position
+from taskd_net.core.frame import Frame
+from taskd_net.transport.peer import CONTRACT
+from taskd_net.transport.unary import UnaryWriter
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
+from tests.transport.pipes import FakeChannel, frame
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -94,3 +100,70 @@ async def test_bytes_under_way_are_bounded(mesh: Mesh) -> None:
         acks = await soon(asyncio.gather(*sends), 20)
         assert sum(ack.ok for ack in acks) >= 16
         assert {ack.code for ack in acks} == {Code.OK, Code.RECV_BUF_BUSY}
+
+
+# ---- one writer, and calls that the test holds
+
+
+class Held:
+    """A writer whose calls are answered when the test says so.
+
+    Attributes:
+        answered: the uuids that have been answered.
+    """
+
+    def __init__(self) -> None:
+        self.channel = FakeChannel()
+        self.channel.gate.clear()
+        self.answered: list[str] = []
+        channel = cast(grpc.aio.Channel, self.channel)
+        self.writer = UnaryWriter(channel, Position.mgr(), CONTRACT, 3.0, lambda _: None, self._answer)
+
+    def _answer(self, message: Frame, ack: Ack) -> None:
+        assert ack.ok
+        self.answered.append(message.uuid)
+
+    async def begun(self) -> list[str]:
+        """The calls that have begun since the last time, after some turns of the loop."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return [self.channel.calls.get_nowait() for _ in range(self.channel.calls.qsize())]
+
+
+async def test_message_is_taken_back_as_long_as_its_call_has_not_begun() -> None:
+    held = Held()
+    early, late = frame(uuid="early", to="Mgr"), frame(uuid="late", to="Mgr")
+    held.writer.put(early, 3.0)
+    assert held.writer.withdraw(early)
+    held.writer.put(late, 3.0)
+    assert await held.begun() == ["late"]
+    assert not held.writer.withdraw(late)
+    held.channel.gate.set()
+    await soon(held.writer.finish())
+    assert held.answered == []
+    assert not held.writer.busy
+
+
+async def test_no_more_calls_are_under_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskd_net.transport.unary.CALLS", 2)
+    held = Held()
+    for uuid in "abc":
+        held.writer.put(frame(uuid=uuid, to="Mgr"), 3.0)
+    assert await held.begun() == ["a", "b"]
+    held.channel.gate.set()
+    await soon(held.writer.finish())
+    assert held.answered == ["a", "b", "c"]
+
+
+async def test_finish_waits_for_every_answer() -> None:
+    held = Held()
+    for uuid in "ab":
+        held.writer.put(frame(uuid=uuid, to="Mgr"), 3.0)
+    assert await held.begun() == ["a", "b"]
+    finishing = asyncio.create_task(held.writer.finish())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not finishing.done()
+    held.channel.gate.set()
+    await soon(finishing)
+    assert held.answered == ["a", "b"]
