@@ -15,8 +15,7 @@ import pytest
 from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, limits
 from taskd_net.api import worker
 from taskd_net.api.body import Body
-from taskd_net.core.acks import Reply
-from taskd_net.core.frame import Frame
+from taskd_net.core.pending_sends import Send
 from taskd_net.core.router import Router
 from taskd_net.status.records import State
 from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, state_of, take, until
@@ -191,17 +190,21 @@ def test_report_whose_answer_is_lost_arrives_once(
     node = worker.slot.member.node._node
     assert node is not None
     uuids: list[str] = []
-    send = Router.send
+    submit = Router.submit
 
-    def lossy(self: Router, now: float, frame: Frame, reply: Reply, *arguments: Any, **settings: Any) -> Any:
+    def lossy(self: Router, now: float, send: Send) -> Any:
+        reply = send.reply
+
         def answered(ack: Ack) -> None:
             if ack.ok:
                 uuids.append(ack.uuid)
             reply(Ack(ack.uuid, Code.NETWORK_ACK_LOST, ack.src) if ack.ok and len(uuids) <= 2 else ack)
 
-        return send(self, now, frame, answered if self is node.router else reply, *arguments, **settings)
+        if self is node.router:
+            send.reply = answered
+        return submit(self, now, send)
 
-    monkeypatch.setattr(Router, "send", lossy)
+    monkeypatch.setattr(Router, "submit", lossy)
     assert api.send_to_manager(1, "STATUS", timeout=SOON)
     assert api.send_to_manager(2, "STATUS", timeout=SOON)
     assert [take(mgr)[1].code for _ in range(2)] == [1, 2]

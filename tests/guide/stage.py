@@ -25,6 +25,12 @@ PATIENCE_S = 40.0
 WIDTH = 118
 
 
+class Trainee(Command):
+    """A training process."""
+
+    program = ("-m", "tests.guide.trainee")
+
+
 class Stage:
     """One situation. As a context, everything that it has started is ended with it.
 
@@ -69,7 +75,7 @@ class Stage:
 
     async def workers(self, upstream: str, *positions: str) -> list[Command]:
         """Start Workers, and wait until they have joined."""
-        workers = [Command("listen", "--as", position, "--upstream", upstream) for position in positions]
+        workers: list[Command] = [Trainee("--as", position, "--upstream", upstream) for position in positions]
         for worker in workers:
             await self._running.enter_async_context(worker)
         for worker in workers:
@@ -86,7 +92,7 @@ class Stage:
         self._running.callback(os.close, read)
         # The least there is: one message fills it.
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
-        worker = Command("listen", "--as", position, "--upstream", upstream, "--inbox", inbox, stdout=write)
+        worker = Trainee("--as", position, "--upstream", upstream, "--inbox", inbox, stdout=write)
         try:
             await self._running.enter_async_context(worker)
         finally:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from taskd_net import Code, Position, Retry
+from taskd_net.core.links import UP
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, address_of, both_links, soon
 from tests.peers.parent import RawParent
@@ -154,6 +155,8 @@ async def test_cancelled_send_that_waited_is_not_delivered(mesh: Mesh) -> None:
     for send in sends:
         send.cancel()
     await asyncio.wait(sends)
+    # What was being written at that moment cannot be taken back.
+    await soon(worker.links[UP].idle())
     assert not worker.router.busy
     another = asyncio.create_task(worker.send("delivered", to="Mgr", timeout=25.0))
     mgr = await mesh.mgr(address)

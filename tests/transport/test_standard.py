@@ -15,7 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from taskd_net import Code, Node
 from taskd_net.address import Address
 from taskd_net.transport.asking import AskFailed, ask_health
-from taskd_net.transport.standard import LIVENESS
+from taskd_net.transport.parent import ParentSide
+from taskd_net.transport.standard import LIVENESS, Health
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
 pytestmark = pytest.mark.compat
@@ -63,17 +64,30 @@ async def test_proxy_serves_while_it_has_an_upstream_and_lives_all_the_time(mesh
 
 
 @pytest.mark.parametrize("end", ["close", "drain"])
-async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str) -> None:
+async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mgr = await mesh.mgr()
-    worker = await mesh.worker(0, 0, mgr)
+    await mesh.worker(0, 0, mgr)
+    steps: list[str] = []
+    stop, end_stream = Health.stop, ParentSide._end
+
+    async def stopped(self: Health) -> None:
+        await stop(self)
+        steps.append("health")
+
+    def ended(self: ParentSide, *arguments: Any) -> None:
+        steps.append("stream")
+        end_stream(self, *arguments)
+
+    monkeypatch.setattr(Health, "stop", stopped)
+    monkeypatch.setattr(ParentSide, "_end", ended)
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest())
         assert await next_status(watch) == health_pb2.HealthCheckResponse.SERVING
         ending = asyncio.ensure_future(mgr.close() if end == "close" else mgr.drain(0.2))
         assert await next_status(watch) == health_pb2.HealthCheckResponse.NOT_SERVING
-        assert worker.is_joined  # streams end after that
         await soon(ending)
+    assert (steps[0], steps[-1]) == ("health", "stream")
 
 
 async def test_who_drains_says_so_at_once(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
