@@ -165,9 +165,10 @@ DRAIN_LOOK_S: Final = 0.01
 """Seconds between two looks at whether a draining node is done. Looked at, not signalled: a signal would cost every
 message of a node's life something, for once at its end."""
 
-DRAIN_LOOKS: Final = 5
-"""Looks without a new call after which a draining node has taken all that had arrived over the four calls: 50 ms, where
-gRPC hands over several thousand calls a second."""
+DRAIN_LOOKS: Final = 20
+"""Looks without a new call after which a draining node has taken all that had arrived over the four calls: 200 ms. gRPC
+hands over several thousand calls a second; on a machine with more to do than cores, its threads and the sender's may
+get none of them for 50 ms."""
 
 DRAIN_CATCH_UP_S: Final = 1.0
 """Seconds that it waits for that at most, and half of the time that it has: a sender without pauses cannot keep it."""

@@ -25,7 +25,7 @@ from taskd_net import (
     Position,
 )
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 SOON = 10.0
 T = TypeVar("T")

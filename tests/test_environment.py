@@ -12,7 +12,7 @@ import pytest
 
 from taskd_net.environment import SWITCH
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 FORK, EXPERIMENTS = "GRPC_ENABLE_FORK_SUPPORT", "GRPC_EXPERIMENTS"
 NO_EVENT_ENGINE = "-event_engine_client,-event_engine_listener"

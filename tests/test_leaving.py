@@ -13,7 +13,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, free_address, soon
 from tests.peers.slow import SlowChild
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, free_address, soon
 from tests.peers.parent import RawParent
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture

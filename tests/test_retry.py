@@ -12,7 +12,7 @@ from taskd_net import Ack, BlockingNode, Code, NodeConfig, Position, Retry
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.compat]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.compat]
 
 
 @pytest.fixture

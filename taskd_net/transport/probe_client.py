@@ -86,22 +86,30 @@ class ProbeClient:
             call.cancel()
 
     def _explain(self, error: grpc.aio.AioRpcError) -> NotAskedError:
-        status, text = error.code(), error.details() or ""
+        status, text, connected = error.code(), error.details() or "", False
         match status:
             case grpc.StatusCode.UNIMPLEMENTED:
                 text = f"who listens at {self._address} is not a node of taskd_net, or one too old to be asked"
             case grpc.StatusCode.UNAVAILABLE:
                 text = f"no node answers at {self._address}: {text}"
             case grpc.StatusCode.DEADLINE_EXCEEDED:
+                # gRPC's own threads greet whoever connects, also where the process has no time for a call.
+                connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
                 text = f"no node answers at {self._address} within {self._timeout:g} s"
             case _:
                 text = f"{self._address} refused: {text}"
-        return NotAskedError(text, implemented=status is not grpc.StatusCode.UNIMPLEMENTED)
+        return NotAskedError(text, implemented=status is not grpc.StatusCode.UNIMPLEMENTED, connected=connected)
 
 
 class NotAskedError(TaskdNetError):
-    """The node could not be asked. The text says why; `implemented` is False where it is a gRPC server without this."""
+    """The node could not be asked; the text says why.
 
-    def __init__(self, text: str, *, implemented: bool) -> None:
+    Attributes:
+        implemented: False where a gRPC server answered that it does not have the call.
+        connected: a gRPC server took the connection, and did not answer in time.
+    """
+
+    def __init__(self, text: str, *, implemented: bool, connected: bool = False) -> None:
         super().__init__(text)
         self.implemented = implemented
+        self.connected = connected

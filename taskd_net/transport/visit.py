@@ -31,6 +31,7 @@ class Kind(Enum):
     OURS = "a node of taskd_net"
     MESH = "another parent that knows the four calls"
     OTHER = "a gRPC server of something else"
+    SILENT = "a gRPC server that does not answer in time"
     NONE = "no gRPC server that answers"
 
 
@@ -66,7 +67,7 @@ async def visit(address: Address, timeout: float, tls: Tls | None = None) -> Vis
             return Visit(Kind.OURS, about, (about.time_ns - asked) / 1e9 - half, half)
         except NotAskedError as error:
             if error.implemented:
-                return Visit(Kind.NONE)
+                return Visit(Kind.SILENT if error.connected else Kind.NONE)
     return Visit(Kind.MESH if await _knows_the_calls(address, timeout, tls) else Kind.OTHER)
 
 

@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+"""Seconds that anything may take: a command imports gRPC first, on a machine that does other things too."""
 
 
 class Command:

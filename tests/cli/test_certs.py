@@ -17,7 +17,7 @@ from taskd_net.tls import Tls
 from taskd_net.transport.certificates import read
 from tests.cli.processes import ROOT, Command, Daemon
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 Run = Callable[..., Result]
 

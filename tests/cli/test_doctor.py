@@ -18,6 +18,7 @@ import pytest
 
 from taskd_net.cli.authority import Authority
 from taskd_net.cli.doctor.upstream import clock
+from taskd_net.transport.probe_service import ProbeService
 from taskd_net.transport.visit import Kind, Visit
 from taskd_net.version import __version__
 from tests.cli.processes import run
@@ -26,7 +27,7 @@ from tests.peers.mesh import Mesh, WatchedNode, free_address
 from tests.peers.original.cluster import Originals
 from tests.peers.parent import RawParent
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
@@ -154,9 +155,27 @@ async def test_upstream_that_is_something_else() -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    found = await proxy(f"127.0.0.1:{port}", wrong=1)
+    try:
+        found = await proxy(f"127.0.0.1:{port}", wrong=1)
+    finally:
+        await server.stop(None)
     assert "is a gRPC server, but not one of a mesh" in found["upstream"]["text"]
-    await server.stop(None)
+
+
+async def test_upstream_whose_loop_hangs(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC's own threads still greet whoever connects: it is no other kind of server for that."""
+    monkeypatch.setattr(ProbeService, "_about", hang)
+    mgr = await mesh.mgr()
+    found = await proxy(mgr.address or "", wrong=1)
+    assert "takes connections and says nothing" in found["upstream"]["text"]
+    own = await examined("mgr", "--listen", mgr.address, wrong=1)
+    assert "is in use by a process that does not answer as a node does" in own["port"]["text"]
+
+
+async def hang(*_: object) -> bytes:
+    """Never answer."""
+    await asyncio.get_running_loop().create_future()
+    return b""
 
 
 async def test_upstream_that_is_this_node(mesh: Mesh, mgr: WatchedNode) -> None:

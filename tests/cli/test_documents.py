@@ -17,7 +17,7 @@ NAMES = [*COMMANDS, "config", "doctor"]
 
 pytestmark = [
     pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout"),
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(180),
 ]
 
 

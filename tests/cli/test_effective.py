@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 def config(*arguments: str) -> str:

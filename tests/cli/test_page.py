@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.processes import Daemon, run
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 def get(url: str) -> tuple[int, str]:

@@ -15,7 +15,7 @@ from tests.cli.processes import Command, run
 from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address
 from tests.peers.slow import SlowChild
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

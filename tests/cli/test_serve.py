@@ -19,7 +19,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.slow import SlowChild
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 TERM, INT, HUP = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 

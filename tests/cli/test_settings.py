@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS, Setting
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 FILE = """
 ack_timeout = 7.0

@@ -21,7 +21,7 @@ from tests.deploy.artefacts import CLOSING_S, DEPLOY, containerfile, port_of, se
 OLDEST = "1.29"
 """The first release that has sidecars without being asked for them."""
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 class StrictLoader(yaml.SafeLoader):

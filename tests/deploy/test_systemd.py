@@ -19,7 +19,7 @@ UNIT = DEPLOY / "systemd" / "taskd-net-proxy.service"
 PROGRAM = "/opt/taskd-net/bin/taskd-net"
 ETC = "/etc/taskd-net/"
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 def directives() -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from taskd_net import ConfigError, limits
 from taskd_net.page import StatusPage
 from tests.peers.mesh import Mesh
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GET = b"GET %s HTTP/1.1\r\nHost: here\r\n\r\n"

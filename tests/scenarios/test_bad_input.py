@@ -15,7 +15,7 @@ from tests.peers.parent import RawParent
 from tests.peers.stubs import name, pb, position
 from tests.peers.wire import NotAParent
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 GARBAGE = [b"\xff" * 40, os.urandom(64) + b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x00"]
 

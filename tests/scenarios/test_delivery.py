@@ -9,7 +9,7 @@ from taskd_net import Code
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 
 async def two_nodes(mesh: Mesh, **settings: Any) -> tuple[WatchedNode, WatchedNode, WatchedNode]:

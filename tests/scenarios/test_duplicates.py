@@ -15,7 +15,7 @@ from tests.peers.original.cluster import Originals
 from tests.peers.stubs import pb
 from tests.scenarios.test_delivery import two_nodes
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 BEYOND = 4500
 """Messages: more than the last ones that are remembered of uuids of other makes."""

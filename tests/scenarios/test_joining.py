@@ -14,7 +14,7 @@ from tests.peers.parent import RawParent
 from tests.peers.stubs import name
 from tests.peers.wire import Wire
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.compat

@@ -24,6 +24,9 @@ MIB = 1024 * 1024
 PATIENCE_S = 4.0
 """How long a restarted node may take until it is reached. A leaf of the original's tries once a second."""
 
+RESENDS = 5
+"""Of a large message to which no answer came in time."""
+
 COLUMNS = (
     "Mgr ↔ all below",
     "within a node",
@@ -257,9 +260,18 @@ def verdict(found: set[int]) -> str:
 
 
 async def sized(sender: Member, receiver: Member, size: int) -> int:
-    """The code for a message of so many bytes."""
+    """The code for a message of so many bytes.
+
+    Ours wait for an answer for a second only, and all the trees have one event loop together: one of ours that hears
+    nothing in time sends it again.
+    """
     body = body_for(size, sender.position, receiver.position, theirs=sender.theirs)
-    return await sender.send(receiver.position, body)
+    code = await sender.send(receiver.position, body)
+    for _ in range(RESENDS):
+        if code != Code.NETWORK_ACK_LOST or sender.theirs:
+            break
+        code = await sender.send(receiver.position, body)
+    return code
 
 
 async def sent_code(sender: Member, to: str, code: int) -> bool:

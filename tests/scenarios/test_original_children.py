@@ -14,7 +14,7 @@ from tests.peers.original.sizes import body_for, wire_message
 from tests.peers.parent import RawParent
 from tests.peers.wire import Wire
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 MIB = 1024 * 1024
 

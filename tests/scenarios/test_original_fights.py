@@ -18,7 +18,7 @@ JOINS = 15
 """In ten seconds, of everybody who claims the position together. Without a measure: some 7,000."""
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_two_nodes_with_one_position(mesh: Mesh, theirs: Originals) -> None:
     """Two of theirs below ours, one of each, two of ours below theirs; and nobody else is disturbed."""
     mesh.expected_errors.add("position_taken")

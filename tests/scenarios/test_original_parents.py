@@ -20,7 +20,7 @@ from tests.peers.original.sizes import body_for
 from tests.peers.stubs import name, pb
 from tests.peers.wire import Wire
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 MIB = 1024 * 1024
 

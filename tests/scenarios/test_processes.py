@@ -16,7 +16,7 @@ import pytest
 
 from taskd_net import Code
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0

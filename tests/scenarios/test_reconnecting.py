@@ -20,7 +20,7 @@ from tests.peers.parent import RawParent
 from tests.peers.stubs import name
 from tests.peers.wire import Wire
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 PERSISTENT = Retry(attempts=1000, within=30.0)
 

@@ -9,7 +9,7 @@ import pytest
 from taskd_net import Code, NodeConfig, Position
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 
 async def job(mesh: Mesh, **settings: Any) -> list[WatchedNode]:

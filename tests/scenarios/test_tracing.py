@@ -18,7 +18,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh
 from tests.peers.stubs import pb
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

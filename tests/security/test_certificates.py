@@ -10,7 +10,7 @@ import pytest
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, WatchedNode, soon
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 
 class Issuer:

@@ -16,7 +16,7 @@ from tests.peers.stubs import name, pb, position
 from tests.peers.wire import Wire
 from tests.security.bystanders import Bystanders
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture

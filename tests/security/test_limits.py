@@ -18,7 +18,7 @@ from tests.peers.wire import Wire
 from tests.security.bystanders import Bystanders
 from tests.security.http2 import DATA, RST_STREAM, Http2, frame
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 
 async def beside(mesh: Mesh, **limits: Any) -> Bystanders:

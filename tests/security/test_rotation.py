@@ -20,7 +20,7 @@ from tests.peers.certificates import DAY, Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, both_links, soon
 from tests.peers.parent import RawParent
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(autouse=True)

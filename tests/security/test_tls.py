@@ -20,7 +20,7 @@ from taskd_net.wire import codec
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 @both_links

@@ -19,7 +19,7 @@ from taskd_net.wire.batches import branch_of, read_batch, read_branches
 from tests.peers.mesh import soon
 from tests.transport.pipes import FakeNode, FakePipe, bodies, frame
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 WORKER = Position.worker(0, 0)
 PROXY = Position.proxy(0)

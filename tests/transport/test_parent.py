@@ -14,7 +14,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
 from tests.peers.stubs import pb
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.compat

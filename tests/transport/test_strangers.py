@@ -14,7 +14,7 @@ from taskd_net.transport.strangers import Strangers, _address, _endpoint, peers_
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, soon
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])

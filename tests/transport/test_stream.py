@@ -11,7 +11,7 @@ from taskd_net.transport.stream import ClientPipe, Context, ServerPipe
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.wire import Wire
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.both_loops

@@ -18,7 +18,7 @@ from taskd_net.wire import tasknet_pb2 as pb
 from tests.peers.mesh import soon
 from tests.transport.pipes import FakeChannel, FakeNode, FakePipe, frame
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 WORKER = Position.worker(0, 0)
 

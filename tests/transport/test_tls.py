@@ -13,7 +13,7 @@ from taskd_net.transport.tls import ServerCredentials, channel_credentials, peer
 from tests.peers.certificates import Folder
 from tests.peers.mesh import soon
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.compat

@@ -19,7 +19,7 @@ from taskd_net.transport.transfers import Calls, Transfers
 from tests.peers.mesh import soon
 from tests.transport.pipes import FakeNode, frame
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 WORKER, MGR = Position.worker(0, 0), Position.mgr()
 

@@ -14,7 +14,7 @@ from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
 from tests.transport.pipes import FakeChannel, frame
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(180)
 
 MIB = 1024 * 1024
 

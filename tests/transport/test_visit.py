@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from taskd_net.address import Address
+from taskd_net.transport.probe_service import SERVICE
 from taskd_net.transport.visit import Kind, visit
 from taskd_net.version import __version__
 from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
@@ -61,6 +62,27 @@ async def test_server_of_something_else() -> None:
     found = await visit(Address.parse(f"127.0.0.1:{port}"), PATIENCE_S)
     await server.stop(None)
     assert found.kind is Kind.OTHER
+
+
+async def test_server_that_is_too_busy_to_answer() -> None:
+    """It is a gRPC server, and that is all that is known: it must not be taken for something else."""
+    busy, server = asyncio.Event(), grpc.aio.server()
+
+    async def never(request: bytes, _: object) -> bytes:
+        busy.set()
+        await asyncio.get_running_loop().create_future()
+        return request
+
+    calls: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {"About": grpc.unary_unary_rpc_method_handler(never)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, calls),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        found = await visit(Address.parse(f"127.0.0.1:{port}"), 0.5)
+    finally:
+        await server.stop(None)
+    assert busy.is_set()
+    assert found.kind is Kind.SILENT
 
 
 async def test_nobody() -> None:

@@ -67,7 +67,7 @@ async def _in_use(listen: Address, position: Position) -> Finding:
             "port", f"{listen} is in use by {met.about.position} itself, which runs (taskd_net {met.about.version})"
         )
     who = f"{met.about.position}, another node of the mesh" if met.about is not None else met.kind.value
-    if met.kind is Kind.NONE:
+    if met.kind in (Kind.NONE, Kind.SILENT):
         who = "a process that does not answer as a node does"
     text = f"{listen} is in use by {who}"
     advice = f"`ss -ltnp 'sport = :{listen.port}'` names the process; end it, or choose another --listen."

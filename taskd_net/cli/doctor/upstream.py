@@ -80,6 +80,8 @@ async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[
         case Kind.OTHER:
             text = f"{upstream} is a gRPC server, but not one of a mesh: it does not know the service TaskNet"
             return [wrong("upstream", text, "Correct --upstream: the Mgr's port is usually 9601, a Proxy's 9602.")]
+        case Kind.SILENT:
+            return [_silent(upstream)]
         case Kind.NONE:
             return [await _not_grpc(upstream, tls)]
 
@@ -115,6 +117,11 @@ def clock(met: Visit) -> Finding:
     return ok("clock", f"this machine's clock is {off}")
 
 
+def _silent(upstream: Address) -> Finding:
+    text = f"{upstream} takes connections and says nothing: its process is stopped, or busy, or no node"
+    return wrong("upstream", text, "On its machine: `ps -o stat,etime,args`, state T is stopped; then its log.")
+
+
 async def _not_grpc(upstream: Address, tls: Tls | None) -> Finding:
     """Something takes connections there, and no more is known: try a handshake of TLS.
 
@@ -134,8 +141,7 @@ async def _not_grpc(upstream: Address, tls: Tls | None) -> Finding:
             _, writer = await asyncio.open_connection(upstream.host, upstream.port, ssl=context, server_hostname=name)
         writer.close()
     except TimeoutError:
-        text = f"{upstream} takes connections and says nothing: its process is stopped, or busy, or no node"
-        return wrong("upstream", text, "On its machine: `ps -o stat,etime,args`, state T is stopped; then its log.")
+        return _silent(upstream)
     except ssl.SSLCertVerificationError as error:
         text = f"the certificate that {upstream} shows is not accepted: {error.verify_message}"
         return wrong(
