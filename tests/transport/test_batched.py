@@ -207,6 +207,18 @@ async def test_link_is_not_idle_while_a_write_is_under_way(cable: Cable) -> None
     assert len(cable.pipe.written) == 1
 
 
+async def test_who_waits_for_the_last_write_waits_no_longer_than_the_stream_stands(cable: Cable) -> None:
+    cable.pipe.gate.clear()
+    cable.node.send(frame(uuid="a"))
+    await cable.take()
+    idle = asyncio.create_task(cable.link.idle())
+    await cable.pipe.settled()
+    assert not idle.done()
+    cable.pipe.cut()
+    await soon(idle)
+    assert not cable.link.alive
+
+
 async def test_what_waits_for_the_other_end_is_told_as_unwritten(cable: Cable) -> None:
     await ahead(cable)
     cable.node.send(frame(uuid="waits"))

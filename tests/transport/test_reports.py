@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net import Node
+from taskd_net import Node, limits
 from taskd_net.address import Address
 from taskd_net.status.document import Document, by_position, document
 from taskd_net.transport.asking import Asker
@@ -55,3 +56,16 @@ async def test_link_of_a_child_is_shown_as_what_it_is_while_it_stands(mesh: Mesh
     await worker.close(orderly=False)
     await mesh.logged("child_lost")
     assert (await told(mgr))["Worker/0/0"]["link"] is None
+
+
+async def test_node_goes_on_telling_its_figures_where_nothing_happens(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.1)
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    for count in (1, 2, 3):
+        assert (await mgr.send("x", to=worker.position)).ok
+        async with asyncio.timeout(PATIENCE_S):
+            while (await told(mgr))["Worker/0/0"]["delivered"] != count:  # noqa: ASYNC110 - asked, not signalled
+                await asyncio.sleep(0.05)
