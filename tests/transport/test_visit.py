@@ -10,9 +10,11 @@ import grpc.aio
 import pytest
 
 from taskd_net.address import Address
+from taskd_net.transport.probe_client import ProbeClient
 from taskd_net.transport.probe_service import SERVICE
 from taskd_net.transport.visit import Kind, visit
 from taskd_net.version import __version__
+from taskd_net.wire.probes import About
 from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
 from tests.peers.parent import RawParent
 
@@ -35,6 +37,28 @@ async def test_node_of_ours_says_who_it_is_and_what_time_it_has(mesh: Mesh) -> N
     # Both clocks are this machine's: they differ by what it does not know of the way, at most.
     assert 0.0 < found.clock_error <= took / 2.0
     assert abs(found.clock) <= found.clock_error
+
+
+async def test_clock_is_compared_by_one_exchange_over_a_connection_that_stands(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it took to connect says nothing of the way."""
+    mgr = await mesh.mgr()
+    took: list[float] = []
+    ask = ProbeClient.about
+
+    async def slowly(client: ProbeClient) -> About:
+        began = time.monotonic()
+        about = await ask(client)
+        await asyncio.sleep(0.2)
+        took.append(time.monotonic() - began)
+        return about
+
+    monkeypatch.setattr(ProbeClient, "about", slowly)
+    began = time.monotonic()
+    found = await visit(Address.parse(str(mgr.address)), PATIENCE_S)
+    rest = time.monotonic() - began - took[0]
+    assert 0.1 <= found.clock_error <= rest / 2.0
 
 
 async def test_parent_that_knows_the_four_calls_is_told_by_how_it_refuses_a_stranger() -> None:
