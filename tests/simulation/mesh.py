@@ -747,6 +747,11 @@ class Mesh:
     def _cross(self, session: Session, frame: Frame) -> None:
         assert not isinstance(frame, Probe) or self._ended(session) is not None, "a probe for who knows none"
         if self.crossings is not None:
+            if frame.src == session.child.position:
+                # The first link: where nobody tells that the node has joined, a message that its parent answers with
+                # 6002 is sent again as it is, and may cross every link again.
+                for known in [known for known in self.crossings if known[0] == frame.data]:
+                    del self.crossings[known]
             crossing = (frame.data, session.parent.position, session.child.position)
             self.crossings[crossing] += 1
             assert self.crossings[crossing] <= LOOP, f"{frame.uuid} goes round and round at {session}"
