@@ -213,3 +213,13 @@ def test_bytes_are_no_less_than_what_it_takes() -> None:
         took = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
         assert 0.4 * seen.bytes < took <= seen.bytes
+
+
+def test_two_pages_that_are_over_go_for_each_that_comes() -> None:
+    seen, uuids = Seen(8, seconds=10.0), sender()
+    over = [uuids.next(at(f"Worker/0/{rank}")) for rank in range(5)]
+    for uuid in over:
+        seen.add(0.0, UP, uuid, ONE)
+    for left in (3, 1, 0):
+        seen.add(100.0, UP, uuids.next(at(f"Proxy/{left}")), ONE)
+        assert sum(seen.knows(uuid, ONE) for uuid in over) == left
