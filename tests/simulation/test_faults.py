@@ -198,6 +198,7 @@ class Faults(RuleBasedStateMachine):
         parent = data.draw(st.sampled_from(above), label="new parent")
         if node.running:
             self.mesh.crash(node)
+        self.mesh.moved = True
         self.mesh.start(node, parent)
         self.moved_at = self.mesh.clock()
         self.forgive()
