@@ -1,4 +1,4 @@
-"""What a Worker of the original's costs our Proxy: its unary calls to the Mgr, beside a handler that does nothing.
+"""The cost of a Worker of the original's to our Proxy: its unary calls to the Mgr, beside a handler that does nothing.
 
     python -m benchmarks.calls                  calls a second and CPU time of each; their ratio
     python -m benchmarks.calls --against TREE   the Proxy and Mgr of another checkout of this package take turns, too

@@ -1,4 +1,4 @@
-"""What each step of a migration costs our nodes: a chain with the four calls in place of one fast link, or of both.
+"""The cost of each step of a migration to our nodes: chains with the four calls in place of one fast link, or of both.
 
     python -m benchmarks.migration              ratios of messages/s, and of the CPU time of each role
 

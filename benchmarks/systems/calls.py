@@ -27,7 +27,7 @@ _END_HEADERS: Final = 4
 _INITIAL_WINDOW: Final = 4
 """The setting's number."""
 _WINDOW: Final = 2**31 - 1
-"""What we can take: everything."""
+"""The receive window: everything."""
 _FIRST_DYNAMIC: Final = 62
 """HPACK's index of the entry that was added last."""
 

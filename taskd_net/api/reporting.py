@@ -65,7 +65,7 @@ class Reports:
         self._mtype = mtype
         self._away = ""  # or what became of the report that was not taken
         self._missed = asyncio.Event()
-        # What the caller does not wait for; a SimpleQueue among it is told when its turn has come.
+        # Reports that nobody waits for; a SimpleQueue among them is told when its turn has come.
         self._waiting: deque[_Waiting | SimpleQueue[None]] = deque()
         self._posted = asyncio.Event()
         self._lost = 0

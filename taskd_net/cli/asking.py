@@ -88,7 +88,7 @@ def as_object(echo: Echo) -> dict[str, object]:
 
 
 def counted_object(answer: Ack | Echo) -> dict[str, object]:
-    """How many have answered, and who has not, for `--json`; null where that is not known."""
+    """The number of nodes that answered, and those that did not, for `--json`; null where that is not known."""
     failures = [
         {"position": str(position), "code": int(code), "name": name(code)} for position, code in answer.failures
     ]

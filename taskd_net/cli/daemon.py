@@ -182,7 +182,7 @@ class Daemon:
             except Exception as error:  # noqa: BLE001 - it goes into the log
                 # A fault of ours; the daemon goes on with the settings that it has.
                 self._log.exception("reload_failed", reason=repr(error))
-            # Whatever has become of it: systemd waits for this.
+            # READY follows in every case: systemd waits for it.
             self._notify("READY=1")
         self._reloading = None
 

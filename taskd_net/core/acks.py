@@ -23,7 +23,7 @@ Reply: TypeAlias = Callable[[Ack], None]
 
 
 class Told(NamedTuple):
-    """What an answer says of a branch of a broadcast beside its code.
+    """Counts and failures that an answer gives of a branch of a broadcast, beside its code.
 
     Attributes:
         receivers: nodes that have confirmed the message; None where the branch cannot say.
@@ -102,7 +102,7 @@ class Spread:
         self._took: Position | None = None
         self._failure: Ack | None = None
         self._failures: tuple[Failure, ...] = ()
-        # What a post says is that the first hop has it: that counts nobody.
+        # The answer to a post says that the first hop has it, and counts nobody.
         self._receivers: int | None = 0 if sync else None
 
     def expect(self, more: int) -> None:
