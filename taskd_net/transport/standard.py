@@ -112,7 +112,7 @@ class Health:
 def add_reflection(server: grpc.aio.Server) -> bool:
     """Let who asks know which calls there are. Returns whether the package for it is installed."""
     try:
-        from grpc_reflection.v1alpha import reflection, reflection_pb2
+        from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
     except ImportError:
         return False
     from importlib import resources
@@ -139,7 +139,10 @@ def add_reflection(server: grpc.aio.Server) -> bool:
 
         _add_file(pool, channelz_pb2.DESCRIPTOR)
         names.append("grpc.channelz.v1.Channelz")
-    reflection.enable_server_reflection(names, server, pool)
+    # The package chooses its servicer by the server's class, which `by_name` hides: one for threads would be left
+    # waiting in its thread when the server stops.
+    add: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
+    add(reflection.aio.ReflectionServicer(names, pool), server)
     return True
 
 
@@ -154,9 +157,9 @@ def has_channelz() -> bool:
 
 def add_channelz(server: grpc.aio.Server) -> None:
     """Let who asks look at the connections of this process. The package for it has to be installed."""
-    from grpc_channelz.v1 import channelz
+    from grpc_channelz.v1 import channelz, channelz_pb2_grpc
 
-    channelz.add_channelz_servicer(server)
+    channelz_pb2_grpc.add_ChannelzServicer_to_server(channelz.aio.ChannelzServicer(), server)
 
 
 def _add_file(pool: DescriptorPool, file: Any) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import sys
+import traceback
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
+from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
@@ -131,6 +134,21 @@ async def test_messages_do_not_pay_for_the_services_beside_them(mesh: Mesh, monk
     assert registered == []
 
 
+async def test_services_beside_are_served_on_the_loop(mesh: Mesh) -> None:
+    """A servicer in a thread is still there when the server stops, and fails where nobody looks."""
+    mgr = await mesh.mgr()
+    async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
+        listing: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]
+        call = listing.ServerReflectionInfo()
+        await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+        await soon(call.read())
+        servers: Any = channelz_pb2_grpc.ChannelzStub(channel)  # type: ignore[arg-type]
+        await soon(servers.GetServers(channelz_pb2.GetServersRequest()))
+        threads = (traceback.extract_stack(frame) for frame in sys._current_frames().values())
+        assert not [step for stack in threads for step in stack if step.name == "ServerReflectionInfo"]
+        call.cancel()
+
+
 async def test_services_that_are_not_there_are_said_not_to_be(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     with pytest.raises(AskFailed, match="it has no service 'TaskNot'"):
@@ -166,8 +184,6 @@ async def test_reflection_names_every_service_with_its_calls(mesh: Mesh) -> None
 
 
 async def test_channelz_knows_the_connections_of_children(mesh: Mesh) -> None:
-    from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
-
     mgr = await mesh.mgr()
     await mesh.worker(0, 0, mgr)
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
