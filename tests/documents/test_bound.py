@@ -29,8 +29,8 @@ _NESTED: Final = ", ".join(_seconds(limits.ACK_TIMEOUT_S * limits.ACK_TIMEOUT_PE
 FIGURES: Final = {
     "README.md": [
         f"Mgr  0                      listens :{9601}",
-        f"`send_all` sends any\nnumber with back-pressure, {limits.SEND_ALL_IN_FLIGHT} at a time",
-        f"a report to a dead Manager within\n{_seconds(limits.ACK_TIMEOUT_S)}, later ones at once",
+        f"`send_all` sends any number with back-pressure, {limits.SEND_ALL_IN_FLIGHT} at a time",
+        f"a report to a dead Manager within {_seconds(limits.ACK_TIMEOUT_S)}, later ones at once",
     ],
     "docs/api.md": [
         f"again every {_seconds(limits.REGISTER_EVERY_S)}",
@@ -66,6 +66,9 @@ FIGURES: Final = {
         "waits for the announcement, for a second" if limits.DOUBT_S == 1.0 else "",
         f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
         f"A receive limit of {limits.RECEIVE_BYTES // _MIB} MiB at the parent",
+    ],
+    "docs/glossary.md": [
+        f"{_seconds(limits.GRACE_S)} by default (`grace`)",
     ],
     "docs/interop.md": [
         f"within {_seconds(limits.FIGHT_S)}, doubling up to {_seconds(limits.FIGHT_PAUSE_MAX_S)}",
