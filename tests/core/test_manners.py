@@ -57,6 +57,11 @@ def forwards(actions: Sequence[Action]) -> list[Forward]:
     return found
 
 
+def receivers(actions: Sequence[Action]) -> list[int | None]:
+    """How many have confirmed, by each answer among the actions."""
+    return [action.ack.receivers for action in actions if isinstance(action, Answer)]
+
+
 def sent(actions: Sequence[Action]) -> list[tuple[str, bool, float]]:
     """What goes out: to whom, whether sync, with how much patience."""
     return [(str(each.frame.dst), each.frame.sync, each.patience) for each in forwards(actions)]
@@ -172,6 +177,26 @@ def test_broadcast_of_which_the_stream_breaks_before_it_is_written() -> None:
     assert answers(mgr.link_down(1.0, link, link.session or "", [forward.frame])) == [
         (Code.NETWORK_SEND_LOST, "Proxy/0")
     ]
+
+
+def test_answer_of_a_leaf_or_to_a_copy_for_one_node_counts_one_receiver() -> None:
+    """No other node lies behind a leaf, and a copy for one node has one receiver, whatever lies behind the link."""
+    mgr = router("Mgr")
+    leaf = add_child(mgr, "Worker/0/0")
+    (forward,) = forwards(mgr.send(0.0, frame("Worker/All/All"), Caller(), 3.0))
+    assert not forward.frame.dst.unicast
+    assert receivers(mgr.accepted(0.1, leaf.id, ["u"])) == [1]
+    mgr = router("Mgr")
+    link = add_odd_child(mgr, at("Proxy/0"), *everybody("Worker/0/0", "Worker/0/1"))
+    assert len(forwards(mgr.send(0.0, frame("Worker/0/0,1"), Caller(), 3.0))) == 2
+    assert receivers(mgr.accepted(0.1, link.id, ["u", "u"])) == [2]
+
+
+def test_branch_that_tells_no_count_has_an_unknown_number_of_receivers() -> None:
+    mgr = router("Mgr")
+    link = add_child(mgr, "Proxy/0", "Worker/0/0", "Worker/0/1")
+    assert len(forwards(mgr.send(0.0, frame("Worker/All/All"), Caller(), 3.0))) == 1
+    assert receivers(mgr.accepted(0.1, link.id, ["u"])) == [None]
 
 
 def test_posted_broadcast_goes_as_it_is() -> None:

@@ -7,11 +7,12 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskd_net.core.links import UP
-from taskd_net.core.seen import BLOCK_BYTES, PAGE_BYTES, Seen
+from taskd_net.core.seen import BLOCK_BYTES, PAGE_BYTES, UUID_BYTES, Seen
 from taskd_net.core.uuids import Uuids
 from taskd_net.position import Position
 from tests.core.routers import at
@@ -223,3 +224,35 @@ def test_two_pages_that_are_over_go_for_each_that_comes() -> None:
     for left in (3, 1, 0):
         seen.add(100.0, UP, uuids.next(at(f"Proxy/{left}")), ONE)
         assert sum(seen.knows(uuid, ONE) for uuid in over) == left
+
+
+@pytest.mark.parametrize("order", ["page", "block"])
+def test_beyond_the_bound_the_oldest_goes_whether_page_or_block(order: str) -> None:
+    uuids = sender()
+    ours, other, later = uuids.next(at("Mgr")), "of another make", uuids.next(at("Proxy/0"))
+    first, second = (ours, other) if order == "page" else (other, ours)
+    seen = Seen(8, size=PAGE_BYTES + BLOCK_BYTES + UUID_BYTES + len(other))
+    seen.add(0.0, UP, first, ONE)
+    seen.add(1.0, UP, second, ONE)
+    assert seen.knows(first, ONE)
+    seen.add(2.0, UP, later, ONE)
+    assert not seen.knows(first, ONE)
+    assert seen.knows(second, ONE) and seen.knows(later, ONE)
+
+
+def test_pages_alone_go_the_oldest_first() -> None:
+    seen, uuids = Seen(8, size=2 * PAGE_BYTES), sender()
+    pages = [uuids.next(at(f"Worker/0/{rank}")) for rank in range(4)]
+    for now, uuid in enumerate(pages):
+        seen.add(float(now), UP, uuid, ONE)
+    assert [seen.knows(uuid, ONE) for uuid in pages] == [False, False, True, True]
+
+
+def test_no_more_than_a_sixteenth_is_forgotten_and_the_bound_may_be_filled() -> None:
+    seen, uuids = Seen(8, size=15 * PAGE_BYTES), sender()
+    pages = [uuids.next(at(f"Worker/0/{rank}")) for rank in range(16)]
+    for uuid in pages:
+        seen.add(0.0, UP, uuid, ONE)
+    # Of 16 pages a sixteenth is one, and the other 15 are just within the bound.
+    assert [uuid for uuid in pages if not seen.knows(uuid, ONE)] == pages[:1]
+    assert seen.bytes == 15 * PAGE_BYTES
