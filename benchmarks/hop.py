@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from taskd_net import Message, Node, NodeConfig, Position
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.transport.batched import BatchedLink

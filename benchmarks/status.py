@@ -3,7 +3,7 @@
     python -m benchmarks.status counters               # nanoseconds a message in the Router, with and without them
     python -m benchmarks.status mgr --nodes 10000      # CPU share and bytes/s of a Mgr that so many nodes report to
 
-`counters` runs the Router of a Proxy in memory, with its tally and with one that counts nothing, in turns, and takes
+`counters` runs the Router of a Proxy in memory, with its counters and with one that counts nothing, in turns, and takes
 the best turn of each: what the counters cost is the difference. What a whole message costs a Proxy is in
 docs/benchmarks/results.md.
 
@@ -31,10 +31,10 @@ import uvloop
 
 from taskd_net import Position, limits  # before grpc, whose environment it sets
 from taskd_net.core.acks import Awaited
+from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router
-from taskd_net.core.tally import Tally
 from taskd_net.status.ledger import Record, Report
 from taskd_net.status.records import Flow, NodeStatus, Own, State
 from taskd_net.transport import peer as peers
@@ -57,7 +57,7 @@ CONNECTIONS = 20
 # ---- counters
 
 
-class Silent(Tally):
+class Silent(Counters):
     """Counts nothing."""
 
     __slots__ = ()
@@ -73,7 +73,7 @@ class Silent(Tally):
 
 def router_of(silent: bool) -> tuple[Router, Link]:
     """The Router of a Proxy with a Worker."""
-    with patch("taskd_net.core.router.Tally", Silent if silent else Tally):
+    with patch("taskd_net.core.router.Counters", Silent if silent else Counters):
         router = Router(Position.proxy(0), upstream=True, clock=time.monotonic)
     router.upstream_up(0.0, "up", Position.mgr())
     link = router.register(0.0, Position.worker(0, 0))

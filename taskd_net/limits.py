@@ -139,11 +139,11 @@ each time; a single hand-over, a node that was replaced, costs nobody a pause.""
 FIGHT_PAUSE_MAX_S: Final = 5.0
 """Seconds that it is held at most: as long as a node of ours waits whose position was taken."""
 
-DOUBT_S: Final = 1.0
+QUARANTINE_S: Final = 1.0
 """Seconds that a message waits for the announcement of a sender that is known below another child: an announcement
 takes milliseconds, and a second when thousands of nodes join at once."""
 
-DOUBT_MESSAGES: Final = 256
+QUARANTINE_MESSAGES: Final = 256
 """Messages of one child that wait so; then 5001."""
 
 ACCUSE_EVERY_S: Final = 60.0

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
+from taskd_net.core.counters import Way
+from taskd_net.core.link_counters import Latency, LinkCounters
 from taskd_net.core.links import Link
-from taskd_net.core.tally import Way
-from taskd_net.core.traffic import Latency, Traffic
 from taskd_net.node import Node
 from taskd_net.position import Role
 from taskd_net.status.document import document
@@ -172,12 +172,12 @@ class Collector:
         """Read the counters; in the node's loop."""
         node = self._node
         router = node.router
-        tally, statistics, up, door = router.tally, router.statistics, router.upstream, router.door
+        counters, statistics, up, door = router.counters, router.statistics, router.upstream, router.door
         children = list(router.children.by_id.values())
-        links = {"children": _sum(children, tally.forgotten)}
+        links = {"children": _sum(children, counters.forgotten)}
         if up is not None:
-            links["upstream"] = _sum([up], Traffic())
-        outcomes: dict[Way, dict[int, int]] = {way: dict(o.by_code) for way, o in tally.outcomes.items()}
+            links["upstream"] = _sum([up], LinkCounters())
+        outcomes: dict[Way, dict[int, int]] = {way: dict(o.by_code) for way, o in counters.outcomes.items()}
         outcomes["inbox"][0] = statistics.delivered
         joined = sum(link.up for link in children)
         lost = sum(not link.up and not node.view.has_ended(link) for link in children)
@@ -189,17 +189,19 @@ class Collector:
             joined=node.is_joined,
             links=links,
             outcomes=outcomes,
-            latency={way: _histogram(tally.outcomes[way].latency) for way in _TIMED if way == "down" or up is not None},
-            batches=list(tally.batches),
+            latency={
+                way: _histogram(counters.outcomes[way].latency) for way in _TIMED if way == "down" or up is not None
+            },
+            batches=list(counters.batches),
             inbox=(door.held, door.room if door.open else 0, len(door.line)),
             children=(joined, lost),
             counters={
                 "routes": len(router.routes),
                 "sent": statistics.sent,
-                "child_joins": tally.joins,
-                "child_losses": tally.losses,
+                "child_joins": counters.joins,
+                "child_losses": counters.losses,
                 "reconnects": 0 if up is None else max(0, up.streams - 1),
-                "broadcasts": tally.broadcasts,
+                "broadcasts": counters.broadcasts,
                 "late_acks": statistics.late_acks,
                 "duplicates": statistics.duplicates,
                 "violations": statistics.violations,
@@ -247,11 +249,11 @@ class MetricsServer:
 _TIMED: Final[tuple[Way, ...]] = ("up", "down")
 
 
-def _sum(links: list[Link], forgotten: Traffic) -> _Links:
-    total = Traffic()
+def _sum(links: list[Link], forgotten: LinkCounters) -> _Links:
+    total = LinkCounters()
     total.add(forgotten)
     for link in links:
-        total.add(link.traffic)
+        total.add(link.counters)
     return _Links(
         total.sent,
         total.sent_bytes,

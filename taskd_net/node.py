@@ -27,7 +27,6 @@ from taskd_net.codes import (
 from taskd_net.config import NodeConfig
 from taskd_net.core.acks import Reply
 from taskd_net.core.actions import (
-    Accuse,
     Action,
     Announce,
     Answer,
@@ -37,11 +36,12 @@ from taskd_net.core.actions import (
     Forward,
     Joined,
     Lost,
+    ReportViolation,
     Withdraw,
 )
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.identity import Accusations
+from taskd_net.core.identity import ViolationReports
 from taskd_net.core.pending_sends import Send
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -101,7 +101,7 @@ class Node:
         self._uuids = Uuids(os.urandom(8).hex(), os.urandom)
         self._last_lost_log = float("-inf")
         self._lost_unlogged = 0
-        self._accusations = Accusations(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
+        self._accusations = ViolationReports(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
 
     # ---- life
 
@@ -570,7 +570,7 @@ class Node:
             if not receiver.done():
                 receiver.set_result(None)
 
-    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | Accuse | Withdraw | Joined) -> None:
+    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | ReportViolation | Withdraw | Joined) -> None:
         match action:
             case Announce(kind, positions):
                 assert self._child is not None
@@ -590,7 +590,7 @@ class Node:
                     self.router.withdrawn(link, session, len(frame.data))
             case Joined(joined):
                 self._has_joined(joined)
-            case Accuse(peer, refusal):
+            case ReportViolation(peer, refusal):
                 count = self._accusations.add(self.now(), peer)
                 if count:
                     code = int(refusal.code)

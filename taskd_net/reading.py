@@ -22,7 +22,7 @@ from typing import Final, Self
 from taskd_net import limits
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import NodeClosed, TaskdNetError
-from taskd_net.core.identity import Accusations
+from taskd_net.core.identity import ViolationReports
 from taskd_net.log import get_logger
 from taskd_net.node import Node
 from taskd_net.wire.codec import Message
@@ -45,7 +45,7 @@ class Reading:
     def __init__(self, node: Node | BlockingNode) -> None:
         self._node = node
         self._log = get_logger(node=str(node.position))
-        self._kinds = Accusations(limits.READER_LOG_S, limits.READER_KINDS)
+        self._kinds = ViolationReports(limits.READER_LOG_S, limits.READER_KINDS)
 
     def __enter__(self) -> Self:
         return self

@@ -9,8 +9,7 @@ from typing import Final
 
 from benchmarks.systems.member import Member
 from taskd_net import Message, Position
-from taskd_net.core.actions import Forward
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Forward, Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.router import Router

@@ -2,6 +2,6 @@
 
 `router.Router` is the whole of it; the other modules are its parts: `topology` (who is where, so where a message goes)
 with `routes` (which link leads where) and `links` (who is joined); `acks` (who waits for which answer); `inbox` and
-`seen` (what goes in, and only once); `announcer` (what the parent still has to be told); `actions` (what the node is
+`seen` (what goes in, and only once); `advertisements` (what the parent is told); `actions` (what the node is
 told to do); `frame` (what travels).
 """

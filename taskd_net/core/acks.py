@@ -1,7 +1,7 @@
 """Sync messages on their way: who waits for which answer, from which link, until when.
 
-A `Pending` is a unicast that somebody awaits an answer to. A broadcast is a `Spread` with a `Part` for each link it was
-forwarded on and one for the own inbox; its answer goes out when the last part is settled.
+A `Pending` is a unicast that somebody awaits an answer to. A broadcast is a `FanOut` with a `Branch` for each link
+it was forwarded on and one for the own inbox; its answer goes out when the last part is settled.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Pending:
         return Ack(self.uuid, code, src, detail, 0 if code else 1 if self.sync else None)
 
 
-class Spread:
+class FanOut:
     """A broadcast or multicast whose answer is awaited, and what its parts have answered so far.
 
     Args:
@@ -135,23 +135,23 @@ class Spread:
         return failure._replace(receivers=self._receivers, failures=failures)
 
 
-class Part:
+class Branch:
     """One copy of a broadcast: in flight on one link, or on its way into the own inbox.
 
     Args:
-        spread: the broadcast.
+        fan_out: the broadcast.
         deadline: when the answer is given up.
         to: the neighbour that it goes to; None for the own inbox.
         alone: an answer that says no more than its code stands for one node: no other lies behind this neighbour, or it
             would say so.
     """
 
-    __slots__ = ("_alone", "_spread", "_to", "deadline")
+    __slots__ = ("_alone", "_fan_out", "_to", "deadline")
 
     receiver = None
 
-    def __init__(self, spread: Spread, deadline: float, to: Position | None = None, alone: bool = True) -> None:
-        self._spread = spread
+    def __init__(self, fan_out: FanOut, deadline: float, to: Position | None = None, alone: bool = True) -> None:
+        self._fan_out = fan_out
         self._to = to
         self._alone = alone
         self.deadline = deadline
@@ -159,34 +159,34 @@ class Part:
     @property
     def uuid(self) -> str:
         """The message's."""
-        return self._spread.uuid
+        return self._fan_out.uuid
 
     @property
     def reply(self) -> Reply:
         """Where the whole answer goes."""
-        return self._spread.reply
+        return self._fan_out.reply
 
     @property
     def sender(self) -> Position:
         """Who sent the message."""
-        return self._spread.sender
+        return self._fan_out.sender
 
     @property
     def sync(self) -> bool:
         """Whether the message is a sync one."""
-        return self._spread.sync
+        return self._fan_out.sync
 
     def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
-        """Record the answer of this part; see `Spread.settle`. `told`: what came with it; None where none came."""
+        """Record the answer of this part; see `FanOut.settle`. `told`: what came with it; None where none came."""
         if told is None:
             # This node says so: nobody is known to have it, and the neighbour is whom it did not reach.
             told = Told(0, (Failure(self._to or src, code),)) if code else Told(1)
         elif told is UNTOLD and self._alone:
             told = Told(0 if code else 1)
-        return self._spread.settle(code, src, detail, told)
+        return self._fan_out.settle(code, src, detail, told)
 
 
-class PostedPart(Part):
+class PostedBranch(Branch):
     """A copy for a neighbour that answers no broadcast: it is settled when it is written."""
 
     __slots__ = ()
@@ -197,7 +197,7 @@ class PostedPart(Part):
         return False
 
 
-Awaited: TypeAlias = Pending | Part
+Awaited: TypeAlias = Pending | Branch
 """What is in flight on a link."""
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import TypeAlias
 
 from taskd_net.codes import Refusal
 from taskd_net.core.acks import Reply
-from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
@@ -44,6 +43,17 @@ class Answer:
 
     reply: Reply
     ack: Ack
+
+
+class Kind(Enum):
+    """What an announcement says of its positions."""
+
+    ADD = "add"
+    """They can be reached through the sender."""
+    COMPLETE = "complete"
+    """They too, and nothing that has not been announced since the sender joined."""
+    WITHDRAW = "withdraw"
+    """They can no longer be reached through the sender."""
 
 
 @dataclass(slots=True)
@@ -103,7 +113,7 @@ class Joined:
 
 
 @dataclass(slots=True)
-class Accuse:
+class ReportViolation:
     """Somebody has claimed what it may not. To be logged, at most once a minute for each peer.
 
     Attributes:
@@ -115,4 +125,6 @@ class Accuse:
     refusal: Refusal
 
 
-Action: TypeAlias = Forward | Deliver | Answer | Announce | EndStream | Forgot | Lost | Accuse | Withdraw | Joined
+Action: TypeAlias = (
+    Forward | Deliver | Answer | Announce | EndStream | Forgot | Lost | ReportViolation | Withdraw | Joined
+)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from taskd_net.codes import Refusal
 from taskd_net.core.acks import Awaited, Reply, Told
 from taskd_net.core.actions import Action, Answer, Lost
+from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.pending_sends import Send
-from taskd_net.core.tally import Tally
 from taskd_net.position import Position
 
 
@@ -31,7 +31,7 @@ class Decisions:
 
     Args:
         position: the node's own, the source of its answers.
-        tally: counts what becomes of messages.
+        counters: counts what becomes of messages.
 
     Attributes:
         actions: what is to be done, in order.
@@ -39,11 +39,11 @@ class Decisions:
         statistics: counters since the node was made.
     """
 
-    __slots__ = ("actions", "position", "statistics", "tally", "wake")
+    __slots__ = ("actions", "counters", "position", "statistics", "wake")
 
-    def __init__(self, position: Position, tally: Tally) -> None:
+    def __init__(self, position: Position, counters: Counters) -> None:
         self.position = position
-        self.tally = tally
+        self.counters = counters
         self.statistics = Statistics()
         self.wake = float("inf")
         self.actions: list[Action] = []

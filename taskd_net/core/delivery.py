@@ -23,12 +23,12 @@ class Delivery:
         wait: seconds that a sync message waits for room.
     """
 
-    __slots__ = ("_decisions", "_tally", "_wait", "door")
+    __slots__ = ("_counters", "_decisions", "_wait", "door")
 
     def __init__(self, door: InboxDoor, decisions: Decisions, wait: float) -> None:
         self.door = door
         self._decisions = decisions
-        self._tally = decisions.tally
+        self._counters = decisions.counters
         self._wait = wait
 
     def deliver(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited) -> None:
@@ -61,11 +61,11 @@ class Delivery:
         elif not door.queue(Waiting(came_from, frame, None, float("inf"))):
             refusal = Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
         if refusal is not None:
-            self._tally.outcomes["inbox"].count(refusal.code)
+            self._counters.outcomes["inbox"].count(refusal.code)
         return refusal
 
     def _turn_away(self, pending: Awaited, code: Code, detail: str) -> None:
-        self._tally.outcomes["inbox"].count(code)
+        self._counters.outcomes["inbox"].count(code)
         self._decisions.settle(pending, code, self._decisions.position, detail)
 
     def _enter(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited | None) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import NOBODY, Awaited, Collision, Part, Pending, PostedPart, Reply, Spread
+from taskd_net.core.acks import NOBODY, Awaited, Branch, Collision, FanOut, Pending, PostedBranch, Reply
 from taskd_net.core.actions import Forward, Withdraw
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Link
-from taskd_net.core.manners import Copies, Manners, copies, spelled
 from taskd_net.core.pending_sends import Send
+from taskd_net.core.quirks import Copies, Quirks, copies, spelled
 from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import Plan, Topology
 
@@ -31,14 +31,14 @@ class Forwarding:
         draining: no message is sent on its way any more whose answer is awaited.
     """
 
-    __slots__ = ("_decisions", "_delivery", "_messages", "_seen", "_size", "_tally", "_topology", "draining")
+    __slots__ = ("_counters", "_decisions", "_delivery", "_messages", "_seen", "_size", "_topology", "draining")
 
     def __init__(
         self, topology: Topology, decisions: Decisions, delivery: Delivery, seen: Copies, messages: int, size: int
     ) -> None:
         self._topology = topology
         self._decisions = decisions
-        self._tally = decisions.tally
+        self._counters = decisions.counters
         self._delivery = delivery
         self._seen = seen
         self._messages = messages
@@ -56,47 +56,47 @@ class Forwarding:
             return
         refusal = self.forward(now, hop, frame, pending)
         if refusal is not None:
-            self._tally.failed(hop, refusal.code)
+            self._counters.failed(hop, refusal.code)
             self._decisions.settle(pending, refusal.code, self._decisions.position, refusal.detail)
 
     def carry_many(
         self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: Reply, up: float, down: float
     ) -> None:
         """The same for a broadcast or multicast: every branch will be settled."""
-        self._tally.broadcasts += 1
+        self._counters.broadcasts += 1
         parts = len(plan.links) + plan.here + (plan.missing is not None)
-        spread = Spread(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
+        fan_out = FanOut(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
         if not parts:
             # Everybody whom it is for lies behind the link it came from.
-            self._decisions.settle(Part(spread, down), Code.OK, self._decisions.position, "", NOBODY)
+            self._decisions.settle(Branch(fan_out, down), Code.OK, self._decisions.position, "", NOBODY)
         if plan.missing is not None:
-            part, text = Part(spread, down, plan.missing), describe_missing(plan.missing)
+            part, text = Branch(fan_out, down, plan.missing), describe_missing(plan.missing)
             self._decisions.settle(part, Code.NO_ROUTE, self._decisions.position, text)
         if plan.here:
-            self._delivery.deliver(now, came_from, frame, Part(spread, down))
+            self._delivery.deliver(now, came_from, frame, Branch(fan_out, down))
         for link in plan.links:
             sent = self._copies_for(now, link, frame)
-            spread.expect(len(sent) - 1)
+            fan_out.expect(len(sent) - 1)
             for copy in sent:
-                kind = Part if copy.sync == frame.sync else PostedPart
+                kind = Branch if copy.sync == frame.sync else PostedBranch
                 alone = copy.sync and (link.counts or link.is_leaf or copy.dst.unicast)
-                part = kind(spread, up if link.id == UP else down, link.position, alone)
+                part = kind(fan_out, up if link.id == UP else down, link.position, alone)
                 refusal = self.forward(now, link, copy, part)
                 if refusal is not None:
-                    self._tally.failed(link, refusal.code)
+                    self._counters.failed(link, refusal.code)
                     self._decisions.settle(part, refusal.code, self._decisions.position, refusal.detail)
 
     def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: Reply | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
         failure = Refusal(Code.NO_ROUTE, describe_missing(plan.missing)) if plan.missing is not None else None
-        self._tally.broadcasts += not frame.dst.unicast
+        self._counters.broadcasts += not frame.dst.unicast
         if plan.here:
             failure = self._delivery.accept(now, came_from, frame) or failure
         for link in plan.links:
             for copy in (frame,) if frame.dst.unicast else self._copies_for(now, link, frame):
                 refusal = self.forward(now, link, copy, None)
                 if refusal is not None:
-                    self._tally.failed(link, refusal.code)
+                    self._counters.failed(link, refusal.code)
                     failure = refusal
         if failure is not None:
             self._decisions.refuse(frame, reply, failure)
@@ -107,10 +107,10 @@ class Forwarding:
         """Queue a message on a link, or say why not."""
         if link.session is None:
             return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
-        size, manners, decisions = len(frame.data), link.manners, self._decisions
-        if manners is not None:
-            if size > manners.largest:
-                text = f"the message has {size} bytes serialized; {link.position} takes at most {manners.largest}"
+        size, quirks, decisions = len(frame.data), link.quirks, self._decisions
+        if quirks is not None:
+            if size > quirks.largest:
+                text = f"the message has {size} bytes serialized; {link.position} takes at most {quirks.largest}"
                 return Refusal(Code.CLIENT_ERR, text)
             frame = spelled(link, frame)
         if link.queued_messages >= self._messages or link.queued_bytes + size > self._size:
@@ -119,8 +119,8 @@ class Forwarding:
         if part is not None:
             if link.in_flight.count >= link.in_flight_limit or self.draining:
                 return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
-            if manners is not None and manners.turn and not link.in_flight.count:
-                part.deadline = min(part.deadline, now + manners.turn)
+            if quirks is not None and quirks.turn and not link.in_flight.count:
+                part.deadline = min(part.deadline, now + quirks.turn)
             added = link.in_flight.add(frame.uuid, part)
             if type(part.reply) is Send:
                 part.reply.copies.append((link, frame, part, added or frame.uuid))
@@ -129,7 +129,7 @@ class Forwarding:
                 return None
             number = added
             if link.timed is None:
-                self._tally.time(link, part)
+                self._counters.time(link, part)
             deadline = part.deadline
             if deadline < decisions.wake:
                 decisions.wake = deadline
@@ -169,26 +169,26 @@ class Forwarding:
         link.queued_bytes -= len(collision.frame.data)
 
     def _refuse_collision(self, link: Link, collision: Collision, refusal: Refusal) -> None:
-        self._tally.failed(link, refusal.code)
+        self._counters.failed(link, refusal.code)
         self._decisions.settle(collision.part, refusal.code, self._decisions.position, refusal.detail)
 
     def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
         """What goes on a link for a broadcast or multicast."""
-        manners = link.manners
-        if manners is None:
+        quirks = link.quirks
+        if quirks is None:
             return (frame,)
-        sent = copies(link, manners, frame, self._topology.routes, self._topology.identity)
-        if manners.repeats:
+        sent = copies(link, quirks, frame, self._topology.routes, self._topology.identity)
+        if quirks.repeats:
             # They come back from there, to this node's side too.
             for copy in sent:
                 self._seen.add(now, copy)
         return sent
 
-    def next_turn(self, now: float, link: Link, manners: Manners) -> None:
+    def next_turn(self, now: float, link: Link, quirks: Quirks) -> None:
         """A message on the link was answered: only now the neighbour turns to the next one."""
-        head = next(iter(link.in_flight), None) if manners.turn else None
+        head = next(iter(link.in_flight), None) if quirks.turn else None
         if head is not None:
-            head.deadline = min(head.deadline, now + manners.turn)
+            head.deadline = min(head.deadline, now + quirks.turn)
             self._decisions.look_by(head.deadline)
 
     def withdraw(self, send: Send) -> None:
@@ -204,7 +204,7 @@ class Forwarding:
 
     def drop(self, link: Link, unwritten: Iterable[Frame]) -> None:
         """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
-        tally, decisions = self._tally, self._decisions
+        counters, decisions = self._counters, self._decisions
         link.queued_messages = link.queued_bytes = 0
         # It was not answered: how long that took says nothing.
         link.timed = None
@@ -212,12 +212,12 @@ class Forwarding:
         # In the order of sending: who sends again when it is answered sends in the same order.
         for frame, part in reversed(link.in_flight.take_unwritten(unwritten)):
             if part is not None:
-                tally.ended(link, part, Code.NETWORK_SEND_LOST)
+                counters.ended(link, part, Code.NETWORK_SEND_LOST)
                 decisions.settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self._topology.identity:
                 decisions.lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for collision in collisions:
             decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for part in link.in_flight.take_all():
-            tally.ended(link, part, Code.NETWORK_ACK_LOST)
+            counters.ended(link, part, Code.NETWORK_ACK_LOST)
             decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")

@@ -3,7 +3,7 @@
 What a child claims is held against two things: what its connection shows of it (`Credentials`), and who else claims
 the same. A child's messages are its own or come from below it. Whether a sender lies below a Proxy, only what the Proxy
 has announced can say, and the announcement travels beside the messages: a message of a node that has just moved may
-come before it. So a message whose sender is known elsewhere waits a moment (`Doubts`), and is refused only then.
+come before it. So a message whose sender is known elsewhere waits a moment (`Quarantine`), and is refused only then.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Claim(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Doubtful:
+class Quarantined:
     """A message that waits for the announcement of its sender."""
 
     link: Link
@@ -75,7 +75,7 @@ class Doubtful:
     deadline: float
 
 
-class Doubts:
+class Quarantine:
     """The line of them, in the order in which they came.
 
     Args:
@@ -88,11 +88,11 @@ class Doubts:
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
         self._size = size
-        self._line: list[Doubtful] = []
+        self._line: list[Quarantined] = []
         self._of: Counter[Link] = Counter()
         self._bytes = 0
 
-    def add(self, doubtful: Doubtful) -> bool:
+    def add(self, doubtful: Quarantined) -> bool:
         """Let a message wait. Returns False when the line is at one of its bounds."""
         size = len(doubtful.frame.data)
         if self._of[doubtful.link] >= self._messages or self._bytes + size > self._size:
@@ -102,15 +102,15 @@ class Doubts:
         self._bytes += size
         return True
 
-    def take_link(self, link: Link) -> list[Doubtful]:
+    def take_link(self, link: Link) -> list[Quarantined]:
         """Take out what has come on a link."""
         return self._take([doubtful for doubtful in self._line if doubtful.link is link])
 
-    def take_due(self, now: float) -> list[Doubtful]:
+    def take_due(self, now: float) -> list[Quarantined]:
         """Take out what has waited long enough."""
         return self._take([doubtful for doubtful in self._line if doubtful.deadline <= now])
 
-    def take_all(self) -> list[Doubtful]:
+    def take_all(self) -> list[Quarantined]:
         """Take out everything."""
         return self._take(list(self._line))
 
@@ -118,7 +118,7 @@ class Doubts:
         """The earliest deadline, or infinity."""
         return min((doubtful.deadline for doubtful in self._line), default=float("inf"))
 
-    def _take(self, taken: list[Doubtful]) -> list[Doubtful]:
+    def _take(self, taken: list[Quarantined]) -> list[Quarantined]:
         if taken:
             gone = set(taken)
             self._line = [doubtful for doubtful in self._line if doubtful not in gone]
@@ -129,7 +129,7 @@ class Doubts:
         return taken
 
 
-class Accusations:
+class ViolationReports:
     """Who has been accused of a violation lately: one line in a log for each peer and while.
 
     Args:

@@ -12,10 +12,10 @@ from typing import Final
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited, InFlight
 from taskd_net.core.identity import UNSHOWN, Credentials
-from taskd_net.core.manners import Manners
+from taskd_net.core.link_counters import LinkCounters
 from taskd_net.core.probes import Ended
+from taskd_net.core.quirks import Quirks
 from taskd_net.core.routes import LinkId
-from taskd_net.core.traffic import Traffic
 from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
 from taskd_net.position import Position, Role, require_node
 
@@ -28,7 +28,7 @@ class Link:
 
     Attributes:
         credentials: what the child's connection showed of it when it registered.
-        manners: what the neighbour does otherwise than the contract says; None where it does not.
+        quirks: what the neighbour does otherwise than the contract says; None where it does not.
         spellings: how nodes behind it are written there, by identity, where that differs.
         announcing: announcements of this child that are under way further up.
         since: when its stream began to stand, or ended, or when the child registered first.
@@ -45,6 +45,7 @@ class Link:
         "_changed_hands",
         "_pause",
         "announcing",
+        "counters",
         "counts",
         "credentials",
         "epoch",
@@ -52,18 +53,17 @@ class Link:
         "id",
         "in_flight",
         "in_flight_limit",
-        "manners",
         "position",
         "probes",
         "queued_bytes",
         "queued_messages",
+        "quirks",
         "session",
         "since",
         "spellings",
         "streams",
         "timed",
         "timed_at",
-        "traffic",
     )
 
     def __init__(self, id: LinkId, position: Position) -> None:
@@ -77,12 +77,12 @@ class Link:
         self.in_flight_limit = LEAF_IN_FLIGHT if self.is_leaf else SHARED_IN_FLIGHT
         self.queued_messages = 0
         self.queued_bytes = 0
-        self.manners: Manners | None = None
+        self.quirks: Quirks | None = None
         self.spellings: dict[Position, Position] = {}
         self.announcing = 0
         self.since = float("-inf")
         self.streams = 0
-        self.traffic = Traffic()
+        self.counters = LinkCounters()
         self.timed: Awaited | None = None
         self.timed_at = 0.0
         self.probes: Ended | None = None

@@ -20,9 +20,9 @@ from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S, TRIAL_LEAST_S
 
 if TYPE_CHECKING:
     from taskd_net.core.acks import Awaited, Key, Reply
+    from taskd_net.core.advertisements import Advertisements
     from taskd_net.core.links import Link
     from taskd_net.core.topology import Topology
-    from taskd_net.core.upward import Upward
     from taskd_net.position import Destination, Position
 
 INFINITY: Final = float("inf")
@@ -41,7 +41,7 @@ class Send:
         number: its place in the order of this node's sends.
         line: the lanes that its answers go by.
         upward: whether it went to the parent, the last time that it went.
-        epoch: what `Upward.epoch` was then.
+        epoch: what `Advertisements.epoch` was then.
         sent_at: when that was.
         copies: what is in flight for it: the link, the message as it went there, who awaits the answer, and its key.
         refused_by: who has last said that there is no way to the Mgr.
@@ -108,7 +108,7 @@ class PendingSends:
 
     Args:
         topology: where everybody is.
-        upward: whether the node has joined.
+        advertisements: whether the node has joined.
         look_by: called with the time at which `ready` has to be asked again.
         messages, size: bounds; size in bytes.
     """
@@ -127,10 +127,15 @@ class PendingSends:
     )
 
     def __init__(
-        self, topology: Topology, upward: Upward, look_by: Callable[[float], None], messages: int, size: int
+        self,
+        topology: Topology,
+        advertisements: Advertisements,
+        look_by: Callable[[float], None],
+        messages: int,
+        size: int,
     ) -> None:
         self._topology = topology
-        self._up = upward
+        self._up = advertisements
         self._look_by = look_by
         self._messages = messages
         self._size = size

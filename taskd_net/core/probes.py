@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import NOBODY, Awaited, Part, Pending, Reply, Spread, Told
+from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, Reply, Told
 from taskd_net.core.frame import Probe
 from taskd_net.core.routes import LinkId, describe_missing
 
@@ -94,20 +94,20 @@ class Probes:
             else:
                 self._pass_on(now, hop, probe, pending)
         else:
-            self._spread(now, probe, topology.plan(probe.src.identity, dst, came_from), reply, up, down)
+            self._fan_out(now, probe, topology.plan(probe.src.identity, dst, came_from), reply, up, down)
 
-    def _spread(self, now: float, probe: Probe, plan: Plan, reply: Reply, up: float, down: float) -> None:
+    def _fan_out(self, now: float, probe: Probe, plan: Plan, reply: Reply, up: float, down: float) -> None:
         here = self._topology.position
         parts = len(plan.links) + plan.here + (plan.missing is not None)
-        spread = Spread(probe.uuid, reply, probe.src, True, parts or 1, wildcard=not probe.dst.is_list)
+        fan_out = FanOut(probe.uuid, reply, probe.src, True, parts or 1, wildcard=not probe.dst.is_list)
         if plan.here or not parts:
-            self._settle(Part(spread, down), Code.OK, here, "", None if plan.here else NOBODY)
+            self._settle(Branch(fan_out, down), Code.OK, here, "", None if plan.here else NOBODY)
         if plan.missing is not None:
-            part = Part(spread, down, plan.missing)
+            part = Branch(fan_out, down, plan.missing)
             self._settle(part, Code.NO_ROUTE, here, describe_missing(plan.missing), None)
         for link in plan.links:
             deadline = up if link is self._topology.up else down
-            self._pass_on(now, link, probe, Part(spread, deadline, link.position, link.counts or link.is_leaf))
+            self._pass_on(now, link, probe, Branch(fan_out, deadline, link.position, link.counts or link.is_leaf))
 
     def _pass_on(self, now: float, link: Link, probe: Probe, part: Awaited) -> None:
         if link.up and link.probes is None:

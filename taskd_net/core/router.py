@@ -15,23 +15,22 @@ from typing import TypeAlias
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import UNTOLD, Key, Reply, Told
-from taskd_net.core.actions import Action, Answer, EndStream, Forgot, Reason
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Answer, EndStream, Forgot, Kind, Reason
+from taskd_net.core.admission import Admission
+from taskd_net.core.advertisements import Advertisements
+from taskd_net.core.counters import Clock, Counters
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.forwarding import Forwarding
 from taskd_net.core.frame import Ack, Frame, Probe
-from taskd_net.core.gate import Gate
 from taskd_net.core.identity import UNSHOWN, Credentials, Violation
 from taskd_net.core.inbox import InboxDoor
 from taskd_net.core.links import UP, Children, Link
-from taskd_net.core.manners import Copies, Manners
 from taskd_net.core.pending_sends import PendingSends, Send
 from taskd_net.core.probes import Ended, Probes
+from taskd_net.core.quirks import Copies, Quirks
 from taskd_net.core.routes import LinkId
-from taskd_net.core.tally import Clock, Tally
 from taskd_net.core.topology import LOCAL, Plan, Topology
-from taskd_net.core.upward import Upward
 from taskd_net.limits import DEFAULT, Limits
 from taskd_net.position import Position
 
@@ -68,26 +67,26 @@ class Router:
     """
 
     __slots__ = (
+        "_admission",
+        "_advertisements",
         "_config",
         "_decisions",
         "_delivery",
         "_forwarding",
-        "_gate",
         "_hop_timeout",
         "_probes",
         "_reopens",
         "_sends",
         "_topology",
         "_up",
-        "_upward",
         "children",
+        "counters",
         "door",
         "identity",
         "limits",
         "position",
         "routes",
         "statistics",
-        "tally",
     )
 
     def __init__(
@@ -108,17 +107,17 @@ class Router:
         self.identity = self._topology.identity
         self.routes = self._topology.routes
         self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
-        self.tally = Tally(clock)
-        self._decisions = decisions = Decisions(position, self.tally)
+        self.counters = Counters(clock)
+        self._decisions = decisions = Decisions(position, self.counters)
         self.statistics = decisions.statistics
         self._hop_timeout = config.ack_timeout
-        self._upward = Upward(self._topology, decisions.add)
+        self._advertisements = Advertisements(self._topology, decisions.add)
         self._sends = PendingSends(
-            self._topology, self._upward, decisions.look_by, config.link_messages, config.link_bytes
+            self._topology, self._advertisements, decisions.look_by, config.link_messages, config.link_bytes
         )
         self._delivery = Delivery(self.door, decisions, config.inbox_wait)
         seen = Copies(config.dedup_window, limits.COPIES_S)
-        self._gate = Gate(self._topology, self._upward, decisions, seen, config.link_bytes)
+        self._admission = Admission(self._topology, self._advertisements, decisions, seen, config.link_bytes)
         self._forwarding = Forwarding(
             self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes
         )
@@ -147,7 +146,7 @@ class Router:
                 text = "too many messages wait for the node to join"
                 self._decisions.answer(send, send.frame.uuid, Code.RECV_BUF_BUSY, text)
         except Refusal as refusal:
-            self.tally.outcomes["refused"].count(refusal.code)
+            self.counters.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(send.frame, send, refusal)
         return self._take()
 
@@ -185,10 +184,10 @@ class Router:
         """
         link = self._topology.link(came_from)
         if link is not None:
-            self.tally.arrived(now, link, 1, len(frame.data))
-        if link is None or link.manners is None or self._gate.is_new(now, link, link.manners, frame):
+            self.counters.arrived(now, link, 1, len(frame.data))
+        if link is None or link.quirks is None or self._admission.is_new(now, link, link.quirks, frame):
             routed = came_from == UP or self.routes.next_hop(frame.src) == came_from
-            if routed or self._gate.is_own(now, came_from, frame, reply, budget):
+            if routed or self._admission.is_own(now, came_from, frame, reply, budget):
                 self._arrive(now, came_from, frame, reply, budget)
         elif reply is not None:
             self._decisions.answer(reply, frame.uuid, Code.OK)
@@ -219,11 +218,11 @@ class Router:
             elif came_from == UP or next_hop(src) == came_from:
                 routed = src
                 self._arrive(now, came_from, frame, reply, budget)
-            elif self._gate.is_own(now, came_from, frame, reply, budget):
+            elif self._admission.is_own(now, came_from, frame, reply, budget):
                 self._arrive(now, came_from, frame, reply, budget)
         link = self._topology.link(came_from)
         if link is not None:
-            self.tally.arrived(now, link, messages, size)
+            self.counters.arrived(now, link, messages, size)
         return self._take()
 
     def accepted(self, now: float, link_id: LinkId, keys: Sequence[Key], sync: bool | None = None) -> list[Action]:
@@ -237,11 +236,11 @@ class Router:
                 else:
                     taken += 1
                     if part is timed:
-                        self.tally.timed(link)
+                        self.counters.timed(link)
                     self._decisions.settle(part, Code.OK, part.receiver or link.position, "", UNTOLD)
                 if collisions and isinstance(key, str):
                     self._forwarding.release(now, link, key)
-            self.tally.accepted(now, link, taken)
+            self.counters.accepted(now, link, taken)
         return self._take()
 
     def ack_arrived(
@@ -263,10 +262,10 @@ class Router:
         if link is None or part is None:
             self.statistics.late_acks += 1
         else:
-            self.tally.answered(now, link, part, code)
+            self.counters.answered(now, link, part, code)
             self._decisions.settle(part, code, src, detail, told)
-            if link.manners is not None:
-                self._forwarding.next_turn(now, link, link.manners)
+            if link.quirks is not None:
+                self._forwarding.next_turn(now, link, link.quirks)
         if link is not None and link.in_flight.collisions and isinstance(key, str):
             self._forwarding.release(now, link, key)
         return self._take()
@@ -278,7 +277,7 @@ class Router:
         link = self._topology.link(link_id)
         part = link.in_flight.take_copy(frame) if link is not None else None
         if link is not None and part is not None:
-            self.tally.answered(now, link, part, code)
+            self.counters.answered(now, link, part, code)
             self._decisions.settle(part, code, src, detail, UNTOLD)
         elif code != Code.OK and frame.src.identity != self.identity:
             self._decisions.lose(frame, code, src, detail)
@@ -293,7 +292,7 @@ class Router:
         if link is not None and link.session is session:
             link.queued_messages -= messages
             link.queued_bytes -= size
-            self.tally.written(link, messages, size)
+            self.counters.written(link, messages, size)
 
     def withdrawn(self, link_id: LinkId, session: object, size: int) -> None:
         """A frame of `size` bytes was taken out of the queue of a link's stream."""
@@ -316,14 +315,14 @@ class Router:
     # ---- children
 
     def register(
-        self, now: float, position: Position, manners: Manners | None = None, credentials: Credentials = UNSHOWN
+        self, now: float, position: Position, quirks: Quirks | None = None, credentials: Credentials = UNSHOWN
     ) -> Link:
         """A child introduces itself; it is routable from here once its stream stands.
 
         Args:
             now: the time.
             position: who it is.
-            manners: what it does otherwise than the contract says, if it does.
+            quirks: what it does otherwise than the contract says, if it does.
             credentials: what its connection shows of it.
 
         Raises:
@@ -331,7 +330,7 @@ class Router:
             Violation: 4002, the position is not its own to take.
         """
         link = self._topology.register(now, position, credentials)
-        link.manners = manners
+        link.quirks = quirks
         link.spell(position)
         self._decisions.look_by(link.expires)
         return link
@@ -369,7 +368,7 @@ class Router:
         self.children.opened(now, link, session)
         link.probes, link.counts = probes, counts
         link.in_flight.numbered = numbered
-        self.tally.joins += 1
+        self.counters.joins += 1
         # The claim of who is connected here is the newest.
         self.routes.learn(link.position.identity, link.id, link.epoch)
         self._sends.look_again()
@@ -385,9 +384,9 @@ class Router:
         self.children.lost(now, link)
         # Whoever else leads to this node was not believed as long as it was connected here.
         self.routes.yield_to_others(link.position.identity, link.id)
-        self._gate.link_down(link)
+        self._admission.link_down(link)
         self._decisions.look_by(link.expires)
-        self.tally.losses += 1
+        self.counters.losses += 1
         self._forwarding.drop(link, unwritten)
         return self._take()
 
@@ -415,28 +414,28 @@ class Router:
             gone, new, disputed = self._topology.learn(now, link, kind, positions)
         except Refusal as refusal:
             if link is not None and isinstance(refusal, Violation):
-                self._gate.accuse(str(link.position), refusal)
+                self._admission.report_violation(str(link.position), refusal)
             self._decisions.answer(reply, uuid, refusal.code, refusal.detail)
             return self._take()
         assert link is not None
         if disputed:
             text = f"{link.position} announces {disputed[0]}, which cannot lie below it"
-            self._gate.accuse(str(link.position), Violation(Code.DST_TYPE_ILLEGAL, text))
+            self._admission.report_violation(str(link.position), Violation(Code.DST_TYPE_ILLEGAL, text))
         for position in positions:
             link.spell(position)
-        self._upward.gone(gone)
+        self._advertisements.gone(gone)
         until = now + patience if patience > 0.0 else 0.0
-        self._upward.pass_on(link, new, reply, uuid, until)
-        self._decisions.look_by(self._upward.next_deadline())
+        self._advertisements.pass_on(link, new, reply, uuid, until)
+        self._decisions.look_by(self._advertisements.next_deadline())
         self._sends.look_again()
-        for cleared in self._gate.announced(link):
+        for cleared in self._admission.announced(link):
             budget = None if cleared.budget is None else cleared.budget + cleared.since - now
             self._arrive(now, link.id, cleared.frame, cleared.reply, budget)
         return self._take()
 
-    def accuse(self, peer: str, refusal: Violation) -> list[Action]:
+    def report_violation(self, peer: str, refusal: Violation) -> list[Action]:
         """Somebody was refused, before it came to the Router, what nobody who is honest asks for."""
-        self._gate.accuse(peer, refusal)
+        self._admission.report_violation(peer, refusal)
         return self._take()
 
     def forget(self, position: Position) -> list[Action]:
@@ -457,7 +456,7 @@ class Router:
         parent: Position,
         depth: int = 1,
         withdraws: bool = False,
-        manners: Manners | None = None,
+        quirks: Quirks | None = None,
         probes: Ended | None = None,
         numbered: bool = False,
         counts: bool = False,
@@ -471,7 +470,7 @@ class Router:
             parent: who the parent is.
             depth: levels below the Mgr of this node; decides how long it waits for answers from below.
             withdraws: whether the parent understands COMPLETE and WITHDRAW.
-            manners: what the parent does otherwise than the contract says, if it does.
+            quirks: what the parent does otherwise than the contract says, if it does.
             probes: what a probe that comes from there and ends here is answered; None for one that knows no probes.
             numbered: whether messages on it are numbered, and answered by their numbers.
             counts: whether answers on it say how many have confirmed a broadcast.
@@ -479,12 +478,12 @@ class Router:
         """
         up = self._up
         assert up is not None, "the Mgr has no upstream"
-        up.session, up.position, up.manners, up.probes = session, parent, manners, probes
+        up.session, up.position, up.quirks, up.probes = session, parent, quirks, probes
         up.in_flight.numbered = numbered
         up.counts = counts
         up.since = now
         up.streams += 1
-        self._upward.came_up(withdraws, manners, told)
+        self._advertisements.came_up(withdraws, quirks, told)
         self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**depth
         self._sends.look_again()
         self._send_ready(now)
@@ -492,8 +491,8 @@ class Router:
 
     def parent_told(self, now: float, joined: bool) -> list[Action]:
         """The parent says whether it has joined."""
-        self._upward.told = joined
-        if self._upward.judge():
+        self._advertisements.told = joined
+        if self._advertisements.judge():
             self._sends.look_again()
             self._send_ready(now)
         return self._take()
@@ -504,14 +503,14 @@ class Router:
         assert up is not None and up.session is session, "the upstream has one session at a time"
         up.session = None
         up.since = now
-        self._upward.went_down()
-        self._upward.judge()
+        self._advertisements.went_down()
+        self._advertisements.judge()
         self._forwarding.drop(up, unwritten)
         return self._take()
 
     def announce_all(self, reply: Reply, uuid: str) -> list[Action]:
         """Tell the parent everything that can be reached through this node; `reply` gets its answer."""
-        self._upward.everything(Kind.COMPLETE, reply, uuid)
+        self._advertisements.everything(Kind.COMPLETE, reply, uuid)
         return self._take()
 
     def withdraw(self, reply: Reply, uuid: str) -> list[Action]:
@@ -519,7 +518,7 @@ class Router:
 
         A parent that does not understand this is not told (6002): it forgets the node when its grace time is over.
         """
-        self._upward.everything(Kind.WITHDRAW, reply, uuid)
+        self._advertisements.everything(Kind.WITHDRAW, reply, uuid)
         return self._take()
 
     def withdraw_again(self, positions: Sequence[Position]) -> list[Action]:
@@ -528,14 +527,14 @@ class Router:
         When it was this node itself that wanted to leave, whoever asked for it has the answer and decides.
         """
         if self.identity not in positions:
-            self._upward.gone([position for position in positions if position not in self.routes])
+            self._advertisements.gone([position for position in positions if position not in self.routes])
         return self._take()
 
     def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
         """The parent answered the announcement under way."""
         if self._up is not None and self._up.session is session:
-            self._upward.answered(code, src)
-            if self._upward.judge():
+            self._advertisements.answered(code, src)
+            if self._advertisements.judge():
                 self._sends.look_again()
         return self._take()
 
@@ -553,25 +552,25 @@ class Router:
         for link in links:
             if link.in_flight.count:
                 for part in link.in_flight.take_due(now):
-                    self.tally.ended(link, part, Code.NETWORK_ACK_LOST)
+                    self.counters.ended(link, part, Code.NETWORK_ACK_LOST)
                     self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
-                if link.manners is not None:
-                    self._forwarding.next_turn(now, link, link.manners)
+                if link.quirks is not None:
+                    self._forwarding.next_turn(now, link, link.quirks)
             if link.in_flight.collisions:
                 self._forwarding.give_up_collisions(now, link)
         self._delivery.give_up(now)
         self._end_waiting(self._sends.take_due(now), "not joined within the timeout")
         self._send_ready(now)
-        self._upward.give_up(now)
-        self._gate.give_up(now)
+        self._advertisements.give_up(now)
+        self._admission.give_up(now)
         for link, gone in self._topology.expire(now):
             self._has_forgotten(link, gone)
         self._decisions.wake = min(
             min((link.in_flight.deadline() for link in links if link.in_flight), default=float("inf")),
             self._sends.next_deadline(),
-            self._gate.next_deadline(),
+            self._admission.next_deadline(),
             self.door.next_deadline(),
-            self._upward.next_deadline(),
+            self._advertisements.next_deadline(),
             self.children.next_expiry(),
         )
         return self._take()
@@ -579,9 +578,9 @@ class Router:
     def close(self) -> list[Action]:
         """The node closes: everything that waits is answered now."""
         self._end_waiting(self._sends.close(), "the node was closed before it joined")
-        self._gate.close()
+        self._admission.close()
         self._delivery.shut()
-        self._upward.went_down()
+        self._advertisements.went_down()
         for link in self._topology.links():
             for collision in link.in_flight.take_collisions():
                 self._decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the node was closed")
@@ -605,7 +604,7 @@ class Router:
     @property
     def joined(self) -> bool:
         """Whether the Mgr knows the way to this node, as far as can be known here."""
-        return self._upward.joined
+        return self._advertisements.joined
 
     @property
     def upstream(self) -> Link | None:
@@ -630,7 +629,7 @@ class Router:
             assert link.in_flight.deadline() >= self._decisions.wake
         assert 0 <= self.door.held <= max(self.door.room, 0)
         assert all(link_id in self.children.by_id for _, link_id in self.routes.items())
-        assert self._gate.next_deadline() >= self._decisions.wake
+        assert self._admission.next_deadline() >= self._decisions.wake
         assert self._sends.next_deadline() >= self._decisions.wake
         assert not self._decisions.actions, "an event's actions were left behind"
 
@@ -649,7 +648,7 @@ class Router:
                 if reply is None or not frame.sync:
                     plan = Plan((hop,), False) if hop else Plan((), True)
                     self._forwarding.hand_on(now, came_from, frame, plan, reply)
-                elif hop is not None and hop.manners is not None and hop.manners.turn and budget is not None:
+                elif hop is not None and hop.quirks is not None and hop.quirks.turn and budget is not None:
                     # Its turn may come late; how late, only the sender's patience says.
                     self._forwarding.carry_one(
                         now, came_from, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget
@@ -664,7 +663,7 @@ class Router:
                 else:
                     self._forwarding.carry_many(now, came_from, frame, plan, reply, now + up, now + down)
         except Refusal as refusal:
-            self.tally.outcomes["refused"].count(refusal.code)
+            self.counters.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, reply, refusal)
 
     def _send(self, now: float, send: Send) -> None:
@@ -674,7 +673,7 @@ class Router:
             Refusal: 5002, nowhere; 4006, a list beyond the limit.
         """
         frame, dst, up = send.frame, send.frame.dst, self._up
-        send.sent_at, send.epoch = now, self._upward.epoch
+        send.sent_at, send.epoch = now, self._advertisements.epoch
         if dst.unicast:
             hop = self._topology.next_hop(dst, LOCAL)
             send.upward = hop is not None and hop is up
@@ -701,8 +700,8 @@ class Router:
         """These can no longer be reached, and the child, if it was one, has no place any more."""
         if link is not None:
             self._decisions.add(Forgot(link.id, link.position, len(gone)))
-            self.tally.forgotten.add(link.traffic)
-        self._upward.gone(gone)
+            self.counters.forgotten.add(link.counters)
+        self._advertisements.gone(gone)
 
     def _take(self) -> list[Action]:
         """An event is over."""

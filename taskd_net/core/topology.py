@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.routes import LinkId, Routes

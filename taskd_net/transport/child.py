@@ -19,7 +19,7 @@ import grpc
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, describe
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position
@@ -237,7 +237,7 @@ class ChildSide:
         self._on_parent(depth)
         profile, probes = stay.peer.profile, stay.peer.ended(batched=stay.batched)
         numbered, counts = stay.batched and stay.peer.numbers, stay.batched and stay.peer.counts
-        withdraws, manners = profile.withdraws, profile.parent
+        withdraws, quirks = profile.withdraws, profile.parent
         host.perform(
             router.upstream_up(
                 host.now(),
@@ -245,7 +245,7 @@ class ChildSide:
                 parent,
                 depth,
                 withdraws,
-                manners,
+                quirks,
                 probes,
                 numbered=numbered,
                 counts=counts,

@@ -13,8 +13,7 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Forgot, Reason
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Forgot, Kind, Reason
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
@@ -224,7 +223,7 @@ class ParentSide:
                 ack = await call(data, context)
             except Refusal as refusal:
                 if isinstance(refusal, Violation):
-                    self._host.perform(self._router.accuse(host_of(context.peer()), refusal))
+                    self._host.perform(self._router.report_violation(host_of(context.peer()), refusal))
                 ack = Ack(refusal.uuid, refusal.code, self._router.position, str(refusal))
                 self._host.log.debug("request_refused", call=call.__name__, code=int(ack.code), detail=ack.detail)
             except Exception:
@@ -260,8 +259,8 @@ class ParentSide:
             if self._connections.of_host(context.peer()) >= most:
                 host = host_of(context.peer())
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{host} has {most} connections already", uuid)
-            manners, credentials = peer.profile.child_manners(position), self._gate.shown(context)
-            link = self._router.register(self._host.now(), position, manners, credentials)
+            quirks, credentials = peer.profile.child_quirks(position), self._gate.shown(context)
+            link = self._router.register(self._host.now(), position, quirks, credentials)
         except Refusal as refusal:
             refusal.uuid = uuid
             if isinstance(refusal, Violation):
@@ -374,7 +373,7 @@ class ParentSide:
         if link is None or self._gate.speaks_for(context, link):
             return link
         text = f"a stream for {position} is opened by another peer than the one that registered"
-        self._host.perform(self._router.accuse(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
+        self._host.perform(self._router.report_violation(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
         return None
 
     def _begin(self, link: Link, session: Session) -> None:

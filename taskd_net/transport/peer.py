@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import grpc
 
 from taskd_net import limits
-from taskd_net.core.announcer import Kind
-from taskd_net.core.manners import Manners
+from taskd_net.core.actions import Kind
 from taskd_net.core.probes import Ended
+from taskd_net.core.quirks import Quirks
 from taskd_net.position import Position, Role
 from taskd_net.status.records import State
 from taskd_net.transport import statuses
@@ -77,11 +77,11 @@ class Profile:
     pauses: bool = True
     next_ack: bool = False
     read_status: statuses.Reader = statuses.read_plain
-    proxy: Manners | None = None
-    leaf: Manners | None = None
-    parent: Manners | None = None
+    proxy: Quirks | None = None
+    leaf: Quirks | None = None
+    parent: Quirks | None = None
 
-    def child_manners(self, position: Position) -> Manners | None:
+    def child_quirks(self, position: Position) -> Quirks | None:
         """What a Router has to know of such a child."""
         return self.proxy if position.role == Role.PROXY else self.leaf
 
@@ -94,15 +94,15 @@ ORIGINAL = Profile(
     pauses=False,
     next_ack=True,
     read_status=statuses.read_original,
-    proxy=Manners(
+    proxy=Quirks(
         largest=limits.ORIGINAL_DOWN_BYTES,
         reads_lists=False,
         acks_broadcasts=False,
         turn=limits.ORIGINAL_TURN_S,
         announces_again=False,
     ),
-    leaf=Manners(largest=limits.ORIGINAL_DOWN_BYTES, reads_lists=False),
-    parent=Manners(
+    leaf=Quirks(largest=limits.ORIGINAL_DOWN_BYTES, reads_lists=False),
+    parent=Quirks(
         reads_lists=False,
         acks_broadcasts=False,
         acks_lists=False,

@@ -143,7 +143,7 @@ class StatusService:
             child = str(link.position)
             self._view.told(link, wire.read_report(data))
         except Violation as violation:
-            host.perform(host.router.accuse(host_of(context.peer()), violation))
+            host.perform(host.router.report_violation(host_of(context.peer()), violation))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
         except Refusal as refusal:
             host.log.warning("status_refused", child=child, detail=str(refusal))

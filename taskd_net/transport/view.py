@@ -218,16 +218,16 @@ class View:
             self._gone.pop(name, None)
         p50, p99 = _acks(now, link, seen)
         own = self._own.get(name)
-        traffic = link.traffic
+        counters = link.counters
         fingerprint = (
             link.up,
             ended,
             link.streams,
             link.since,
-            traffic.sent,
-            traffic.received,
-            traffic.failed,
-            traffic.heard,
+            counters.sent,
+            counters.received,
+            counters.failed,
+            counters.heard,
             link.in_flight.count,
             link.queued_messages,
             p50,
@@ -245,17 +245,17 @@ class View:
             version=peer.version if peer is not None else "",
             link=_kind(link),
             address=self.connections.address(link.id),
-            last_message=self._epoch + traffic.heard if traffic.heard > 0.0 else None,
+            last_message=self._epoch + counters.heard if counters.heard > 0.0 else None,
             down=Flow(
-                traffic.sent,
-                traffic.sent_bytes,
-                traffic.failed,
+                counters.sent,
+                counters.sent_bytes,
+                counters.failed,
                 link.in_flight.count,
                 link.queued_messages,
                 p50,
                 p99,
             ),
-            up=Flow(traffic.received, traffic.received_bytes),
+            up=Flow(counters.received, counters.received_bytes),
             reopened=max(0, link.streams - 1),
             own=own,
             at=self._epoch + now,
@@ -278,8 +278,10 @@ class View:
         if up is None:
             return NodeStatus(None, State.JOINED, self._started, OURS.name, __version__, own=own)
         p50, p99 = _acks(now, up, self._upward)
-        traffic = up.traffic
-        flow = Flow(traffic.sent, traffic.sent_bytes, traffic.failed, up.in_flight.count, up.queued_messages, p50, p99)
+        counters = up.counters
+        flow = Flow(
+            counters.sent, counters.sent_bytes, counters.failed, up.in_flight.count, up.queued_messages, p50, p99
+        )
         return NodeStatus(
             parent=up.position if up.streams else None,
             state=State.JOINED if up.up else State.LOST,
@@ -287,8 +289,8 @@ class View:
             peer=OURS.name,
             version=__version__,
             link=_kind(up),
-            last_message=self._epoch + traffic.heard if traffic.heard > 0.0 else None,
-            down=Flow(traffic.received, traffic.received_bytes),
+            last_message=self._epoch + counters.heard if counters.heard > 0.0 else None,
+            down=Flow(counters.received, counters.received_bytes),
             up=flow,
             own=replace(own, reconnects=max(0, up.streams - 1), up=flow),
         )
@@ -318,7 +320,7 @@ class View:
 
 def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:
     """How long answers have taken lately: p50 and p99, in seconds."""
-    recent = link.traffic.recent
+    recent = link.counters.recent
     if recent.count and (seen.acks[0] is None or now - seen.rolled >= limits.STATUS_FIGURES_S):
         seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
         seen.rolled = seen.measured = now

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from taskd_net.core.actions import Action, Answer, Forward, Joined
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Answer, Forward, Joined, Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router, RouterConfig

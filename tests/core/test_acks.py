@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskd_net.core.acks import NOBODY, UNTOLD, Collision, InFlight, Part, Pending, Spread, Told
+from taskd_net.core.acks import NOBODY, UNTOLD, Branch, Collision, FanOut, InFlight, Pending, Told
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.limits import ABANDONED_UUIDS, FAILURES_TOLD
 from tests.core.routers import Caller, at, frame
@@ -15,9 +15,9 @@ def pending(uuid: str = "u", src: str = "Mgr", *, sync: bool = True, deadline: f
     return Pending(uuid, Caller(), at(src), sync, None, deadline)
 
 
-def spread(*, src: str = "Mgr", sync: bool = True, parts: int, wildcard: bool = False) -> Spread:
+def fan_out(*, src: str = "Mgr", sync: bool = True, parts: int, wildcard: bool = False) -> FanOut:
     """Somebody who waits for the answer to a broadcast."""
-    return Spread("u", Caller(), at(src), sync, parts, wildcard)
+    return FanOut("u", Caller(), at(src), sync, parts, wildcard)
 
 
 # ---- one answer out of several
@@ -29,13 +29,13 @@ def test_answer_to_a_unicast_is_the_answer() -> None:
     assert pending(sync=False).settle(0, at("Proxy/0"), "") == Ack("u", 0, at("Proxy/0"))
 
 
-def answered(waiting: Spread, *answers: tuple[int, str], detail: str = "") -> Ack | None:
+def answered(waiting: FanOut, *answers: tuple[int, str], detail: str = "") -> Ack | None:
     """What becomes of these answers of parts, each found by this node itself; the last one's."""
-    return [Part(waiting, 1.0).settle(code, at(src), detail) for code, src in answers][-1]
+    return [Branch(waiting, 1.0).settle(code, at(src), detail) for code, src in answers][-1]
 
 
 def test_nothing_is_answered_before_the_last_part() -> None:
-    waiting = spread(parts=3)
+    waiting = fan_out(parts=3)
     assert answered(waiting, (0, "Worker/0/0")) is None
     assert answered(waiting, (6001, "Worker/0/1"), detail="silent") is None
     ack = answered(waiting, (5001, "Worker/0/2"), detail="full")
@@ -45,7 +45,7 @@ def test_nothing_is_answered_before_the_last_part() -> None:
 
 def test_first_of_several_failures_is_told() -> None:
     for codes in ((5001, 6001), (6001, 5001), (5002, 5002)):
-        waiting = spread(parts=2)
+        waiting = fan_out(parts=2)
         answered(waiting, (codes[0], "Worker/0/0"), detail="first")
         ack = answered(waiting, (codes[1], "Worker/0/1"), detail="second")
         assert ack is not None and ack[:4] == Ack("u", codes[0], at("Worker/0/0"), "first")[:4]
@@ -54,7 +54,7 @@ def test_first_of_several_failures_is_told() -> None:
 
 def test_any_other_failure_says_more_than_5002() -> None:
     for codes in ((5002, 6001), (6001, 5002)):
-        waiting = spread(parts=2)
+        waiting = fan_out(parts=2)
         ack = answered(waiting, *((code, f"Worker/0/{code}") for code in codes))
         assert ack is not None and ack[:3] == ("u", 6001, at("Worker/0/6001"))
 
@@ -68,7 +68,7 @@ def test_5002_of_a_branch_is_no_failure_of_all_as_long_as_another_has_somebody()
         ((5002, 0), False, 5002),
     ):
         ack = answered(
-            spread(parts=2, wildcard=wildcard), (codes[0], "Proxy/0"), (codes[1], "Proxy/1"), detail="nobody"
+            fan_out(parts=2, wildcard=wildcard), (codes[0], "Proxy/0"), (codes[1], "Proxy/1"), detail="nobody"
         )
         assert ack is not None
         assert (ack.code, ack.detail) == (code, "nobody" if code else "")
@@ -86,8 +86,8 @@ def test_receivers_are_added_up_as_long_as_every_branch_can_say() -> None:
         (NOBODY, False, 1),
     ):
         for answers in ([told, None], [None, told]):
-            waiting = spread(parts=2)
-            acks = [Part(waiting, 1.0, one, alone).settle(0, two, "", each) for each in answers]
+            waiting = fan_out(parts=2)
+            acks = [Branch(waiting, 1.0, one, alone).settle(0, two, "", each) for each in answers]
             assert acks == [None, Ack("u", 0, two, receivers=receivers)]
 
 
@@ -100,12 +100,12 @@ def test_failures_of_branches_are_named() -> None:
         (UNTOLD, far, False, [(far, 5001)], None),
         (None, here, False, [(child, 5001)], 0),
     ):
-        ack = Part(spread(parts=1), 1.0, child, alone).settle(5001, src, "", told)
+        ack = Branch(fan_out(parts=1), 1.0, child, alone).settle(5001, src, "", told)
         assert ack == Ack("u", 5001, src, "", receivers, tuple(Failure(*failure) for failure in failures))
 
 
 def test_no_more_failures_are_named_than_the_limit() -> None:
-    waiting = spread(parts=40)
+    waiting = fan_out(parts=40)
     named = [(5001, f"Worker/0/{rank}") for rank in range(40)]
     ack = answered(waiting, *named)
     assert ack is not None and len(ack.failures) == FAILURES_TOLD
@@ -114,14 +114,14 @@ def test_no_more_failures_are_named_than_the_limit() -> None:
 
 def test_5002_takes_no_place_among_the_failures_of_all() -> None:
     """A branch in which nobody matches has not failed, whatever else has."""
-    waiting = spread(parts=3, wildcard=True)
+    waiting = fan_out(parts=3, wildcard=True)
     ack = answered(waiting, (5002, "Proxy/0"), (6001, "Worker/0/0"), (0, "Worker/0/1"))
     assert ack == Ack("u", 6001, at("Worker/0/0"), "", 1, (Failure(at("Worker/0/0"), 6001),))
 
 
 def test_part_speaks_for_its_message() -> None:
-    waiting = spread(src="Worker/0/0", sync=False, parts=2)
-    parts = [Part(waiting, 1.0), Part(waiting, 2.0)]
+    waiting = fan_out(src="Worker/0/0", sync=False, parts=2)
+    parts = [Branch(waiting, 1.0), Branch(waiting, 2.0)]
     assert [part.deadline for part in parts] == [1.0, 2.0]
     assert all((part.uuid, part.reply, part.sender) == ("u", waiting.reply, waiting.sender) for part in parts)
     assert not any(part.sync for part in parts)
@@ -205,7 +205,7 @@ def test_numbers_never_collide() -> None:
 def test_unwritten_copies_of_a_numbered_link_find_who_waits_for_them() -> None:
     flight, waiting = InFlight(), [pending(sync=False) for _ in range(3)]
     flight.numbered = True
-    other = Part(spread(src="Worker/0/1", parts=1), 1.0)
+    other = Branch(fan_out(src="Worker/0/1", parts=1), 1.0)
     for part in waiting:
         flight.add("u", part)
     flight.add("u", other)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router, RouterConfig
 from taskd_net.limits import Limits

@@ -6,10 +6,9 @@ import pytest
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.actions import Accuse, Action, Announce, Answer, Deliver, Forward, Lost
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Announce, Answer, Deliver, Forward, Kind, Lost, ReportViolation
 from taskd_net.core.frame import Ack
-from taskd_net.core.identity import UNSHOWN, Accusations, Credentials, Doubtful, Doubts, Violation
+from taskd_net.core.identity import UNSHOWN, Credentials, Quarantine, Quarantined, Violation, ViolationReports
 from taskd_net.core.links import UP, Link
 from taskd_net.core.names import CertificateName
 from taskd_net.core.router import Router, RouterConfig
@@ -34,7 +33,7 @@ def child_from(node: Router, position: str, credentials: Credentials, *behind: s
 
 def accused(actions: list[Action]) -> list[tuple[str, int]]:
     """Who is accused among the actions, and the code."""
-    return [(action.peer, action.refusal.code) for action in actions if isinstance(action, Accuse)]
+    return [(action.peer, action.refusal.code) for action in actions if isinstance(action, ReportViolation)]
 
 
 def answered(actions: list[Action]) -> list[int]:
@@ -229,7 +228,9 @@ def test_answer_to_it_still_comes_in_time() -> None:
     assert forward.patience == pytest.approx(0.95 * 1.5)
 
 
-@pytest.mark.parametrize(("budget", "until"), [(None, limits.DOUBT_S), (10.0, limits.DOUBT_S), (0.5, 0.95 * 0.5)])
+@pytest.mark.parametrize(
+    ("budget", "until"), [(None, limits.QUARANTINE_S), (10.0, limits.QUARANTINE_S), (0.5, 0.95 * 0.5)]
+)
 def test_sender_that_is_not_announced_in_time_is_refused(budget: float | None, until: float) -> None:
     mgr, _, liar = moving()
     ask = Caller()
@@ -251,19 +252,19 @@ def test_older_claim_is_one_too() -> None:
 
 def test_line_of_those_who_wait_is_bounded() -> None:
     mgr, _, liar = moving()
-    for i in range(limits.DOUBT_MESSAGES):
+    for i in range(limits.QUARANTINE_MESSAGES):
         assert mgr.frame_arrived(0.0, liar.id, frame("Mgr", "Worker/0/0", uuid=str(i)), Caller()) == []
     actions = mgr.frame_arrived(0.0, liar.id, frame("Mgr", "Worker/0/0", uuid="more"), Caller())
     assert answered(actions) == [Code.RECV_BUF_BUSY]
     other = add_child(mgr, "Proxy/2")
     assert mgr.frame_arrived(0.0, other.id, frame("Mgr", "Worker/0/0", uuid="o"), Caller()) == []
-    assert len(answered(mgr.tick(limits.DOUBT_S))) == limits.DOUBT_MESSAGES + 1
+    assert len(answered(mgr.tick(limits.QUARANTINE_S))) == limits.QUARANTINE_MESSAGES + 1
 
 
 def test_line_is_bounded_in_bytes() -> None:
-    doubts = Doubts(10, 100)
+    doubts = Quarantine(10, 100)
     link = Link(1, at("Proxy/0"))
-    waits = [Doubtful(link, frame("Mgr", size=60, uuid=str(i)), None, None, 0.0, 1.0) for i in range(2)]
+    waits = [Quarantined(link, frame("Mgr", size=60, uuid=str(i)), None, None, 0.0, 1.0) for i in range(2)]
     assert [doubts.add(one) for one in waits] == [True, False]
     assert doubts.take_due(0.9) == []
     assert doubts.take_due(1.0) == waits[:1]
@@ -308,7 +309,7 @@ def test_one_bad_position_does_not_cost_the_others_of_a_proxy_their_routes() -> 
 def test_violation_outside_the_router_is_counted_too() -> None:
     mgr = router("Mgr")
     violation = Violation(Code.NIL_POSITION, "x")
-    assert mgr.accuse("10.0.0.1", violation) == [Accuse("10.0.0.1", violation)]
+    assert mgr.report_violation("10.0.0.1", violation) == [ReportViolation("10.0.0.1", violation)]
     assert mgr.statistics.violations == 1
 
 
@@ -323,7 +324,7 @@ def test_announcing_without_a_registration_accuses_nobody() -> None:
 
 
 def test_one_line_for_each_peer_and_while() -> None:
-    accusations = Accusations(60.0, 2)
+    accusations = ViolationReports(60.0, 2)
     assert [accusations.add(now, "a") for now in (0.0, 1.0, 59.9, 60.0, 61.0)] == [1, 0, 0, 3, 0]
     assert accusations.add(61.0, "b") == 1
     # A third name: the oldest is forgotten.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.actions import Announce, Answer, Deliver, Forgot
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Announce, Answer, Deliver, Forgot, Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.position import Position

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.actions import Action, Answer, Forward, Joined, Withdraw
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Answer, Forward, Joined, Kind, Withdraw
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.pending_sends import Send

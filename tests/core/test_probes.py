@@ -101,8 +101,8 @@ def test_probe_that_ended_has_failed_nobody() -> None:
     for number, ended in enumerate((*Ended, Code.NO_ROUTE)):
         mgr.probe(0.0, probe("Worker/0/0", hops=1, uuid=str(number)), Caller(), 1.0)
         assert answers(mgr.ack_arrived(0.1, link.id, str(number), ended, at("Proxy/0"))) == [(ended, "Proxy/0")]
-    assert mgr.tally.outcomes["down"].by_code == {0: 3, Code.NO_ROUTE: 1}
-    assert link.traffic.failed == 1
+    assert mgr.counters.outcomes["down"].by_code == {0: 3, Code.NO_ROUTE: 1}
+    assert link.counters.failed == 1
 
 
 def test_never_forwarded_to_a_neighbour_that_knows_no_probes() -> None:

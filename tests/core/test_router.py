@@ -9,8 +9,19 @@ import pytest
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Joined, Lost, Reason
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import (
+    Action,
+    Announce,
+    Answer,
+    Deliver,
+    EndStream,
+    Forgot,
+    Forward,
+    Joined,
+    Kind,
+    Lost,
+    Reason,
+)
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.codes import Refusal
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.routes import LinkId

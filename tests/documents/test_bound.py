@@ -12,7 +12,7 @@ import pytest
 
 from taskd_net import Code, limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.transport import peer, statuses
 from tests.documents.pages import PAGES, ROOT
 
@@ -63,7 +63,7 @@ FIGURES: Final = {
         f"requests of at most {limits.ANNOUNCE_POSITIONS:,} positions",
         f"At most {limits.BATCH_MESSAGES} messages and {limits.BATCH_BYTES // 1024} KiB in a batch",
         "the other is at most four ahead" if limits.BATCHES_AHEAD == 4 else "",
-        "waits for the announcement, for a second" if limits.DOUBT_S == 1.0 else "",
+        "waits for the announcement, for a second" if limits.QUARANTINE_S == 1.0 else "",
         f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
         f"A receive limit of {limits.RECEIVE_BYTES // _MIB} MiB at the parent",
     ],
@@ -105,7 +105,7 @@ FIGURES: Final = {
         f"is not heard of {_seconds(limits.STRANGERS_HEARD_S)} later",
         f"above {limits.RECEIVE_BYTES // _MIB} MiB gRPC refuses the call",
         "A parent logs an address once a minute" if limits.STRANGERS_LOG_S == 60.0 else "",
-        "4002 after a second without an announcement" if limits.DOUBT_S == 1.0 else "",
+        "4002 after a second without an announcement" if limits.QUARANTINE_S == 1.0 else "",
     ],
     "docs/status-page.md": [
         "A page asks once a second" if limits.PAGE_ASK_S == 1.0 else "",

@@ -11,12 +11,11 @@ from typing import Final
 from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forward
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forward, Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
 from taskd_net.core.links import Link
-from taskd_net.core.manners import Manners
+from taskd_net.core.quirks import Quirks
 from taskd_net.core.router import Router, RouterConfig
 from taskd_net.limits import Limits
 from taskd_net.position import Destination, Position
@@ -39,7 +38,7 @@ _NAMES: Final = [
 ]
 _POSITIONS: Final = [Position.parse(name) for name in _NAMES]
 _HONEST: Final = Position.worker(5, 5)
-_ODD: Final = Manners(reads_lists=False, acks_broadcasts=False, turn=limits.ORIGINAL_TURN_S, announces_again=False)
+_ODD: Final = Quirks(reads_lists=False, acks_broadcasts=False, turn=limits.ORIGINAL_TURN_S, announces_again=False)
 _CONFIG: Final = RouterConfig(
     inbox=3, dedup_window=4, link_messages=4, max_children=5, limits=Limits(routes_per_child=4, list_ranks=2)
 )

@@ -10,7 +10,7 @@ import pytest
 
 from taskd_net import Code, NodeConfig, limits
 from taskd_net.address import Address
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.position import Position
 from taskd_net.status.document import document
 from taskd_net.status.records import State

@@ -136,7 +136,7 @@ async def test_of_two_who_claim_a_place_the_end_of_the_older_one_says_nothing(me
     await mesh.proxy(3, two)
     await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2")
     await older.close(orderly=False)
-    await mesh.until(lambda: one.router.tally.losses)
+    await mesh.until(lambda: one.router.counters.losses)
     await mesh.worker(1, 1, one)
     nodes = await until_joined(mgr, "Worker/1/1")
     assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
@@ -265,7 +265,7 @@ async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pyt
     # Between two parts one is forgotten: it must not come back.
     await workers[2].withdraw(PATIENCE_S)
     await workers[2].close()
-    await mesh.until(lambda: mgr.router.tally.losses)
+    await mesh.until(lambda: mgr.router.counters.losses)
     mgr.perform(mgr.router.tick(mgr.now() + 3600))
     assert len(list(parts)) == 2
     assert {p: known["up"]["messages"] for p, known in seen(mgr).items()} == {

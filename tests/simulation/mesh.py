@@ -24,7 +24,6 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
 from taskd_net.core.actions import (
-    Accuse,
     Action,
     Announce,
     Answer,
@@ -33,10 +32,11 @@ from taskd_net.core.actions import (
     Forgot,
     Forward,
     Joined,
+    Kind,
     Lost,
+    ReportViolation,
     Withdraw,
 )
-from taskd_net.core.announcer import Kind
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.links import UP, Link
 from taskd_net.core.probes import Ended
@@ -504,7 +504,7 @@ class Mesh:
                     link.position,
                 )
             assert not router.door.line and not router._sends._lanes and router._sends._bytes == 0
-            assert not router._upward.queue.clear(), "an announcement was never made"
+            assert not router._advertisements.queue.clear(), "an announcement was never made"
 
     # ---- joining
 
@@ -517,8 +517,8 @@ class Mesh:
                 return
             session.parent_router = parent.router
             try:
-                manners = peers.ORIGINAL.child_manners(child.position) if self.original(child.position) else None
-                session.link = parent.router.register(self.now, child.position, manners)
+                quirks = peers.ORIGINAL.child_quirks(child.position) if self.original(child.position) else None
+                session.link = parent.router.register(self.now, child.position, quirks)
             except Refusal:
                 child.session = None
                 self._later(RETRY_S, lambda: self._connect(child))
@@ -552,7 +552,7 @@ class Mesh:
         else:
             session.child_up = True
             theirs = self.original(parent.position)
-            manners = peers.ORIGINAL.parent if theirs else None
+            quirks = peers.ORIGINAL.parent if theirs else None
             depth, withdraws = (1, False) if theirs else (child.depth, True)
             probes = self._ended(session)
             actions = child.router.upstream_up(
@@ -561,7 +561,7 @@ class Mesh:
                 parent.position,
                 depth,
                 withdraws,
-                manners,
+                quirks,
                 probes,
                 session.numbered,
                 counts=self._counts(session),
@@ -881,7 +881,7 @@ class Mesh:
                     pass  # nobody tells here: a 6002 of the own parent is sent again, as over the four calls
                 case Withdraw():
                     raise AssertionError("nothing is cancelled here")
-                case Accuse(peer, refusal):
+                case ReportViolation(peer, refusal):
                     stale = self.moved and "cannot lie below" in str(refusal)
                     assert self.forging or stale, f"{node} accuses {peer}: {refusal}"
                 case _:

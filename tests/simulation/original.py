@@ -15,11 +15,10 @@ from types import SimpleNamespace
 from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, Forward
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Announce, Answer, Deliver, Forward, Kind
 from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.core.links import UP
-from taskd_net.core.manners import Manners
+from taskd_net.core.quirks import Quirks
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position, Role
 from taskd_net.transport import statuses
@@ -138,7 +137,7 @@ class OriginalRouter:
 
     # ---- joining
 
-    def register(self, now: float, position: Position, manners: Manners | None = None) -> _Link:
+    def register(self, now: float, position: Position, quirks: Quirks | None = None) -> _Link:
         """A child introduces itself."""
         link = self._find(position)
         if link is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
-from taskd_net.core.actions import Accuse, Action, Answer, Deliver, Forward, Joined, Lost, Withdraw
+from taskd_net.core.actions import Action, Answer, Deliver, Forward, Joined, Lost, ReportViolation, Withdraw
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -152,7 +152,7 @@ class FakeNode:
                         self.router.withdrawn(link, session, len(message.data))
                 case Joined():
                     pass
-                case Accuse(peer, refusal):
+                case ReportViolation(peer, refusal):
                     self.accused.append((peer, int(refusal.code)))
                 case _:
                     raise AssertionError(f"{action} does not happen here")

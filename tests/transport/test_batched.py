@@ -10,7 +10,7 @@ import pytest
 
 from taskd_net import Ack, Code, Failure, Position, limits
 from taskd_net.core.acks import Told
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Kind
 from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.shares import Share
 from taskd_net.wire import codec, link_pb2

@@ -17,8 +17,7 @@ from hypothesis.strategies import SearchStrategy
 
 from taskd_net.address import Address
 from taskd_net.codes import Refusal
-from taskd_net.core.actions import Action, Announce, EndStream, Forgot
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Announce, EndStream, Forgot, Kind
 from taskd_net.core.links import UP
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
@@ -97,11 +96,11 @@ class Rig(FakeNode):
         self._run("up", up, UP)
         connection = Connection(cast("Any", self), None, cast("Any", None), up)
         self.stay = _Stay(connection, Position.mgr(), peers.Peer(peers.ORIGINAL), batched=False)
-        self.perform(router.upstream_up(0.0, up, Position.mgr(), manners=peers.ORIGINAL.parent))
+        self.perform(router.upstream_up(0.0, up, Position.mgr(), quirks=peers.ORIGINAL.parent))
         below = {"Worker/0/0": peers.ORIGINAL, "Proxy/1": peers.ORIGINAL, "Worker/0/1": peers.OURS}
         for number, (text, profile) in enumerate(below.items()):
             position = Position.parse(text)
-            link = router.register(0.0, position, profile.child_manners(position))
+            link = router.register(0.0, position, profile.child_quirks(position))
             self.parent._connections.came_over(str(number), link.id, peers.Peer(profile))
             pipe, host = self._pipe(text), cast("Any", self)
             ours = profile is peers.OURS

@@ -1,7 +1,7 @@
 """What a neighbour does otherwise than the contract says, as far as a Router has to know it.
 
 Plain data that a link gets when it comes up, and what follows from it for a message on that link. A link without
-manners keeps the contract; then nothing here is looked at.
+quirks keeps the contract; then nothing here is looked at.
 
 Source: docs/interop.md.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class Quirks:
     """How a neighbour behaves.
 
     Attributes:
@@ -48,23 +48,23 @@ class Manners:
     announce_positions: int = limits.ANNOUNCE_POSITIONS
 
 
-def copies(link: Link, manners: Manners, frame: Frame, routes: Routes, here: Position) -> list[Frame]:
+def copies(link: Link, quirks: Quirks, frame: Frame, routes: Routes, here: Position) -> list[Frame]:
     """The messages that take the place of a broadcast or multicast on a link.
 
     Args:
         link: the link; the messages keep the uuid, so that each receiver knows a resend.
-        manners: its.
+        quirks: its.
         frame: the message.
         routes: who is known below this node.
         here: this node's identity.
     """
     dst = frame.dst
     if "," in dst.position.server_rank or "," in dst.position.process_rank:
-        if manners.reads_lists:
+        if quirks.reads_lists:
             return [frame]
-        frame = _asked(frame, manners.acks_lists)
+        frame = _asked(frame, quirks.acks_lists)
         return [_for_one(link, frame, node) for node in _named(link, frame, routes, here)] or [frame]
-    return [_asked(frame, manners.acks_broadcasts)]
+    return [_asked(frame, quirks.acks_broadcasts)]
 
 
 def _asked(frame: Frame, answered: bool) -> Frame:

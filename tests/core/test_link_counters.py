@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from taskd_net.core.traffic import OCTAVES, SHORTEST_S, Latency, Outcomes, Traffic, bucket_of
+from taskd_net.core.link_counters import OCTAVES, SHORTEST_S, Latency, LinkCounters, Outcomes, bucket_of
 
 
 def test_nothing_measured_has_no_quantile() -> None:
@@ -64,7 +64,7 @@ def test_octaves_count_what_is_below_them() -> None:
 
 
 def test_traffic_of_several_links_is_added() -> None:
-    one, other = Traffic(), Traffic()
+    one, other = LinkCounters(), LinkCounters()
     one.sent, one.sent_bytes, one.received, one.received_bytes, one.failed = 1, 2, 3, 4, 5
     for _ in range(2):
         other.add(one)

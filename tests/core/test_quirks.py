@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.actions import Action, Announce, Answer, Forward, Lost
-from taskd_net.core.announcer import Kind
+from taskd_net.core.actions import Action, Announce, Answer, Forward, Kind, Lost
 from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.core.links import UP, Link
-from taskd_net.core.manners import Copies, Manners
+from taskd_net.core.quirks import Copies, Quirks
 from taskd_net.core.router import Router
 from taskd_net.position import Position
 from tests.core.routers import (
@@ -28,14 +27,14 @@ from tests.core.routers import (
     router,
 )
 
-PROXY = Manners(largest=100, reads_lists=False, acks_broadcasts=False, turn=4.0, announces_again=False)
-LEAF = Manners(largest=100, reads_lists=False)
-PARENT = Manners(reads_lists=False, acks_broadcasts=False, acks_lists=False, repeats=True, announce_positions=3)
+PROXY = Quirks(largest=100, reads_lists=False, acks_broadcasts=False, turn=4.0, announces_again=False)
+LEAF = Quirks(largest=100, reads_lists=False)
+PARENT = Quirks(reads_lists=False, acks_broadcasts=False, acks_lists=False, repeats=True, announce_positions=3)
 
 
-def add_odd_child(parent: Router, position: Position, *behind: Position, manners: Manners = PROXY) -> Link:
-    """Let a child with manners of its own join, with these nodes behind it."""
-    link = parent.register(0.0, position, manners)
+def add_odd_child(parent: Router, position: Position, *behind: Position, quirks: Quirks = PROXY) -> Link:
+    """Let a child with quirks of its own join, with these nodes behind it."""
+    link = parent.register(0.0, position, quirks)
     assert parent.link_up(0.0, link, str(position)) == []
     if behind:
         parent.announced(0.0, link, Kind.ADD, behind, Caller(), "a")
@@ -44,7 +43,7 @@ def add_odd_child(parent: Router, position: Position, *behind: Position, manners
 
 def below_an_odd_parent(position: str) -> CheckedRouter:
     node = router(position)
-    assert node.upstream_up(0.0, "up", at("Mgr"), manners=PARENT) == []
+    assert node.upstream_up(0.0, "up", at("Mgr"), quirks=PARENT) == []
     node.announce_all(Caller(), "announces")
     node.announce_answered("up", 0, at("Mgr"))
     return node
@@ -76,7 +75,7 @@ def went_up(actions: Sequence[Action]) -> list[Frame]:
 
 def test_size_beyond_what_it_takes() -> None:
     mgr, ask = router("Mgr"), Caller()
-    add_odd_child(mgr, at("Worker/0/0"), manners=LEAF)
+    add_odd_child(mgr, at("Worker/0/0"), quirks=LEAF)
     assert sent(mgr.send(0.0, frame("Worker/0/0", size=100), ask, 3.0))
     assert answers(mgr.send(0.0, frame("Worker/0/0", size=101, uuid="v"), ask, 3.0)) == [(Code.CLIENT_ERR, "Mgr/0")]
     assert answers(mgr.send(0.0, frame("Worker/All/All", size=101), ask, 3.0)) == [(Code.CLIENT_ERR, "Mgr/0")]
@@ -109,7 +108,7 @@ def test_posted_list_is_expanded_too() -> None:
 
 def test_sender_gets_no_copy_of_its_own_list() -> None:
     mgr = router("Mgr")
-    near = add_odd_child(mgr, at("Worker/0/1"), manners=LEAF)
+    near = add_odd_child(mgr, at("Worker/0/1"), quirks=LEAF)
     add_odd_child(mgr, at("Proxy/0"), *everybody("Worker/0/0"))
     actions = mgr.frame_arrived(0.0, near.id, frame("Worker/0/0,1", "Worker/0/1"), Caller())
     assert [to for to, *_ in sent(actions)] == ["Worker/0/0"]
@@ -153,7 +152,7 @@ def test_nothing_but_unicasts_goes_up_as_sync(to: str) -> None:
 
 def test_list_goes_as_it_is_to_who_reads_it() -> None:
     mgr = router("Mgr")
-    add_odd_child(mgr, at("Proxy/0"), *everybody("Worker/0/0", "Worker/0/1"), manners=Manners())
+    add_odd_child(mgr, at("Proxy/0"), *everybody("Worker/0/0", "Worker/0/1"), quirks=Quirks())
     assert [to for to, *_ in sent(mgr.send(0.0, frame("Worker/0/0,1"), Caller(), 3.0))] == ["Worker/0/0,1"]
 
 
@@ -305,7 +304,7 @@ def test_route_that_is_known_is_not_learnt_anew() -> None:
     for src in ("Proxy/9", "Mgr"):
         proxy.frame_arrived(0.0, link.id, frame("Agent/5", src, uuid=src), Caller())
         assert at(src) not in proxy.routes
-    leaf = add_odd_child(proxy, at("Worker/0/7"), manners=LEAF)
+    leaf = add_odd_child(proxy, at("Worker/0/7"), quirks=LEAF)
     proxy.frame_arrived(0.0, leaf.id, frame("Mgr", "Worker/3/3", uuid="o"), Caller())
     assert at("Worker/3/3") not in proxy.routes
 
@@ -354,7 +353,7 @@ def test_pause_of_a_position_that_is_fought_for() -> None:
     mgr = router("Mgr")
     position = at("Worker/0/0")
     assert mgr.register_pause(0.0, position) == 0.0
-    link = add_odd_child(mgr, position, manners=LEAF)
+    link = add_odd_child(mgr, position, quirks=LEAF)
     assert mgr.register_pause(1.0, position) == 0.0
     assert mgr.register(1.0, position, LEAF) is link
     assert len(mgr.link_up(1.0, link, "other")) == 1

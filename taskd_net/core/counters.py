@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 from taskd_net.core.acks import Awaited
+from taskd_net.core.link_counters import LinkCounters, Outcomes, bucket_of
 from taskd_net.core.links import UP, Link
 from taskd_net.core.probes import Ended
-from taskd_net.core.traffic import Outcomes, Traffic, bucket_of
 
 Way: TypeAlias = Literal["up", "down", "inbox", "refused"]
 """To the parent; to a child; into this node's own inbox; nowhere, as this node knew no way or could not use it."""
@@ -22,7 +22,7 @@ BATCH_SIZES: Final = 10
 """Classes of batch size, by the bits of the number: none, 1, 2 to 3, 4 to 7, and so on; the last has all above 255."""
 
 
-class Tally:
+class Counters:
     """The counters of one node.
 
     Args:
@@ -42,33 +42,33 @@ class Tally:
         self.clock = clock
         self.outcomes: dict[Way, Outcomes] = {way: Outcomes() for way in WAYS}
         self.batches = [0] * BATCH_SIZES
-        self.forgotten = Traffic()
+        self.forgotten = LinkCounters()
         self.joins = 0
         self.losses = 0
         self.broadcasts = 0
 
     def arrived(self, now: float, link: Link, messages: int, size: int) -> None:
         """Messages with `size` bytes in all came in on a link."""
-        traffic = link.traffic
-        traffic.received += messages
-        traffic.received_bytes += size
-        traffic.heard = now
+        counters = link.counters
+        counters.received += messages
+        counters.received_bytes += size
+        counters.heard = now
 
     def written(self, link: Link, messages: int, size: int) -> None:
         """Messages with `size` bytes in all went out on a link, in one write."""
-        link.traffic.sent += messages
-        link.traffic.sent_bytes += size
+        link.counters.sent += messages
+        link.counters.sent_bytes += size
         self.batches[min(messages.bit_length(), BATCH_SIZES - 1)] += 1
 
     def accepted(self, now: float, link: Link, messages: int) -> None:
         """So many messages on a link were answered with 0."""
-        link.traffic.heard = now
+        link.counters.heard = now
         if messages:
             self.outcomes[_way(link)].count(0, messages)
 
     def answered(self, now: float, link: Link, part: Awaited, code: int) -> None:
         """A message on a link was answered by the other end."""
-        link.traffic.heard = now
+        link.counters.heard = now
         self.ended(link, part, code)
 
     def ended(self, link: Link, part: Awaited, code: int) -> None:
@@ -82,7 +82,7 @@ class Tally:
 
     def failed(self, link: Link, code: int) -> None:
         """A message that was to go over a link will not be delivered, or nobody knows."""
-        link.traffic.failed += 1
+        link.counters.failed += 1
         self.outcomes[_way(link)].count(code)
 
     def time(self, link: Link, part: Awaited) -> None:
@@ -94,7 +94,7 @@ class Tally:
         seconds = self.clock() - link.timed_at
         link.timed = None
         bucket = bucket_of(seconds)
-        link.traffic.recent.add(seconds, bucket)
+        link.counters.recent.add(seconds, bucket)
         self.outcomes[_way(link)].latency.add(seconds, bucket)
 
 

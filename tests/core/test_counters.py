@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.core.counters import BATCH_SIZES
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.router import Router
-from taskd_net.core.tally import BATCH_SIZES
 from taskd_net.position import Destination
 from tests.core.routers import Caller, CheckedRouter, add_child, at, frame, join, joined, router
 
@@ -16,7 +16,7 @@ Counted = dict[str, dict[int, int]]
 
 def counted(node: Router) -> Counted:
     """The outcomes, without the ways that have none."""
-    return {way: dict(outcomes.by_code) for way, outcomes in node.tally.outcomes.items() if outcomes.by_code}
+    return {way: dict(outcomes.by_code) for way, outcomes in node.counters.outcomes.items() if outcomes.by_code}
 
 
 class Clock:
@@ -47,9 +47,9 @@ def test_batches_are_counted_once_for_all_their_messages() -> None:
     proxy.accepted(6.0, UP, ["0", "1", "unknown"], sync=True)
     up = proxy.upstream
     assert up is not None
-    assert (child.traffic.received, child.traffic.received_bytes, child.traffic.heard) == (3, 30, 5.0)
-    assert (up.traffic.sent, up.traffic.sent_bytes, up.traffic.heard) == (3, 30, 6.0)
-    assert proxy.tally.batches[2] == sum(proxy.tally.batches) == 1
+    assert (child.counters.received, child.counters.received_bytes, child.counters.heard) == (3, 30, 5.0)
+    assert (up.counters.sent, up.counters.sent_bytes, up.counters.heard) == (3, 30, 6.0)
+    assert proxy.counters.batches[2] == sum(proxy.counters.batches) == 1
     assert counted(proxy) == {"up": {0: 2}}
 
 
@@ -58,7 +58,7 @@ def test_any_answer_says_that_the_other_end_is_there() -> None:
     child = add_child(proxy, "Worker/0/0")
     proxy.frame_arrived(5.0, child.id, frame("Mgr", "Worker/0/0", uuid="a"), Caller())
     proxy.ack_arrived(7.0, UP, "a", 5001, at("Mgr"))
-    assert proxy.upstream is not None and proxy.upstream.traffic.heard == 7.0
+    assert proxy.upstream is not None and proxy.upstream.counters.heard == 7.0
 
 
 def test_messages_of_a_link_that_is_not_known_are_carried_all_the_same() -> None:
@@ -72,7 +72,7 @@ def test_messages_of_a_link_that_is_not_known_are_carried_all_the_same() -> None
 def test_batches_are_classed_by_size(messages: int, size: int) -> None:
     proxy = joined("Proxy/0")
     proxy.written(UP, "up", messages, 10)
-    assert [index for index, number in enumerate(proxy.tally.batches) if number] == [size]
+    assert [index for index, number in enumerate(proxy.counters.batches) if number] == [size]
 
 
 def test_one_message_on_a_link_is_timed_at_a_time() -> None:
@@ -83,13 +83,13 @@ def test_one_message_on_a_link_is_timed_at_a_time() -> None:
     proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="second"), Caller())
     clock.now = 2.0
     proxy.accepted(0.0, UP, ["second"])
-    latency = proxy.tally.outcomes["up"].latency
+    latency = proxy.counters.outcomes["up"].latency
     assert latency.count == 0
     clock.now = 3.0
     proxy.accepted(0.0, UP, ["first"])
     assert (latency.count, latency.total) == (1, 3.0)
     up = proxy.upstream
-    assert up is not None and (up.timed, up.traffic.recent.count) == (None, 1)
+    assert up is not None and (up.timed, up.counters.recent.count) == (None, 1)
     proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="third"), Caller())
     clock.now = 3.5
     proxy.ack_arrived(0.0, UP, "third", 5001, at("Mgr"))
@@ -103,7 +103,7 @@ def test_a_message_that_is_given_up_was_waited_for_so_long() -> None:
     clock.now = 0.95
     proxy.tick(0.95)
     assert counted(proxy) == {"down": {6001: 1}}
-    assert (proxy.tally.outcomes["down"].latency.total, child.traffic.failed) == (0.95, 1)
+    assert (proxy.counters.outcomes["down"].latency.total, child.counters.failed) == (0.95, 1)
 
 
 def test_a_message_whose_stream_breaks_has_no_time() -> None:
@@ -115,8 +115,8 @@ def test_a_message_whose_stream_breaks_has_no_time() -> None:
     clock.now = 1.0
     proxy.link_down(1.0, child, "Worker/0/0", [unwritten])
     assert counted(proxy) == {"down": {6000: 1, 6001: 1}}
-    assert (proxy.tally.outcomes["down"].latency.count, child.timed, child.traffic.failed) == (0, None, 2)
-    assert (proxy.tally.joins, proxy.tally.losses) == (1, 1)
+    assert (proxy.counters.outcomes["down"].latency.count, child.timed, child.counters.failed) == (0, None, 2)
+    assert (proxy.counters.joins, proxy.counters.losses) == (1, 1)
 
 
 def test_posts_are_counted_by_their_answer_too() -> None:
@@ -136,7 +136,7 @@ def test_refusals_of_a_link_count_for_that_link() -> None:
     mgr.frame_arrived(0.0, child.id, frame("Worker/9/9", "Worker/0/0", uuid="4", sync=False), None)
     mgr.frame_arrived(0.0, child.id, frame("Mgr", "Worker/9/9", uuid="5"), Caller())
     assert counted(mgr) == {"down": {5001: 2}, "refused": {5002: 1, 4002: 1}}
-    assert mgr.tally.broadcasts == 1
+    assert mgr.counters.broadcasts == 1
 
 
 def test_refusals_of_a_post_on_its_way_count_for_the_link() -> None:
@@ -144,14 +144,14 @@ def test_refusals_of_a_post_on_its_way_count_for_the_link() -> None:
     child = add_child(proxy, "Worker/0/0")
     for uuid in ("1", "2"):
         proxy.frame_arrived(0.0, UP, frame("Worker/0/0", uuid=uuid, sync=False), None)
-    assert (counted(proxy), child.traffic.failed) == ({"down": {5001: 1}}, 1)
+    assert (counted(proxy), child.counters.failed) == ({"down": {5001: 1}}, 1)
 
 
 def test_posted_broadcasts_are_counted() -> None:
     proxy = joined("Proxy/0")
     add_child(proxy, "Worker/0/0")
     proxy.frame_arrived(0.0, UP, frame("Worker/All/All", sync=False), None)
-    assert proxy.tally.broadcasts == 1
+    assert proxy.counters.broadcasts == 1
 
 
 def test_an_inbox_that_takes_nothing_counts_for_itself() -> None:
@@ -179,7 +179,7 @@ def test_what_is_forgotten_stays_counted() -> None:
     mgr.link_down(0.0, child, "Worker/0/0", [])
     mgr.tick(2.0)
     assert len(mgr.children) == 0
-    gone = mgr.tally.forgotten
+    gone = mgr.counters.forgotten
     assert (gone.sent, gone.sent_bytes, gone.received, gone.received_bytes) == (2, 20, 1, 10)
 
 
@@ -190,7 +190,7 @@ def test_streams_of_a_link_are_counted_and_when_the_last_one_came_or_went() -> N
     mgr.link_down(5.0, child, "Worker/0/0", [])
     assert (child.since, child.streams) == (5.0, 1)
     mgr.link_up(7.0, child, "again")
-    assert (child.since, child.streams, mgr.tally.joins, mgr.tally.losses) == (7.0, 2, 2, 1)
+    assert (child.since, child.streams, mgr.counters.joins, mgr.counters.losses) == (7.0, 2, 2, 1)
     assert mgr.upstream is None
     proxy = joined("Proxy/0")
     up = proxy.upstream

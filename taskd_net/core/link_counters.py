@@ -71,7 +71,7 @@ class Latency:
         self._buckets, self.count, self.total = None, 0, 0.0
 
 
-class Traffic:
+class LinkCounters:
     """Counters of one link, or of several together.
 
     Attributes:
@@ -93,7 +93,7 @@ class Traffic:
         self.heard = float("-inf")
         self.recent = Latency()
 
-    def add(self, other: Traffic) -> None:
+    def add(self, other: LinkCounters) -> None:
         """Take in the counters of another."""
         self.sent += other.sent
         self.sent_bytes += other.sent_bytes
