@@ -69,7 +69,7 @@ soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted 
 	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
 
 # Tests kill mutants by their time, too: on a machine that does something else, some are killed by that.
-mutants: .venv/stamp-mutants  ## change the core and the transport, one mutant after another, and see that a test fails (< 45 minutes)
+mutants: .venv/stamp-mutants  ## change the core, the links and the transport, one mutant after another, and see that a test fails (< 45 minutes)
 	@.venv/bin/python -m tests.mutants $(or $(ARGS),--write)
 
 proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/

@@ -28,8 +28,8 @@ from taskd_net import Message, Node, NodeConfig, Position
 from taskd_net.core.actions import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.stream import Pipe
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.session import Pipe
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
 

@@ -138,4 +138,4 @@ def _colour(name: str) -> str:
     return COLOURS["native"] if "native" in name else COLOURS["other"]
 
 
-OUR_FOLDERS: Sequence[str] = ("core", "transport", "wire")
+OUR_FOLDERS: Sequence[str] = ("core", "links", "transport", "wire")

@@ -232,7 +232,7 @@ CONFIG_READ_S: Final = 5.0
 
 GATHER_S: Final = 0.002
 """Seconds for which a message that comes by a unary call waits at most for the answer to the one before it, to leave
-together with others (`transport/transfers.py`): a few round trips to the next hop, less than a slow answer takes."""
+together with others (`links/transfers.py`): a few round trips to the next hop, less than a slow answer takes."""
 
 GATHER_MESSAGES: Final = 64
 """Messages that are gathered so at most: more in one batch gains little, and they are decided on in one go."""

@@ -46,16 +46,16 @@ from taskd_net.core.pending_sends import Send
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
+from taskd_net.links.session import Session
 from taskd_net.log import get_logger
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh
 from taskd_net.transport.absence import Absence
-from taskd_net.transport.child import Backoff, ChildSide
+from taskd_net.transport.join import Backoff, Joiner
 from taskd_net.transport.keyring import Keyring
-from taskd_net.transport.parent import ParentSide
 from taskd_net.transport.prober import Prober, one_node
-from taskd_net.transport.stream import Session
+from taskd_net.transport.serve import MeshServer
 from taskd_net.transport.traced import load_tracer
 from taskd_net.transport.view import View
 from taskd_net.window import Window, send_all
@@ -86,9 +86,9 @@ class Node:
         self.links: MutableMapping[LinkId, Session] = {}
         self._inbox: deque[Frame] = deque()
         self._receivers: list[asyncio.Future[None]] = []
-        self._child: ChildSide | None = None
+        self._child: Joiner | None = None
         self._absence: Absence | None = None
-        self._parent: ParentSide | None = None
+        self._parent: MeshServer | None = None
         self._tracer: Tracer | None = None
         self._address: Address | None = None
         self.view: View  # from `start` on
@@ -127,7 +127,7 @@ class Node:
         self.view = View(self)
         keyring = None if config.tls is None else Keyring(config.tls, self.log)
         if config.listen is not None:
-            parent = ParentSide(
+            parent = MeshServer(
                 self,
                 Address.parse(config.listen, "listen"),
                 None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
@@ -144,7 +144,7 @@ class Node:
             plain = {} if parent.plain_address is None else {"plain_address": str(parent.plain_address)}
             self.log.info("listening", address=str(self._address), tls=tls, **plain)
         if config.upstream is not None:
-            self._child = ChildSide(
+            self._child = Joiner(
                 self,
                 Address.parse(config.upstream, "upstream"),
                 Backoff(config.backoff_initial, config.backoff_max),

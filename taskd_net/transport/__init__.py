@@ -1,5 +1,5 @@
-"""gRPC: the four calls of the TaskNet service, served to children and made to the parent. grpc lives here alone.
+"""gRPC: the four calls of the TaskNet service, served to children and made to the parent.
 
-`parent` is the side that serves, `child` the side that joins; `link` is the one writer that every stream has, `peer`
-what kind of node is at the other end, `channel` the settings of gRPC and what its statuses mean.
+`serve` is the parent's part, `join` the child's; `permissions` says for which child a call may speak, `peer` knows the
+kind of node at the other end, `channel` the settings of gRPC.
 """

@@ -12,14 +12,14 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, TaskdNetError, describe
 from taskd_net.core.links import UP
+from taskd_net.links.host import Host
+from taskd_net.links.session import ClientPipe, Session
+from taskd_net.links.tasknet import ToParent
 from taskd_net.position import Position
 from taskd_net.transport import channel as channels
 from taskd_net.transport import peer as peers
-from taskd_net.transport.host import Host
+from taskd_net.transport.explain import explain
 from taskd_net.transport.keyring import Keyring
-from taskd_net.transport.refused import in_words
-from taskd_net.transport.stream import ClientPipe, Session
-from taskd_net.transport.tasknet import ToParent
 from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
 
@@ -123,7 +123,7 @@ class Connector:
         if details != self._details[0]:  # it may take a connection to find out
             tls = self._keyring is not None and self._keyring.client is not None
             name = self._keyring.tls.server_name if self._keyring is not None else None
-            words = await in_words(details, self._upstream, tls=tls, name=name or self._upstream.host)
+            words = await explain(details, self._upstream, tls=tls, name=name or self._upstream.host)
             self._details = (details, words)
         return self._details[1]
 

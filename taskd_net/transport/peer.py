@@ -17,9 +17,9 @@ from taskd_net import limits
 from taskd_net.core.actions import Kind
 from taskd_net.core.probes import Ended
 from taskd_net.core.quirks import Quirks
+from taskd_net.links import grpc_status
 from taskd_net.position import Position, Role
 from taskd_net.status.records import State
-from taskd_net.transport import statuses
 from taskd_net.untrusted import natural
 from taskd_net.version import __version__
 
@@ -76,7 +76,7 @@ class Profile:
     fails_by_status: bool = False
     pauses: bool = True
     next_ack: bool = False
-    read_status: statuses.Reader = statuses.read_plain
+    read_status: grpc_status.Reader = grpc_status.read_plain
     proxy: Quirks | None = None
     leaf: Quirks | None = None
     parent: Quirks | None = None
@@ -93,7 +93,7 @@ ORIGINAL = Profile(
     fails_by_status=True,
     pauses=False,
     next_ack=True,
-    read_status=statuses.read_original,
+    read_status=grpc_status.read_original,
     proxy=Quirks(
         largest=limits.ORIGINAL_DOWN_BYTES,
         reads_lists=False,
@@ -193,7 +193,7 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
     """Whether a stream has ended because another node with the same position has opened one."""
-    return status is grpc.StatusCode.ALREADY_EXISTS or text == statuses.POSITION_TAKEN
+    return status is grpc.StatusCode.ALREADY_EXISTS or text == grpc_status.POSITION_TAKEN
 
 
 def own_metadata(*, service: bool = False) -> tuple[tuple[str, str], ...]:

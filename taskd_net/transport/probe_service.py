@@ -12,9 +12,9 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.core.links import UP
-from taskd_net.transport.host import Host
+from taskd_net.links.host import Host
+from taskd_net.links.session import Context
 from taskd_net.transport.prober import Prober, one_node
-from taskd_net.transport.stream import Context
 from taskd_net.version import __version__
 from taskd_net.wire import probes
 from taskd_net.wire.probes import About, Echo, Series

@@ -12,8 +12,8 @@ from taskd_net.codes import ArgumentError, Code, Refusal, describe
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.core.probes import Ended
 from taskd_net.limits import PROBE_HOPS
+from taskd_net.links.host import Host
 from taskd_net.position import Destination, Position
-from taskd_net.transport.host import Host
 from taskd_net.wire import codec
 from taskd_net.wire.probes import Echo
 

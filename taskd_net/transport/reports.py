@@ -18,13 +18,13 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import Link
+from taskd_net.links.host import Host
+from taskd_net.links.session import Context
 from taskd_net.position import Role
 from taskd_net.status.records import State
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import STATUS_SERVICE
 from taskd_net.transport.connections import host_of, is_of_this_machine
-from taskd_net.transport.host import Host
-from taskd_net.transport.stream import Context
 from taskd_net.wire import status as wire
 
 _URGENT_SHARE: Final = 20

@@ -13,11 +13,11 @@ from taskd_net.codes import ConfigError
 from taskd_net.core.frame import Frame, Traced
 from taskd_net.core.router import Arrival
 from taskd_net.core.routes import LinkId
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.host import Host
+from taskd_net.links.quota import Quota
+from taskd_net.links.session import Pipe
 from taskd_net.position import Position
-from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.host import Host
-from taskd_net.transport.shares import Share
-from taskd_net.transport.stream import Pipe
 from taskd_net.wire.batches import Batch, read_spans, write_spans
 
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ def batched_link(
     peer: Position,
     pipe: Pipe,
     tracer: Tracer | None,
-    share: Share | None = None,
+    quota: Quota | None = None,
     *,
     numbered: bool = False,
     counts: bool = False,
 ) -> BatchedLink:
     """The batched link of a node with, or without, tracing."""
     if tracer is None:
-        return BatchedLink(host, link, peer, pipe, share, numbered=numbered, counts=counts)
-    return TracedLink(host, link, peer, pipe, tracer, share, numbered=numbered, counts=counts)
+        return BatchedLink(host, link, peer, pipe, quota, numbered=numbered, counts=counts)
+    return TracedLink(host, link, peer, pipe, tracer, quota, numbered=numbered, counts=counts)
 
 
 class _Behind:
@@ -85,13 +85,13 @@ class TracedLink(BatchedLink):
         peer: Position,
         pipe: Pipe,
         tracer: Tracer,
-        share: Share | None = None,
+        quota: Quota | None = None,
         *,
         numbered: bool = False,
         counts: bool = False,
     ) -> None:
         self._behind = _Behind(pipe)
-        super().__init__(host, link, peer, self._behind, share, numbered=numbered, counts=counts)
+        super().__init__(host, link, peer, self._behind, quota, numbered=numbered, counts=counts)
         self._tracer = tracer
         self._spans: Mapping[str, Mapping[str, str]] = {}
 

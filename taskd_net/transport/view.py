@@ -15,13 +15,13 @@ from typing import TypeAlias
 from taskd_net import limits
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.host import Host
 from taskd_net.position import Position
 from taskd_net.status.document import standings_of
 from taskd_net.status.ledger import Ledger, Record, Report
 from taskd_net.status.records import Flow, NodeStatus, Own, State
-from taskd_net.transport.batched import BatchedLink
 from taskd_net.transport.connections import Connections
-from taskd_net.transport.host import Host
 from taskd_net.transport.peer import OURS
 from taskd_net.version import __version__
 from taskd_net.wire import status as wire

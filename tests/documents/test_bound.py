@@ -13,7 +13,8 @@ import pytest
 from taskd_net import Code, limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core.actions import Kind
-from taskd_net.transport import peer, statuses
+from taskd_net.links import grpc_status
+from taskd_net.transport import peer
 from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
@@ -219,5 +220,5 @@ def test_statuses_of_the_original_have_the_codes_that_the_document_gives_them() 
     for status, text, broadcast, code in rows:
         if status is grpc.StatusCode.UNAVAILABLE:
             continue  # by whether the own stream stands: tests/scenarios/test_original_parents.py
-        assert statuses.read_original(status, text, broadcast) == code, (status, text)
-    assert statuses.read_original(grpc.StatusCode.DATA_LOSS, "", False) == Code.NET_ERR
+        assert grpc_status.read_original(status, text, broadcast) == code, (status, text)
+    assert grpc_status.read_original(grpc.StatusCode.DATA_LOSS, "", False) == Code.NET_ERR

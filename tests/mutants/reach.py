@@ -14,8 +14,8 @@ from tests.mutants.sample import Mutant
 from tests.mutants.tree import Tree, digest
 
 TESTS: Final = (
-    "tests/core", "tests/transport", "tests/simulation", "tests/wire", "tests/status", "tests/test_node.py",
-    "tests/test_retry.py", "tests/test_leaving.py", "tests/scenarios", "tests/security",
+    "tests/core", "tests/links", "tests/transport", "tests/simulation", "tests/wire", "tests/status",
+    "tests/test_node.py", "tests/test_retry.py", "tests/test_leaving.py", "tests/scenarios", "tests/security",
 )  # fmt: skip
 """The quick tests: those of the two rooms themselves, and those through sockets that need no processes."""
 
@@ -113,7 +113,7 @@ def _measure(tree: Tree, modules: list[str]) -> tuple[dict[str, float], list[tup
     """
     # As folders: to find a package by its name, coverage imports it and forgets it again, and two imports of grpc in
     # one process make two of each of its classes.
-    packages = ("--cov=taskd_net/core", "--cov=taskd_net/transport")
+    packages = ("--cov=taskd_net/core", "--cov=taskd_net/links", "--cov=taskd_net/transport")
     options = (*packages, "--cov-context=test", "--cov-report=", "--timeout=300", "--maxfail=100")
     seconds: dict[str, float] = {}
     lines: list[tuple[str, int, str]] = []

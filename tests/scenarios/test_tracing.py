@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from taskd_net import Code, ConfigError, Node, NodeConfig
-from taskd_net.transport.batched import BatchedLink
+from taskd_net.links.batched import BatchedLink
 from taskd_net.transport.traced import TracedLink
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh

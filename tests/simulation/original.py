@@ -20,8 +20,8 @@ from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.routes import LinkId
+from taskd_net.links import grpc_status
 from taskd_net.position import Position, Role
-from taskd_net.transport import statuses
 
 INF = float("inf")
 
@@ -248,7 +248,7 @@ class OriginalRouter:
         if "All" in dst:
             self._spread(now, frame, sync)
             # INTERNAL, which a node of ours reads as this.
-            code = Code.OK if statuses.may_have_reached(self.position, frame.dst) else Code.NO_ROUTE
+            code = Code.OK if grpc_status.may_have_reached(self.position, frame.dst) else Code.NO_ROUTE
             self._answer(reply, frame.uuid, code, self.position)
         elif dst == self.position:
             self._deliver(frame)

@@ -19,21 +19,21 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.core.actions import Action, Announce, EndStream, Forgot, Kind
 from taskd_net.core.links import UP
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.session import Session
+from taskd_net.links.tasknet import ToChild, ToParent
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
-from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.child import Backoff, ChildSide, _Stay
 from taskd_net.transport.connecting import Connection
-from taskd_net.transport.parent import ParentSide
-from taskd_net.transport.stream import Session
-from taskd_net.transport.tasknet import ToChild, ToParent
+from taskd_net.transport.join import Backoff, Joiner, _Stay
+from taskd_net.transport.serve import MeshServer
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
+from tests.links.pipes import FakeNode, FakePipe
 from tests.peers.original.forms import check_ack, check_message
 from tests.peers.original.upstream import LARGEST
 from tests.peers.stubs import pb
 from tests.peers.stubs import position as wire
-from tests.transport.pipes import FakeNode, FakePipe
 
 GO = (("user-agent", "grpc-go/1.57.0"),)
 
@@ -73,8 +73,8 @@ class Rig(FakeNode):
         super().__init__("Proxy/0")
         self.calls: list[tuple[str, bytes]] = []
         self.answer = b""
-        self.parent = ParentSide(cast("Any", self), Address("127.0.0.1", 0), batched=True, certified=False)
-        self.child = ChildSide(
+        self.parent = MeshServer(cast("Any", self), Address("127.0.0.1", 0), batched=True, certified=False)
+        self.child = Joiner(
             cast("Any", self), Address("127.0.0.1", 1), Backoff(0.1, 0.1), 1.0, lambda _: None, batched=False
         )
         self.pipes: dict[str, FakePipe] = {}

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from taskd_net import Code, Node
 from taskd_net.address import Address
 from taskd_net.transport.asking import AskFailed, ask_health
-from taskd_net.transport.parent import ParentSide
+from taskd_net.transport.serve import MeshServer
 from taskd_net.transport.standard import LIVENESS, Health
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
@@ -71,18 +71,18 @@ async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str, monkeypa
     mgr = await mesh.mgr()
     await mesh.worker(0, 0, mgr)
     steps: list[str] = []
-    stop, end_stream = Health.stop, ParentSide._end
+    stop, end_stream = Health.stop, MeshServer._end
 
     async def stopped(self: Health) -> None:
         await stop(self)
         steps.append("health")
 
-    def ended(self: ParentSide, *arguments: Any) -> None:
+    def ended(self: MeshServer, *arguments: Any) -> None:
         steps.append("stream")
         end_stream(self, *arguments)
 
     monkeypatch.setattr(Health, "stop", stopped)
-    monkeypatch.setattr(ParentSide, "_end", ended)
+    monkeypatch.setattr(MeshServer, "_end", ended)
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest())

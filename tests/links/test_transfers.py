@@ -14,10 +14,10 @@ from taskd_net.core.actions import Action
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.limits import DEFAULT
-from taskd_net.transport.shares import Share
-from taskd_net.transport.transfers import Calls, Transfers
+from taskd_net.links.quota import Quota
+from taskd_net.links.transfers import Calls, Transfers
+from tests.links.pipes import FakeNode, frame
 from tests.peers.mesh import soon
-from tests.transport.pipes import FakeNode, frame
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -52,8 +52,8 @@ class Serving:
         self.node.router.link_up(0.0, self.child, "down")
         self.node.links[UP] = cast("Any", self.up)
         self.node.router.upstream_up(0.0, self.up, MGR)
-        self.share = Share(DEFAULT, Share(DEFAULT))
-        self.transfers = Transfers(self.node, cast("Any", self), lambda _: self.share)
+        self.quota = Quota(DEFAULT, Quota(DEFAULT))
+        self.transfers = Transfers(self.node, cast("Any", self), lambda _: self.quota)
         self.calls: dict[str, asyncio.Task[Ack]] = {}
 
     def bringer(self, *_: object) -> int:
@@ -85,7 +85,7 @@ async def serving() -> AsyncIterator[Serving]:
         call.cancel()
     await asyncio.gather(*serving.calls.values(), return_exceptions=True)
     serving.transfers.decide()
-    assert (serving.share.messages, serving.share.size) == (0, 0)
+    assert (serving.quota.messages, serving.quota.size) == (0, 0)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ class _Turn:
         self.ack: Ack | None = None
 
 
-class AckLine:
+class OrderedAcks:
     """The Acks of one stream.
 
     Args:

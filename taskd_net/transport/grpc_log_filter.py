@@ -12,7 +12,7 @@ _OF_PEERS: Final = ("Invalid encoding", "ExecuteBatchError raised in core")
 """How what gRPC says of peers begins: of metadata that is not UTF-8, and of connections lost while it answers."""
 
 
-class _Seldom(logging.Filter):
+class _RateLimit(logging.Filter):
     """Lets through one line a while about what a peer has done, without its traceback.
 
     gRPC logs an error with a traceback each time, and goes on: a peer could fill the disk.
@@ -34,9 +34,9 @@ class _Seldom(logging.Filter):
         return True
 
 
-_seldom: Final = _Seldom()
+_rate_limit: Final = _RateLimit()
 
 
-def quieten_grpc() -> None:
+def filter_grpc_logs() -> None:
     """Do so from now on, in this process; again changes nothing."""
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_seldom)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_rate_limit)

@@ -18,9 +18,9 @@ from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
+from taskd_net.links.host import Host
 from taskd_net.position import Position
 from taskd_net.transport.channel import Stream
-from taskd_net.transport.host import Host
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 

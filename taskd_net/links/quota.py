@@ -1,4 +1,4 @@
-"""What the messages cost that children have sent and that wait for their answers: each child's share, and all of it.
+"""What the messages cost that children have sent and that wait for their answers: each child's quota, and all of it.
 
 A message that is passed on soon leaves this node's memory; the entry that waits for its answer does not, and over the
 four calls the message itself does not either. Beyond a bound a message is answered 5001 at once (contract, section 5:
@@ -11,7 +11,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.limits import Limits
 
 
-class Share:
+class Quota:
     """Messages and their bytes, of one child, or with `whole` None of all of them.
 
     Attributes:
@@ -21,7 +21,7 @@ class Share:
 
     __slots__ = ("_most_bytes", "_most_messages", "_whole", "messages", "size")
 
-    def __init__(self, limits: Limits, whole: Share | None = None) -> None:
+    def __init__(self, limits: Limits, whole: Quota | None = None) -> None:
         self._whole = whole
         self._most_messages = limits.total_messages if whole is None else limits.child_messages
         self._most_bytes = limits.total_bytes if whole is None else limits.child_bytes

@@ -7,8 +7,8 @@ import pytest
 
 from taskd_net import limits
 from taskd_net.core.frame import Ack
+from taskd_net.links.ordered_acks import OrderedAcks, Pulse
 from taskd_net.position import Position
-from taskd_net.transport.ackline import AckLine, Pulse
 
 
 def ack(uuid: str) -> Ack:
@@ -22,7 +22,7 @@ class Stream:
         self.time = 0.0
         self.written: list[str] = []
         self.ends = 0
-        self.line = AckLine(lambda: self.time, lambda ack: self.written.append(ack.uuid), self._end)
+        self.line = OrderedAcks(lambda: self.time, lambda ack: self.written.append(ack.uuid), self._end)
 
     def _end(self) -> None:
         self.ends += 1

@@ -18,8 +18,8 @@ import grpc
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.links import grpc_status
 from taskd_net.position import Position
-from taskd_net.transport import statuses
 from taskd_net.transport.channel import unary_call
 from taskd_net.transport.peer import Profile
 from taskd_net.wire import codec
@@ -174,7 +174,7 @@ class UnaryWriter:
     def _read_status(self, frame: Frame, error: grpc.aio.AioRpcError) -> Ack:
         status, text = error.code(), error.details() or ""
         code = self._profile.read_status(status, text, not frame.dst.unicast)
-        if code == Code.OK and not statuses.may_have_reached(self._parent, frame.dst):
+        if code == Code.OK and not grpc_status.may_have_reached(self._parent, frame.dst):
             code, text = Code.NO_ROUTE, f"{self._parent} hands on a broadcast to its own node alone"
         return Ack(frame.uuid, code, self._parent, f"{status.name}: {text}")
 

@@ -26,10 +26,10 @@ from taskd_net.core.links import UP
 from taskd_net.core.router import Arrival
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES, BATCHES_AHEAD, BATCHES_CONFIRMED
+from taskd_net.links.host import Host
+from taskd_net.links.quota import Quota
+from taskd_net.links.session import Pipe, Session
 from taskd_net.position import Position
-from taskd_net.transport.host import Host
-from taskd_net.transport.shares import Share
-from taskd_net.transport.stream import Pipe, Session
 from taskd_net.wire import codec
 from taskd_net.wire.batches import LARGE, Batch, branch_of, read_batch, read_branches, write_batch
 from taskd_net.wire.link_pb2 import Branch
@@ -45,7 +45,7 @@ class BatchedLink(Session):
 
     Args:
         host, link, peer, pipe: as in `Session`.
-        share: what of the child's share belongs to this stream; None towards a parent.
+        quota: what of the child's quota belongs to this stream; None towards a parent.
         numbered: whether messages are answered by number, not by uuid.
         counts: both ends say how many have confirmed a broadcast.
     """
@@ -56,7 +56,7 @@ class BatchedLink(Session):
         link: LinkId,
         peer: Position,
         pipe: Pipe,
-        share: Share | None = None,
+        quota: Quota | None = None,
         *,
         numbered: bool = False,
         counts: bool = False,
@@ -64,8 +64,8 @@ class BatchedLink(Session):
         super().__init__(host, link, peer, pipe)
         self.numbered = numbered
         self._counts = counts
-        # What of the share of the child at the other end belongs to this stream; a parent has none.
-        self._share = share
+        # What of the quota of the child at the other end belongs to this stream; a parent has none.
+        self._quota = quota
         self._waiting = 0
         self._waiting_bytes = 0
         self._frames: list[Frame] = []
@@ -119,9 +119,9 @@ class BatchedLink(Session):
         self._interrupted(under_way)
         left = self._frames
         self._frames, self._patience, self._numbers, self._bytes = [], [], [], 0
-        if self._share is not None:
-            self._share.add(-self._waiting, -self._waiting_bytes)
-            self._share = None
+        if self._quota is not None:
+            self._quota.add(-self._waiting, -self._waiting_bytes)
+            self._quota = None
         return left
 
     def _move_queue(self, successor: Self) -> None:
@@ -279,8 +279,8 @@ class BatchedLink(Session):
                 self._reply(number, False, Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position))
 
     def _arrivals(self, batch: Batch) -> Iterator[Arrival]:
-        limits, share, answer = self._router.limits, self._share, self._reply
-        room = len(batch.messages) if share is None else share.room
+        limits, quota, answer = self._router.limits, self._quota, self._reply
+        room = len(batch.messages) if quota is None else quota.room
         answered = 0
         numbers = batch.numbers if self.numbered else repeat(0)
         for data, wait, number in zip(batch.messages, batch.patience, numbers, strict=False):
@@ -297,14 +297,14 @@ class BatchedLink(Session):
                 continue
             answered += 1
             reply: Reply = partial(answer, number, not frame.sync)
-            if share is not None and (answered > room or len(data) >= LARGE):
-                if answered > room or not share.fits(len(data)):
+            if quota is not None and (answered > room or len(data) >= LARGE):
+                if answered > room or not quota.fits(len(data)):
                     reply(Ack(frame.uuid, Code.RECV_BUF_BUSY, self._router.position))
                     continue
                 self._wait(0, len(data))
                 reply = partial(self._reply_large, len(data), reply)
             yield frame, reply, wait / 1000.0
-        if share is not None:
+        if quota is not None:
             self._wait(answered, 0)
 
     def _reply_large(self, size: int, reply: Reply, ack: Ack) -> None:
@@ -316,7 +316,7 @@ class BatchedLink(Session):
         """Count messages of the other end that wait for their answers, as long as the stream stands."""
         if self.successor is not None:
             self.successor._wait(messages, size)
-        elif self._share is not None:
+        elif self._quota is not None:
             self._waiting += messages
             self._waiting_bytes += size
-            self._share.add(messages, size)
+            self._quota.add(messages, size)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from taskd_net.address import Address
-from taskd_net.transport.refused import in_words
+from taskd_net.transport.explain import explain
 
 NOWHERE = Address("127.0.0.1", 1)
 
@@ -51,7 +51,7 @@ NOWHERE = Address("127.0.0.1", 1)
     ],
 )
 async def test_words(details: str, words: str) -> None:
-    assert await in_words(details, NOWHERE, tls=True, name="mgr") == words
+    assert await explain(details, NOWHERE, tls=True, name="mgr") == words
 
 
 async def test_who_hangs_up_on_plain_text_and_speaks_no_tls_is_only_said_to_hang_up() -> None:
@@ -62,5 +62,5 @@ async def test_who_hangs_up_on_plain_text_and_speaks_no_tls_is_only_said_to_hang
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
-        assert await in_words("Socket closed", address, tls=False, name="") == "Socket closed"
-    assert await in_words("Socket closed", NOWHERE, tls=False, name="") == "Socket closed"
+        assert await explain("Socket closed", address, tls=False, name="") == "Socket closed"
+    assert await explain("Socket closed", NOWHERE, tls=False, name="") == "Socket closed"

@@ -22,15 +22,15 @@ from taskd_net.codes import Refusal, describe
 from taskd_net.core.actions import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
+from taskd_net.links.host import Host
+from taskd_net.links.session import Session
 from taskd_net.position import Position
 from taskd_net.status.records import end_of
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import unary_call
 from taskd_net.transport.connecting import Connection, Connector, Failed
-from taskd_net.transport.host import Host
 from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.reports import Reporter
-from taskd_net.transport.stream import Session
 from taskd_net.wire import codec
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class _Stay:
         return self.connection.session
 
 
-class ChildSide:
+class Joiner:
     """The way of one node to its parent.
 
     Args:

@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 
 from taskd_net import Code
-from taskd_net.transport.stream import ClientPipe, Context, ServerPipe
+from taskd_net.links.session import ClientPipe, Context, ServerPipe
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.wire import Wire
 

@@ -18,24 +18,25 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
+from taskd_net.links import grpc_status
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.host import Host
+from taskd_net.links.quota import Quota
+from taskd_net.links.session import Context, ServerPipe, Session
+from taskd_net.links.tasknet import ToChild
+from taskd_net.links.transfers import Calls, Transfers
 from taskd_net.position import Position
 from taskd_net.transport import peer as peers
-from taskd_net.transport import standard, statuses
-from taskd_net.transport.batched import BatchedLink
+from taskd_net.transport import standard
 from taskd_net.transport.channel import LINK_SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.connections import host_of
-from taskd_net.transport.gate import Gate
-from taskd_net.transport.host import Host
+from taskd_net.transport.grpc_log_filter import filter_grpc_logs
+from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.probe_service import ProbeService
-from taskd_net.transport.quiet import quieten_grpc
 from taskd_net.transport.reports import StatusService
-from taskd_net.transport.shares import Share
 from taskd_net.transport.strangers import Strangers
-from taskd_net.transport.stream import Context, ServerPipe, Session
-from taskd_net.transport.tasknet import ToChild
 from taskd_net.transport.tls import ServerCredentials
 from taskd_net.transport.traced import batched_link
-from taskd_net.transport.transfers import Calls, Transfers
 from taskd_net.wire import codec
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _UNKNOWN = "un registry error"
 _CLOSING = "the parent is closing"
 
 
-class ParentSide:
+class MeshServer:
     """The server of one node.
 
     Args:
@@ -94,13 +95,13 @@ class ParentSide:
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
         self._connections = host.view.connections
-        self._gate = Gate(host.router, self._connections, certified=certified)
+        self._permissions = Permissions(host.router, self._connections, certified=certified)
         self._status = StatusService(host, expected, self._reporting, listen)
         self._probes = ProbeService(host)
         self._limits = host.router.limits
-        self._whole = Share(self._limits)
-        self._shares: dict[LinkId, Share] = {}
-        self._transfers = Transfers(host, self._gate, self._share)
+        self._whole = Quota(self._limits)
+        self._quotas: dict[LinkId, Quota] = {}
+        self._transfers = Transfers(host, self._permissions, self._quota)
         self._closing = False
         self.health = standard.Health(serving=host.router.upstream is None)
         self.depth = 0
@@ -111,7 +112,7 @@ class ParentSide:
         Raises:
             ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
-        quieten_grpc()
+        filter_grpc_logs()
         channelz = standard.has_channelz()
         server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
         unary = grpc.unary_unary_rpc_method_handler
@@ -211,7 +212,7 @@ class ParentSide:
         """A child was forgotten by the Router."""
         self._host.view.child_forgotten(forgot.link, forgot.position)
         self._connections.forget(forgot.link)
-        self._shares.pop(forgot.link, None)
+        self._quotas.pop(forgot.link, None)
 
     # ---- the calls
 
@@ -231,7 +232,7 @@ class ParentSide:
                 self._host.log.exception("request_failed", call=call.__name__, peer=context.peer())
                 ack = Ack("", Code.SERVER_ERR, self._router.position)
             if ack.code and self._peer(context).profile.fails_by_status:
-                await context.abort(grpc.StatusCode.UNKNOWN, statuses.text_for(ack.code))
+                await context.abort(grpc.StatusCode.UNKNOWN, grpc_status.text_for(ack.code))
             return codec.write_ack(ack)
 
         return guarded
@@ -259,7 +260,7 @@ class ParentSide:
             if self._connections.of_host(context.peer()) >= most:
                 host = host_of(context.peer())
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{host} has {most} connections already", uuid)
-            quirks, credentials = peer.profile.child_quirks(position), self._gate.shown(context)
+            quirks, credentials = peer.profile.child_quirks(position), self._permissions.shown(context)
             link = self._router.register(self._host.now(), position, quirks, credentials)
         except Refusal as refusal:
             refusal.uuid = uuid
@@ -278,7 +279,7 @@ class ParentSide:
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:
         request = codec.read_announcement(data, self._limits)
         link = self._router.children.find(request.proxy)
-        if link is not None and not self._gate.speaks_for(context, link):
+        if link is not None and not self._permissions.speaks_for(context, link):
             text = f"{request.proxy} announces over its own connection, not over this one"
             raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
         understands = link is not None and self._connections.peer(link.id).profile.withdraws
@@ -313,10 +314,10 @@ class ParentSide:
         pipe, tracer = ServerPipe(context), self._tracer
 
         def session(link: Link) -> Session:
-            peer, share = self._connections.peer(link.id), self._share(link.id)
+            peer, quota = self._connections.peer(link.id), self._quota(link.id)
             numbered, counts = peer.numbers, peer.counts
             return batched_link(
-                self._host, link.id, link.position, pipe, tracer, share, numbered=numbered, counts=counts
+                self._host, link.id, link.position, pipe, tracer, quota, numbered=numbered, counts=counts
             )
 
         await self._serve(context, session)
@@ -370,7 +371,7 @@ class ParentSide:
     def _joining(self, position: Position, context: Context) -> Link | None:
         """The child that opens a stream; None for one that is not registered here, or as somebody else."""
         link = self._router.children.find(position)
-        if link is None or self._gate.speaks_for(context, link):
+        if link is None or self._permissions.speaks_for(context, link):
             return link
         text = f"a stream for {position} is opened by another peer than the one that registered"
         self._host.perform(self._router.report_violation(host_of(context.peer()), Violation(Code.NIL_POSITION, text)))
@@ -425,18 +426,18 @@ class ParentSide:
         """
         position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
         link = self._router.children.find(position)
-        if link is None or not self._gate.speaks_for(context, link):
+        if link is None or not self._permissions.speaks_for(context, link):
             raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
         return link
 
     # ---- small things
 
-    def _share(self, link: LinkId) -> Share:
+    def _quota(self, link: LinkId) -> Quota:
         """What a child's messages cost that wait for their answers."""
-        share = self._shares.get(link)
-        if share is None:
-            share = self._shares[link] = Share(self._limits, self._whole)
-        return share
+        quota = self._quotas.get(link)
+        if quota is None:
+            quota = self._quotas[link] = Quota(self._limits, self._whole)
+        return quota
 
     def _said(self, context: Context) -> peers.Peer:
         """What kind of peer is calling, by what it says of itself."""

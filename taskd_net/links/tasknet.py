@@ -15,12 +15,12 @@ from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.routes import LinkId
+from taskd_net.links.host import Host
+from taskd_net.links.ordered_acks import OrderedAcks, Pulse
+from taskd_net.links.session import Pipe, Session
+from taskd_net.links.unary import UnaryWriter
 from taskd_net.position import Position
-from taskd_net.transport.ackline import AckLine, Pulse
-from taskd_net.transport.host import Host
 from taskd_net.transport.peer import Profile
-from taskd_net.transport.stream import Pipe, Session
-from taskd_net.transport.unary import UnaryWriter
 from taskd_net.wire import codec
 
 
@@ -114,7 +114,7 @@ class ToParent(Session):
         super().__init__(host, link, peer, pipe)
         self._acks: deque[bytes] = deque()
         self._calls = UnaryWriter(channel, peer, profile, ack_timeout, self._written, self._answered)
-        self._line = AckLine(host.now, self._reply, self._too_late) if profile.next_ack else None
+        self._line = OrderedAcks(host.now, self._reply, self._too_late) if profile.next_ack else None
         self._pulse = Pulse(self._loop) if profile.next_ack else None
 
     def forward(self, frame: Frame, patience: float, number: int) -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.limits import Limits
-from taskd_net.transport.shares import Share
+from taskd_net.links.quota import Quota
 
 LIMITS = Limits(child_messages=3, child_bytes=100, total_messages=4, total_bytes=150)
 
 
 def test_room_is_the_childs_or_what_is_left_of_the_whole() -> None:
-    whole = Share(LIMITS)
-    one, two = Share(LIMITS, whole), Share(LIMITS, whole)
+    whole = Quota(LIMITS)
+    one, two = Quota(LIMITS, whole), Quota(LIMITS, whole)
     assert (whole.room, one.room, two.room) == (4, 3, 3)
     one.add(2, 0)
     assert (whole.room, one.room, two.room) == (2, 1, 2)
@@ -22,8 +22,8 @@ def test_room_is_the_childs_or_what_is_left_of_the_whole() -> None:
 
 
 def test_bytes_fit_to_the_last_one() -> None:
-    whole = Share(LIMITS)
-    one, two = Share(LIMITS, whole), Share(LIMITS, whole)
+    whole = Quota(LIMITS)
+    one, two = Quota(LIMITS, whole), Quota(LIMITS, whole)
     assert one.fits(100)
     assert not one.fits(101)
     one.add(1, 90)
@@ -35,11 +35,11 @@ def test_bytes_fit_to_the_last_one() -> None:
 
 @pytest.mark.parametrize(("messages", "size", "asked"), [(3, 0, 0), (1, 95, 6)])
 def test_beyond_it_is_5001(messages: int, size: int, asked: int) -> None:
-    share = Share(LIMITS, Share(LIMITS))
-    share.require(100)
-    share.add(messages, size)
+    quota = Quota(LIMITS, Quota(LIMITS))
+    quota.require(100)
+    quota.add(messages, size)
     with pytest.raises(Refusal) as refused:
-        share.require(asked)
+        quota.require(asked)
     assert refused.value.code == Code.RECV_BUF_BUSY
-    share.add(-messages, -size)
-    share.require(asked)
+    quota.add(-messages, -size)
+    quota.require(asked)

@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net import Code, limits
 from taskd_net.transport.certificates import read
-from taskd_net.transport.child import Backoff
+from taskd_net.transport.join import Backoff
 from taskd_net.transport.peer import parent_metadata
 from taskd_net.transport.strangers import peers_of
 from taskd_net.transport.tls import ServerCredentials

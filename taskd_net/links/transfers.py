@@ -16,11 +16,11 @@ from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.routes import LinkId
+from taskd_net.links.host import Host
+from taskd_net.links.quota import Quota
+from taskd_net.links.session import Context
 from taskd_net.transport.channel import SERVICE
-from taskd_net.transport.gate import Gate
-from taskd_net.transport.host import Host
-from taskd_net.transport.shares import Share
-from taskd_net.transport.stream import Context
+from taskd_net.transport.permissions import Permissions
 from taskd_net.wire import codec
 
 
@@ -80,17 +80,17 @@ class Transfers:
     Args:
         host: the node.
         gate: says which child brings a message.
-        share: what a child's messages cost that wait for their answers.
+        quota: what a child's messages cost that wait for their answers.
 
     Attributes:
         catching_up: the node has begun to drain, and what comes in now counts as having come before that.
         awaited: the call that was decided on last, until it is answered.
     """
 
-    def __init__(self, host: Host, gate: Gate, share: Callable[[LinkId], Share]) -> None:
+    def __init__(self, host: Host, permissions: Permissions, quota: Callable[[LinkId], Quota]) -> None:
         self._host = host
-        self._gate = gate
-        self._share = share
+        self._permissions = permissions
+        self._quota = quota
         self._loop = asyncio.get_running_loop()
         self._gathered: list[_Call] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -109,20 +109,20 @@ class Transfers:
             Refusal: it is not taken in.
         """
         frame = codec.read_frame(data, self._host.router.limits)
-        came_from = self._gate.bringer(frame, context)
-        share, size = self._share(came_from), len(data)
+        came_from = self._permissions.bringer(frame, context)
+        quota, size = self._quota(came_from), len(data)
         try:
-            share.require(size)
+            quota.require(size)
         except Refusal as refusal:
             refusal.uuid = frame.uuid
             raise
         answer: asyncio.Future[Ack] = self._loop.create_future()
-        share.add(1, size)
+        quota.add(1, size)
         try:
             self._gather(_Call(self, frame, came_from, context, answer))
             return await answer
         finally:
-            share.add(-1, -size)
+            quota.add(-1, -size)
 
     def decide(self) -> None:
         """Have the Router decide on all that has been gathered, but for callers that have gone."""

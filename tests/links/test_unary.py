@@ -8,11 +8,11 @@ import pytest
 
 from taskd_net import Ack, Code, Position
 from taskd_net.core.frame import Frame
+from taskd_net.links.unary import UnaryWriter
 from taskd_net.transport.peer import CONTRACT
-from taskd_net.transport.unary import UnaryWriter
+from tests.links.pipes import FakeChannel, frame
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
-from tests.transport.pipes import FakeChannel, frame
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -70,7 +70,7 @@ async def test_what_waits_in_line_when_the_parent_goes_was_never_sent(mesh: Mesh
 
 async def test_posts_keep_their_order_where_all_calls_are_taken(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits behind its own flow, and what came after it while no call was free."""
-    monkeypatch.setattr("taskd_net.transport.unary.CALLS", 2)
+    monkeypatch.setattr("taskd_net.links.unary.CALLS", 2)
     async with RawParent() as mgr:
         proxy = await mesh.proxy(0, mgr.address)
         worker = await mesh.worker(0, 0, proxy)
@@ -145,7 +145,7 @@ async def test_message_is_taken_back_as_long_as_its_call_has_not_begun() -> None
 
 
 async def test_no_more_calls_are_under_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.transport.unary.CALLS", 2)
+    monkeypatch.setattr("taskd_net.links.unary.CALLS", 2)
     held = Held()
     for uuid in "abc":
         held.writer.put(frame(uuid=uuid, to="Mgr"), 3.0)

@@ -12,7 +12,7 @@ from taskd_net.core.routes import LinkId
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
-    from taskd_net.transport.stream import Session
+    from taskd_net.links.session import Session
     from taskd_net.transport.view import View
 
 

@@ -21,7 +21,7 @@ _OTHER_NAME: Final = ("Hostname Verification Check failed", "is not in peer cert
 _HUNG_UP: Final = ("Socket closed", "Connection reset")
 
 
-async def in_words(details: str, upstream: Address, *, tls: bool, name: str) -> str:
+async def explain(details: str, upstream: Address, *, tls: bool, name: str) -> str:
     """What gRPC's details of UNAVAILABLE mean.
 
     Args:

@@ -8,12 +8,12 @@ from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
+from taskd_net.links.session import Context
 from taskd_net.transport.connections import Connections, host_of
-from taskd_net.transport.stream import Context
 from taskd_net.transport.tls import peer_names
 
 
-class Gate:
+class Permissions:
     """The gate of one parent.
 
     A connection over which streams stand belongs to their children, and to whoever registered over it: one process may

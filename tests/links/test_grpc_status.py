@@ -4,8 +4,8 @@ import grpc
 import pytest
 
 from taskd_net import Code
+from taskd_net.links.grpc_status import may_have_reached, read_original, read_plain, text_for
 from taskd_net.position import Destination, Position
-from taskd_net.transport.statuses import may_have_reached, read_original, read_plain, text_for
 
 PLAIN = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Code.CLIENT_ERR,

@@ -11,13 +11,13 @@ import pytest
 from taskd_net import Ack, Code, Failure, Position, limits
 from taskd_net.core.acks import Told
 from taskd_net.core.actions import Kind
-from taskd_net.transport.batched import BatchedLink
-from taskd_net.transport.shares import Share
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.quota import Quota
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import branch_of, read_batch, read_branches
+from tests.links.pipes import FakeNode, FakePipe, bodies, frame
 from tests.peers.mesh import soon
-from tests.transport.pipes import FakeNode, FakePipe, bodies, frame
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -32,9 +32,9 @@ class Cable:
         self.node = FakeNode("Mgr")
         self.pipe = FakePipe()
         self.child = self.node.router.register(0.0, child)
-        self.share = Share(limits.DEFAULT, Share(limits.DEFAULT))
+        self.quota = Quota(limits.DEFAULT, Quota(limits.DEFAULT))
         self.link = BatchedLink(
-            self.node, self.child.id, child, self.pipe, self.share, numbered=numbered, counts=counts
+            self.node, self.child.id, child, self.pipe, self.quota, numbered=numbered, counts=counts
         )
         self.node.router.link_up(0.0, self.child, self.link, numbered=numbered, counts=counts)
         self.node.links[self.child.id] = self.link
@@ -412,7 +412,7 @@ async def test_what_is_answered_counts_no_more_against_the_child(cable: Cable) -
     cable.comes_in(*((message.data, 1000) for message in messages.values()))
     _, _, accepted, answers = await cable.take()
     assert (accepted, [ack.uuid for ack in answers]) == (["a", "b", "large"], ["nowhere"])
-    assert (cable.share.messages, cable.share.size) == (0, 0)
+    assert (cable.quota.messages, cable.quota.size) == (0, 0)
 
 
 async def test_what_waits_for_its_answer_counts_until_the_link_ends(cable: Cable) -> None:
@@ -421,12 +421,12 @@ async def test_what_waits_for_its_answer_counts_until_the_link_ends(cable: Cable
         cable.comes_in((frame("x" * 9000, uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
     assert (await cable.take())[2] == ["in"]
     await cable.pipe.settled()
-    assert cable.share.messages == 1
-    assert cable.share.size > 9000
+    assert cable.quota.messages == 1
+    assert cable.quota.size > 9000
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
     assert cable.link.unwritten() == []
-    assert (cable.share.messages, cable.share.size) == (0, 0)
+    assert (cable.quota.messages, cable.quota.size) == (0, 0)
 
 
 async def test_small_message_that_waits_costs_its_place_and_no_bytes(cable: Cable) -> None:
@@ -436,11 +436,11 @@ async def test_small_message_that_waits_costs_its_place_and_no_bytes(cable: Cabl
         cable.comes_in((frame(uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
     assert (await cable.take())[2] == ["in"]
     await cable.pipe.settled()
-    assert (cable.share.messages, cable.share.size) == (1, 0)
+    assert (cable.quota.messages, cable.quota.size) == (1, 0)
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
     assert cable.link.unwritten() == []
-    assert (cable.share.messages, cable.share.size) == (0, 0)
+    assert (cable.quota.messages, cable.quota.size) == (0, 0)
 
 
 async def test_a_write_that_fails_is_the_end_of_the_link(cable: Cable) -> None:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from taskd_net.transport.quiet import _Seldom
+from taskd_net.transport.grpc_log_filter import _RateLimit
 
 
 def record(text: str) -> logging.LogRecord:
@@ -16,7 +16,7 @@ def record(text: str) -> logging.LogRecord:
 def test_metadata_that_is_no_text_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    seldom = _Seldom()
+    seldom = _RateLimit()
     passed = []
     for second in (0.0, 0.1, 59.9, 60.0, 61.0):
         clock[0] = 1000.0 + second
@@ -29,5 +29,5 @@ def test_metadata_that_is_no_text_is_told_once_a_minute(monkeypatch: pytest.Monk
 
 def test_other_lines_are_as_they_were() -> None:
     made = record("something else")
-    assert _Seldom().filter(made)
+    assert _RateLimit().filter(made)
     assert made.levelno == logging.ERROR and made.exc_info is not None

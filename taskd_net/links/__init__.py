@@ -1,0 +1,1 @@
+"""Links: the kinds of link between two nodes, each kind one module."""
