@@ -30,8 +30,8 @@ from taskd_net.codes import (
 from taskd_net.config import NodeConfig
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Failure
-from taskd_net.limits import Limits
 from taskd_net.node import Node
+from taskd_net.peer_limits import Limits
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh

@@ -10,7 +10,7 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
-from taskd_net.limits import Limits
+from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position, Role, require_node
 from taskd_net.status.expect import Expected
 from taskd_net.tls import Tls
@@ -53,7 +53,7 @@ class NodeConfig:
             names, in this `job`; `position`: any that no other host's node is connected in. Either way it speaks for
             itself alone and for what it announces (SECURITY.md).
         job: the name of the job in certificates; needed with `identity` `certificate`.
-        limits: what a child, and all of them together, may cost this node; see `limits.Limits`.
+        limits: what a child, and all of them together, may cost this node; see `peer_limits.Limits`.
 
     Raises:
         ConfigError: names the field, its value and what was expected.
@@ -81,7 +81,7 @@ class NodeConfig:
     identity: Literal["position", "certificate"] = "position"
     job: str | None = None
     # The last one: in a class's body its name hides the module's.
-    limits: Limits = limits.DEFAULT
+    limits: Limits = DEFAULT
 
     @classmethod
     def mgr(cls, *, listen: str = "127.0.0.1:9601", **settings: object) -> Self:

@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from taskd_net import fork, limits
 from taskd_net.codes import ConfigError
-from taskd_net.log import late_logger
+from taskd_net.logger import late_logger
 
 PATH: Final = "TASKD_LOG_PATH"
 FILE_LEVEL: Final = "TASKD_FILE_LOG_LEVEL"

@@ -47,7 +47,7 @@ from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
 from taskd_net.links.session import Session
-from taskd_net.log import get_logger
+from taskd_net.logger import get_logger
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
 from taskd_net.status.records import Mesh

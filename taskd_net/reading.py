@@ -23,7 +23,7 @@ from taskd_net import limits
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import NodeClosed, TaskdNetError
 from taskd_net.core.identity import ViolationReports
-from taskd_net.log import get_logger
+from taskd_net.logger import get_logger
 from taskd_net.node import Node
 from taskd_net.wire.codec import Message
 

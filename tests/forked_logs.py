@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from taskd_net import limits, logs
-from taskd_net.log import get_logger
+from taskd_net.logger import get_logger
 
 CHILD_S = 20
 SIDE_BY_SIDE = 4

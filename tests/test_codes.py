@@ -27,9 +27,9 @@ from taskd_net import (
     TaskdNetError,
     codes,
 )
-from taskd_net.cli.demo.fleet import Interrupted
 from taskd_net.codes import Refusal, describe, error_for
 from taskd_net.core.identity import Violation
+from taskd_net.demo.fleet import Interrupted
 from taskd_net.transport.probe_client import NotAskedError
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from taskd_net import ConfigError, NodeConfig, Position, limits, tls
 from taskd_net.core.router import RouterConfig
+from taskd_net.peer_limits import DEFAULT
 from taskd_net.tls import Tls
 
 
@@ -76,7 +77,7 @@ def test_settings_reach_the_router() -> None:
         "inbox": 4,
         "inbox_wait": limits.INBOX_WAIT_S,
         "job": "j",
-        "limits": dataclasses.asdict(limits.DEFAULT),
+        "limits": dataclasses.asdict(DEFAULT),
         **settings,
     }
 

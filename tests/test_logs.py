@@ -15,7 +15,7 @@ import pytest
 from _pytest.logging import LogCaptureHandler
 
 from taskd_net import ConfigError, limits, logs
-from taskd_net.log import get_logger
+from taskd_net.logger import get_logger
 
 pytestmark = pytest.mark.compat
 
@@ -184,7 +184,7 @@ def test_handler_and_level_on_our_logger_stay(tmp_path: Path, capsys: pytest.Cap
 
 def test_without_start_nothing_is_added() -> None:
     code = (
-        "import logging, taskd_net.logs; from taskd_net.log import get_logger; get_logger().info('quiet');"
+        "import logging, taskd_net.logs; from taskd_net.logger import get_logger; get_logger().info('quiet');"
         "assert not logging.getLogger('taskd_net').handlers and not logging.getLogger().handlers"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -274,7 +274,7 @@ FULL_DISK = """
 import json, os, resource, sys
 from pathlib import Path
 from taskd_net import limits, logs
-from taskd_net.log import get_logger
+from taskd_net.logger import get_logger
 
 limits.LOG_FILE_BYTES = 3000
 logs.start("x.log", path=sys.argv[1], stdout=sys.argv[2] == "True")

@@ -152,7 +152,7 @@ def test_writer_without_an_end_is_given_up(tmp_path: Path) -> None:
 # ---- nobody else
 
 # The pure core checks the numbers of positions, and may import nothing of this; the demo reads its own children.
-ELSEWHERE = {"position.py": {"isdigit"}, "cli/demo/node.py": {"json.loads"}, "cli/demo/fleet.py": {"json.loads"}}
+ELSEWHERE = {"position.py": {"isdigit"}, "demo/process.py": {"json.loads"}, "demo/fleet.py": {"json.loads"}}
 PARSERS = {"json.loads", "json.load", "tomllib.load", "tomllib.loads", "ast.literal_eval", "pickle.loads"}
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from taskd_net import fork, limits
+from taskd_net.api import arguments
 from taskd_net.api import body as bodies
-from taskd_net.api import settings
 from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, Slot, documented, leave, log
 from taskd_net.api.operators import MONITOR, Operators
@@ -139,7 +139,7 @@ def _ranks(message: str) -> frozenset[int]:
     ranks = json_value(message)
     if not isinstance(ranks, list):
         raise ValueError(f"message is {shown(message)}; expected a JSON list of ranks")
-    return frozenset(settings.rank(rank, "rank") for rank in ranks)
+    return frozenset(arguments.rank(rank, "rank") for rank in ranks)
 
 
 slot: Final[Slot[Agent]] = Slot("agent")
@@ -161,13 +161,13 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
 
     Source: TaskD API reference; contract, section 7.
     """
-    wanted = settings.checked(config)
+    wanted = arguments.checked(config)
     framework = wanted.get("Framework", "PyTorch")
     if not isinstance(framework, str) or framework not in RANK_VARIABLE:
         raise ConfigError(f"Framework is {framework!r}; expected 'PyTorch' or 'MindSpore'")
-    server_rank = settings.server_rank(wanted, RANK_VARIABLE[framework])
-    upstream = settings.address(wanted, "Upstream", settings.PROXY_PORT)
-    secured = settings.secured(wanted, listens=False, connects=True)
+    server_rank = arguments.server_rank(wanted, RANK_VARIABLE[framework])
+    upstream = arguments.address(wanted, "Upstream", arguments.PROXY_PORT)
+    secured = arguments.secured(wanted, listens=False, connects=True)
     node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
     slot.fill(lambda: Agent(node, cls), f"agent-{server_rank}.log")
     return True

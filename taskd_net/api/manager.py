@@ -20,8 +20,8 @@ from typing import Final
 from uuid import uuid4
 
 from taskd_net import fork, limits
+from taskd_net.api import arguments
 from taskd_net.api import body as bodies
-from taskd_net.api import settings
 from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, Slot, documented, log
 from taskd_net.api.receiver import Receiver
@@ -149,13 +149,13 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
 
     Source: TaskD API reference; contract, section 7.
     """
-    wanted = _checked(settings.checked(config))
-    listen = settings.joined(os.environ.get("POD_IP") or settings.LOOPBACK, "POD_IP", settings.MGR_PORT, "port")
+    wanted = _checked(arguments.checked(config))
+    listen = arguments.joined(os.environ.get("POD_IP") or arguments.LOOPBACK, "POD_IP", arguments.MGR_PORT, "port")
     node = NodeConfig.mgr(
         listen=listen,
         expect=_expected(wanted),
-        plain_listen=settings.plain_address(wanted, settings.MGR_PORT),
-        tls=settings.secured(wanted, listens=True, connects=False),
+        plain_listen=arguments.plain_address(wanted, arguments.MGR_PORT),
+        tls=arguments.secured(wanted, listens=True, connects=False),
     )
     slot.fill(lambda: Manager(node, wanted), "manager.log")
     return True
@@ -231,7 +231,7 @@ def _checked(config: Mapping[str, object]) -> Mapping[str, object]:
             raise ConfigError(f"{key} is {shown(config[key])}; expected a text")
     for key in _NUMBERS:
         if key in config:
-            settings.whole(config[key], key)
+            arguments.whole(config[key], key)
     infos = config.get("cluster_infos", {})
     for info in infos if isinstance(infos, list) else [infos]:
         if not isinstance(info, Mapping):

@@ -14,7 +14,7 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 from taskd_net import fork, limits, logs
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError, NodeClosed, TaskdNetError
-from taskd_net.log import late_logger
+from taskd_net.logger import late_logger
 
 P = ParamSpec("P")
 

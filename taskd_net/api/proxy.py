@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net.api import settings
+from taskd_net.api import arguments
 from taskd_net.api.member import Slot, documented
 from taskd_net.blocking import BlockingNode
 from taskd_net.config import NodeConfig
@@ -46,20 +46,20 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
 
     Source: TaskD API reference; contract, section 7.
     """
-    wanted = settings.checked(config)
-    server_rank = settings.server_rank(wanted, "RANK", "MS_NODE_RANK")
-    listen = settings.address(wanted, "Listen", settings.PROXY_PORT)
+    wanted = arguments.checked(config)
+    server_rank = arguments.server_rank(wanted, "RANK", "MS_NODE_RANK")
+    listen = arguments.address(wanted, "Listen", arguments.PROXY_PORT)
     if os.environ.get(LOCAL, "").strip().lower() == "on":
-        wanted = {**wanted, "UpstreamAddr": settings.LOOPBACK}
-    upstream = settings.address(wanted, "Upstream", settings.MGR_PORT)
+        wanted = {**wanted, "UpstreamAddr": arguments.LOOPBACK}
+    upstream = arguments.address(wanted, "Upstream", arguments.MGR_PORT)
     # Without an inbox: nobody reads what is sent to a Proxy itself, so its sender has to hear that at once (5000).
     node = NodeConfig.proxy(
         server_rank=server_rank,
         listen=listen,
-        plain_listen=settings.plain_address(wanted, settings.PROXY_PORT),
+        plain_listen=arguments.plain_address(wanted, arguments.PROXY_PORT),
         upstream=upstream,
         inbox=0,
-        tls=settings.secured(wanted, listens=True, connects=True),
+        tls=arguments.secured(wanted, listens=True, connects=True),
     )
     slot.fill(lambda: Proxy(node), f"taskd-proxy-{server_rank}.log")
     return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net import fork, limits
-from taskd_net.api import settings
+from taskd_net.api import arguments
 from taskd_net.api.body import REGISTER, WORKER_REGISTERS, Body
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Refused, Slot, documented, leave, log
@@ -123,19 +123,19 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
 
     Source: TaskD API reference; contract, section 7.
     """
-    rank = settings.whole(rank_id, "rank_id")
-    limit_mb = settings.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
+    rank = arguments.whole(rank_id, "rank_id")
+    limit_mb = arguments.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
     if framework == "pt":
-        local = settings.rank_of_environment("LOCAL_WORLD_SIZE")
+        local = arguments.rank_of_environment("LOCAL_WORLD_SIZE")
         if local == 0:
             raise ConfigError("LOCAL_WORLD_SIZE is 0; expected at least 1")
-        server_rank = settings.rank_of_environment("RANK") // local
+        server_rank = arguments.rank_of_environment("RANK") // local
     elif framework == "ms":
-        server_rank = settings.rank_of_environment("MS_NODE_RANK")
+        server_rank = arguments.rank_of_environment("MS_NODE_RANK")
     else:
         raise ConfigError(f"framework is {shown(framework)}; expected 'pt' or 'ms'")
-    upstream = os.environ.get(UPSTREAM) or f"{settings.LOOPBACK}:{settings.PROXY_PORT}"
-    secured = settings.secured({}, listens=False, connects=True)
+    upstream = os.environ.get(UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
+    secured = arguments.secured({}, listens=False, connects=True)
     try:
         config = NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream, tls=secured)
     except ConfigError as error:
@@ -223,7 +223,7 @@ def send_to_manager(
         True when the Mgr has acknowledged it; without `wait`, when it was handed over. Else False with one line in the
         log that says why not.
     """
-    seconds = settings.seconds(timeout, "timeout")
+    seconds = arguments.seconds(timeout, "timeout")
     reports, body = slot.member.reports, Body(msg_type, code, message, extension or {})
     if wait:
         reports.send(body, seconds)

@@ -18,7 +18,7 @@ from taskd_net.address import Address
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import wrong
-from taskd_net.cli.stopping import stop_signal
+from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage

@@ -7,7 +7,7 @@ import click
 from taskd_net import __version__
 from taskd_net.cli.bench import bench
 from taskd_net.cli.certs import certs
-from taskd_net.cli.demo.command import demo
+from taskd_net.cli.demo import demo
 from taskd_net.cli.doctor.command import doctor
 from taskd_net.cli.effective import config
 from taskd_net.cli.forget import forget

@@ -12,7 +12,7 @@ import uvloop
 from taskd_net import ConfigError, Node, NodeConfig
 from taskd_net.cli.output import Output, as_json, as_text
 from taskd_net.cli.settings import COMMANDS, CONFIG, POSITION, node_config, wrong
-from taskd_net.cli.stopping import stop_signal
+from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr, start_telemetry
 from taskd_net.reading import Reading
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 
-from taskd_net.cli.asking import as_object, ask, counted, counted_object, destination, failure, milliseconds
+from taskd_net.cli.probing import as_object, ask, counted, counted_object, destination, failure, milliseconds
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.transport.probe_client import ProbeClient
 from taskd_net.wire.probes import Echo, Series

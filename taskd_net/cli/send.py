@@ -12,9 +12,9 @@ import click
 import uvloop
 
 from taskd_net import Ack, Code, ConfigError, Node, NodeConfig, Position
-from taskd_net.cli.asking import counted, counted_object, name
+from taskd_net.cli.probing import counted, counted_object, name
 from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, wrong
-from taskd_net.cli.stopping import stop_signal
+from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, leaf, log_to_stderr, start_telemetry
 from taskd_net.codes import describe
 

@@ -1,7 +1,7 @@
 """What can be set on the commands: as a flag, in the environment, in a file, in this order of precedence.
 
 A `Setting` is an option of click with the two other places; click decides between them. `CONFIG` is the option that
-names the file, `COMMANDS` what each command has. The file's rules are in `file`.
+names the file, `COMMANDS` what each command has. The file's rules are in `config_file`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from click.core import ParameterSource
 
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs, tls
 from taskd_net.address import Address
-from taskd_net.cli import file
+from taskd_net.cli import config_file
+from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.untrusted import natural, shown
 
 FILE: Final = "taskd_net.cli.settings.file"
@@ -216,8 +217,8 @@ def node_config(ctx: click.Context, position: Position, *, service: bool = False
     settings = {name: value for name, value in ctx.params.items() if name in names}
     secured = tls_of(ctx)
     try:
-        guard = {field.name: ctx.params[field.name] for field in fields(limits.Limits) if field.name in ctx.params}
-        return NodeConfig(position=position, service=service, tls=secured, limits=limits.Limits(**guard), **settings)
+        guard = {field.name: ctx.params[field.name] for field in fields(Limits) if field.name in ctx.params}
+        return NodeConfig(position=position, service=service, tls=secured, limits=Limits(**guard), **settings)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 
@@ -240,7 +241,7 @@ def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Pat
     if value is not None:
         try:
             names = {command: [setting.name for setting in settings] for command, settings in COMMANDS.items()}
-            ctx.default_map = file.load(value, str(ctx.command.name), names)
+            ctx.default_map = config_file.load(value, str(ctx.command.name), names)
         except ConfigError as error:
             raise click.UsageError(str(error)) from None
         ctx.meta[FILE] = value
@@ -331,7 +332,7 @@ GUARD: Final = (
     Setting("--identity", _IDENTITY, "position", "What a child's claims are held against."),
     Setting("--job", _TEXT, None, "The job's name in certificates.", shown="none"),
     *(
-        Setting(f"--{name.replace('_', '-')}", _WHOLE, getattr(limits.DEFAULT, name), text)
+        Setting(f"--{name.replace('_', '-')}", _WHOLE, getattr(DEFAULT, name), text)
         for name, text in (
             ("routes_per_child", "Nodes that one child may lead to."),
             ("announcements_per_second", "Announcements of one child in a second."),
@@ -351,7 +352,7 @@ GUARD: Final = (
     Setting(
         "--registration-time",
         _SECONDS,
-        limits.DEFAULT.registration_time,
+        DEFAULT.registration_time,
         "How long a connection may be without a call.",
     ),
 )

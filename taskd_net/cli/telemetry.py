@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final
 
 from taskd_net import ConfigError
-from taskd_net.log import get_logger
+from taskd_net.logger import get_logger
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

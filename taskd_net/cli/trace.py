@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from taskd_net import Code
-from taskd_net.cli.asking import as_object, ask, destination, failure, milliseconds
+from taskd_net.cli.probing import as_object, ask, destination, failure, milliseconds
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.transport.probe_client import ProbeClient
 from taskd_net.transport.prober import one_node

@@ -31,7 +31,7 @@ from taskd_net.core.probes import Ended, Probes
 from taskd_net.core.quirks import Copies, Quirks
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import LOCAL, Plan, Topology
-from taskd_net.limits import DEFAULT, Limits
+from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position
 
 

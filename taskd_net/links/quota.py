@@ -8,7 +8,7 @@ back-pressure), and its sender still has it.
 from __future__ import annotations
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.limits import Limits
+from taskd_net.peer_limits import Limits
 
 
 class Quota:

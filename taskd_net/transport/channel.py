@@ -8,6 +8,7 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.address import Address
+from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.tls import Tls
 
 SERVICE: Final = "TaskNet"
@@ -76,7 +77,7 @@ def open_stream(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...]
     return call(metadata=metadata)
 
 
-def server_options(bounds: limits.Limits = limits.DEFAULT, *, channelz: bool = False) -> Options:
+def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Options:
     """How a parent listens; with channelz gRPC keeps the figures for it.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:

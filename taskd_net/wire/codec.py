@@ -19,7 +19,8 @@ from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Adapted, Frame, Probe
-from taskd_net.limits import DEFAULT, PROBE_HOPS, REMEMBERED_CHARS, Limits
+from taskd_net.limits import PROBE_HOPS, REMEMBERED_CHARS
+from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position, is_rank, require_node
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, read_varint, text_field, varint

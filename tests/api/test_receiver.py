@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from taskd_net import BlockingNode, Code, NodeConfig, api
-from taskd_net.api import settings as api_settings
+from taskd_net.api import arguments
 from taskd_net.api.body import Body
 from taskd_net.api.receiver import Receiver
 from taskd_net.wire.codec import Message
@@ -69,7 +69,7 @@ def test_worker_hears_the_next_command(
 
 
 def test_manager_hears_the_next_report(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    monkeypatch.setattr(api_settings, "MGR_PORT", free_port())
+    monkeypatch.setattr(arguments, "MGR_PORT", free_port())
     assert api.init_taskd_manager({})
     manager = api.manager.slot.member
     manager.begin()

@@ -8,7 +8,7 @@ from taskd_net.codes import Code
 from taskd_net.core.actions import Kind
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router, RouterConfig
-from taskd_net.limits import Limits
+from taskd_net.peer_limits import Limits
 from tests.core.routers import Caller, CheckedRouter, add_child, answers, at, everybody, frame
 
 

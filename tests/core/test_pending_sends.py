@@ -12,7 +12,7 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.pending_sends import Send
 from taskd_net.core.router import Router, RouterConfig
-from taskd_net.limits import DEFAULT
+from taskd_net.peer_limits import DEFAULT
 from tests.core.routers import (
     Caller,
     CheckedRouter,

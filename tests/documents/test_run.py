@@ -29,7 +29,7 @@ pytestmark = [
 
 NOT_RUN: Final = {
     ("bench",): "takes minutes: tests/benchmarks and tests/cli/test_bench.py run its measures, `make bench` all of it",
-    ("demo",): "tests/cli/demo runs it",
+    ("demo",): "tests/cli/test_demo.py runs it",
 }
 """Commands that are looked at by test_commands.py and not run here, by how they begin, each with the reason."""
 

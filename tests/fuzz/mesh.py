@@ -17,7 +17,7 @@ from taskd_net.core.identity import Credentials
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.router import Router, RouterConfig
-from taskd_net.limits import Limits
+from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
 
 _NAMES: Final = [

@@ -27,8 +27,9 @@ from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
-from taskd_net.limits import FAILURES_TOLD, Limits
+from taskd_net.limits import FAILURES_TOLD
 from taskd_net.page.feed import Feed
+from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
 from taskd_net.status.expect import Expected
 from taskd_net.transport import peer as peers

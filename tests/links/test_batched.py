@@ -13,6 +13,7 @@ from taskd_net.core.acks import Told
 from taskd_net.core.actions import Kind
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.quota import Quota
+from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import branch_of, read_batch, read_branches
@@ -32,7 +33,7 @@ class Cable:
         self.node = FakeNode("Mgr")
         self.pipe = FakePipe()
         self.child = self.node.router.register(0.0, child)
-        self.quota = Quota(limits.DEFAULT, Quota(limits.DEFAULT))
+        self.quota = Quota(DEFAULT, Quota(DEFAULT))
         self.link = BatchedLink(
             self.node, self.child.id, child, self.pipe, self.quota, numbered=numbered, counts=counts
         )

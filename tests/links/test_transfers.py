@@ -13,9 +13,9 @@ from taskd_net import Ack, Code, Position, limits
 from taskd_net.core.actions import Action
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.limits import DEFAULT
 from taskd_net.links.quota import Quota
 from taskd_net.links.transfers import Calls, Transfers
+from taskd_net.peer_limits import DEFAULT
 from tests.links.pipes import FakeNode, frame
 from tests.peers.mesh import soon
 

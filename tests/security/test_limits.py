@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from taskd_net.limits import MESSAGE_BYTES, RANK_CHARS, Limits
+from taskd_net.limits import MESSAGE_BYTES, RANK_CHARS
+from taskd_net.peer_limits import Limits
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from taskd_net import NodeConfig
 from taskd_net.address import Address
-from taskd_net.cli.doctor import certificates, listening, upstream
+from taskd_net.cli.doctor import listening, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
 from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
@@ -26,7 +26,7 @@ _STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold
 
 async def examine(config: NodeConfig) -> list[Finding]:
     """Everything that can be looked at without starting the node."""
-    findings = certificates.check(config.tls)
+    findings = tls_files.check(config.tls)
     usable = all(found.state is not State.WRONG for found in findings)
     for address in (config.listen, config.plain_listen):
         if address is not None:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 from taskd_net import Position, TaskdNetError
-from taskd_net.cli.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
+from taskd_net.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 
 START_S: Final = 60.0
 """Seconds until a process has started, among as many others as there may be."""
@@ -218,7 +218,7 @@ class Fleet:
         arguments = [part for option, address in addresses.items() if address for part in (option, address)]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "taskd_net.cli.demo.node", str(position), *arguments),
+            *("-m", "taskd_net.demo.process", str(position), *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -3,7 +3,7 @@
 import pytest
 
 from taskd_net import Position
-from taskd_net.cli.demo.report import Report, Sends, percentile
+from taskd_net.demo.report import Report, Sends, percentile
 
 A, B = Position.worker(0, 0), Position.worker(0, 1)
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from taskd_net import Position
-from taskd_net.cli.demo import view
-from taskd_net.cli.demo.report import Report, Sends
+from taskd_net.demo import display
+from taskd_net.demo.report import Report, Sends
 
 
 def report(workers: int) -> Report:
@@ -23,9 +23,9 @@ def report(workers: int) -> Report:
 def lines(monkeypatch: pytest.MonkeyPatch, shown: Report, encoding: str = "utf-8") -> list[str]:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
-    console = view.console()
-    console.print(view.tree(shown))
-    console.print(view.table(shown))
+    console = display.console()
+    console.print(display.tree(shown))
+    console.print(display.table(shown))
     sys.stdout.flush()
     return [line.rstrip() for line in raw.getvalue().decode(encoding).splitlines()]
 

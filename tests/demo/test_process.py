@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def mgr() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "taskd_net.cli.demo.node", "Mgr", "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "taskd_net.demo.process", "Mgr", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     ) as process:
@@ -64,7 +64,7 @@ def test_what_has_not_been_read_is_not_lost(mgr: subprocess.Popen[str]) -> None:
     ],
 )
 def test_a_bad_configuration_is_one_line(arguments: list[str], reason: str) -> None:
-    command = [sys.executable, "-m", "taskd_net.cli.demo.node", *arguments]
+    command = [sys.executable, "-m", "taskd_net.demo.process", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, input="", check=False)
     assert done.returncode == 1
     assert done.stdout == ""

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from taskd_net.cli.demo.command import demo
+from taskd_net.cli.demo import demo
 
 EVERYWHERE = [
     ("worker_to_mgr", 0),

@@ -13,10 +13,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from taskd_net.cli.demo import view
-from taskd_net.cli.demo.fleet import DemoFailed, Fleet, Interrupted
-from taskd_net.cli.demo.report import Report
-from taskd_net.cli.demo.tour import Tour
+from taskd_net.demo import display
+from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
+from taskd_net.demo.report import Report
+from taskd_net.demo.tour import Tour
 
 MAX_NODES: Final = 16
 MAX_WORKERS: Final = 64
@@ -39,7 +39,7 @@ def demo(nodes: int, workers: int, as_json: bool) -> None:
     if workers < nodes:
         text = f"{workers} is too few for {nodes} nodes, each of which has at least one."
         raise click.BadParameter(text, param_hint="'--workers'")
-    messages = view.console(stderr=True)
+    messages = display.console(stderr=True)
     report = Report(expected=1 + 2 * nodes + workers)
     began = time.monotonic()
     exit_code = 0
@@ -53,10 +53,10 @@ def demo(nodes: int, workers: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.as_json()))
     elif report.tree:
-        output = view.console()
+        output = display.console()
         output.print()
-        output.print(view.tree(report))
-        output.print(view.table(report))
+        output.print(display.tree(report))
+        output.print(display.table(report))
     for what in report.left_out:
         messages.print(Text(f" Left out: {what}", "bright_black"), soft_wrap=True)
     for problem in report.problems:
@@ -69,12 +69,12 @@ def demo(nodes: int, workers: int, as_json: bool) -> None:
 
 
 async def _run(nodes: int, workers: int, report: Report, messages: Console) -> None:
-    fleet, progress = Fleet(), view.Progress(messages, report)
+    fleet, progress = Fleet(), display.Progress(messages, report)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, fleet.abort, Interrupted(number))
     async with fleet:
-        messages.print(view.heading(nodes, workers), soft_wrap=True)
+        messages.print(display.heading(nodes, workers), soft_wrap=True)
         await Tour(fleet, nodes, workers, report, progress).run()
         with progress.step("Ending every process") as step:
             report.problems += await fleet.close()

@@ -9,9 +9,9 @@ from typing import Final
 from uuid import uuid4
 
 from taskd_net import Code, Position, Role, limits
-from taskd_net.cli.demo.fleet import Fleet, NodeProcess
-from taskd_net.cli.demo.report import Broadcast, Report, Sends
-from taskd_net.cli.demo.view import Progress, counted
+from taskd_net.demo.display import Progress, counted
+from taskd_net.demo.fleet import Fleet, NodeProcess
+from taskd_net.demo.report import Broadcast, Report, Sends
 from taskd_net.position import ALL
 
 UNICAST_SENDS: Final = 200

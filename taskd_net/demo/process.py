@@ -14,7 +14,7 @@ from typing import Final
 import uvloop
 
 from taskd_net import Code, ConfigError, Node, NodeConfig, Position
-from taskd_net.cli.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
+from taskd_net.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 
 RETRY_PAUSE_S: Final = 0.01
 REACH_ATTEMPT_S: Final = 1.0
@@ -123,7 +123,7 @@ async def _run(config: NodeConfig) -> None:
 
 def main() -> None:
     """Run the node that the arguments describe, until stdin ends."""
-    parser = argparse.ArgumentParser(prog="python -m taskd_net.cli.demo.node", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m taskd_net.demo.process", description=main.__doc__)
     parser.add_argument("position", type=Position.parse, help="Role/serverRank[/processRank]")
     parser.add_argument("--listen", help="host:port, for a Mgr or a Proxy")
     parser.add_argument("--upstream", help="host:port of the parent")

@@ -22,7 +22,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from taskd_net import Position, Role
-from taskd_net.cli.demo.report import Report
+from taskd_net.demo.report import Report
 
 PIPED_COLUMNS: Final = 100
 """Width of the output where no terminal has one. On a terminal, 80 are enough for all but very long lists."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskd_net.cli.demo.tour import workers_by_node
+from taskd_net.demo.tour import workers_by_node
 
 
 @pytest.mark.parametrize(

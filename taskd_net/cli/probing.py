@@ -13,7 +13,7 @@ import uvloop
 from taskd_net import Ack, Code, ConfigError, Position
 from taskd_net.address import Address
 from taskd_net.cli.settings import tls_of, wrong
-from taskd_net.cli.stopping import stop_signal
+from taskd_net.cli.signals import stop_signal
 from taskd_net.codes import describe
 from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import ALL
