@@ -68,7 +68,7 @@ faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into 
 soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
 	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
 
-# Tests kill mutants by their time, too: on a machine that does something else, some are killed by that.
+# On a busy machine it takes longer and may leave mutants untested; control runs keep the verdicts right.
 mutants: .venv/stamp-mutants  ## change the core, the links and the transport, one mutant after another, and see that a test fails (< 45 minutes)
 	@.venv/bin/python -m tests.mutants $(or $(ARGS),--write)
 

@@ -1,7 +1,7 @@
-"""`make mutants`: a seeded sample of mutants of core and transport, and which of them the quick tests kill.
+"""`make mutants`: test a seeded sample of mutants with the quick tests.
 
-Exits with 0 when at least nine in ten of the sample were killed, with 1 when fewer were or not all were tested in time.
-Called again, it goes on where it was.
+Exit status 0: at least nine in ten of the sample were killed. 1: fewer were, or not all have a verdict. A second call
+resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
     waiting = [mutant for mutant in mutants if state.verdict(mutant) is None]
     print(f"{len(mutants)} mutants, {len(waiting)} of them to be tested", flush=True)
     if waiting:
-        trees = [Tree(CHECKOUT, KEPT / f"tree-{number}") for number in range(arguments.jobs)]
+        trees = [Tree(CHECKOUT, KEPT / f"tree-{number}", arguments.pause) for number in range(arguments.jobs)]
         reached = reach.look(trees[0], KEPT / "reach.json")
         print(f"{len(reached.seconds)} quick tests, {sum(reached.seconds.values()):.0f} s in all", flush=True)
         session.run(waiting, state, reached, trees, ends_at=ends_at, say=lambda line: print(line, flush=True))
@@ -64,6 +64,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=13, help="which ones (default 13)")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default 2)")
     parser.add_argument("--minutes", type=float, default=40, help="no further one is begun after that (default 40)")
+    parser.add_argument("--pause", type=Path, metavar="FILE", help="begin no test run while this file exists")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="of the sample, those in modules with this in their path"
     )

@@ -1,4 +1,4 @@
-"""One after another, mutants are put into copies of the checkout and tested; what came of each is kept in a file."""
+"""Test mutants one after another in copies of the checkout, and keep each verdict in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.mutants.reach import Reach
 from tests.mutants.sample import Mutant
 from tests.mutants.tree import Tree, digest
 
-KILLED, HUNG, SURVIVED, UNREACHED = "killed", "hung", "survived", "unreached"
+KILLED, HUNG, SURVIVED, UNREACHED, UNSURE = "killed", "hung", "survived", "unreached", "unsure"
 
 _STARTS_S: Final = 40.0
 """Seconds that a run may take beside its tests."""
@@ -23,10 +23,10 @@ _SLOWER: Final = 5.0
 """How much slower than without the mutant tests may be before a run counts as hanging."""
 _PATIENCE: Final = ("--timeout=30",)
 """For one test, in seconds."""
-_BY_CHANCE: Final = 2
-"""Tests that may fail once and not again, by chance, before one that fails is believed."""
+_ATTEMPTS: Final = 3
+"""Failures by chance before a mutant is given up as unsure."""
 _NO_CLOCK: Final = ("tests/core/", "tests/status/", "tests/wire/", "tests/simulation/")
-"""Tests that do the same each time: one failure is enough."""
+"""Deterministic tests: one failure is enough. Any other test has a clock in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,8 @@ def run(
                 return
             began = time.monotonic()
             what, by = judge(tree, mutant, reach)
-            session.keep(mutant, what, by)
+            if what != UNSURE:
+                session.keep(mutant, what, by)
             say(f"{what:9} {mutant.key} {mutant.module}:{mutant.lines[0]} {time.monotonic() - began:.1f} s {by}")
 
     workers = [threading.Thread(target=work, args=(tree,)) for tree in trees]
@@ -131,15 +132,21 @@ def run(
 
 
 def judge(tree: Tree, mutant: Mutant, reach: Reach) -> tuple[str, str]:
-    """Put a mutant into a tree and test it there: what came of it, and the test that failed."""
+    """Test a mutant in a tree.
+
+    A test with a clock in it also fails because the machine is busy. Its failure, and a run beyond its time limit,
+    count only if a control run passes right afterwards: the same tests in the same tree without the mutant.
+
+    Returns:
+        The verdict and the test that failed. `unsure`: control runs failed too, or tests failed once and then passed.
+    """
     mine, others = reach.tests_of(mutant)
     if not mine and not others:
         return UNREACHED, ""
     original = (tree.folder / mutant.module).read_text()
-    tree.put(mutant.module, mutant.source)
     try:
         for tests in (mine, others):
-            what, by = _judge(tree, tests, reach)
+            what, by = _judge(tree, mutant, original, tests, reach)
             if what != SURVIVED:
                 return what, by
     finally:
@@ -147,19 +154,24 @@ def judge(tree: Tree, mutant: Mutant, reach: Reach) -> tuple[str, str]:
     return SURVIVED, ""
 
 
-def _judge(tree: Tree, tests: list[str], reach: Reach) -> tuple[str, str]:
-    chances = _BY_CHANCE
-    while tests:
+def _judge(tree: Tree, mutant: Mutant, original: str, tests: list[str], reach: Reach) -> tuple[str, str]:
+    by, attempts = "", _ATTEMPTS
+    while tests and attempts:
+        attempts -= 1
         limit = _STARTS_S + _SLOWER * sum(reach.seconds[test] for test in tests)
+        tree.put(mutant.module, mutant.source)
         run = tree.test(tests, limit=limit, options=_PATIENCE)
-        if run.hung:
-            return HUNG, ""
-        if not run.failed:
+        if run.passed:
             return SURVIVED, ""
-        by = run.failed[0]
-        certain = by not in tests or by.startswith(_NO_CLOCK) or not chances
-        if certain or tree.test([by], limit=limit, options=_PATIENCE).failed:
+        by = run.failed[0] if run.failed and not run.hung else ""
+        if by.startswith(_NO_CLOCK):
             return KILLED, by
-        chances -= 1
-        tests = tests[tests.index(by) + 1 :]
-    return SURVIVED, ""
+        if by in tests:
+            tests = tests[tests.index(by) :]
+            if tree.test([by], limit=limit, options=_PATIENCE).passed:
+                tests = tests[1:]
+                continue
+        tree.put(mutant.module, original)
+        if tree.test([by] if by in tests else tests, limit=limit, options=_PATIENCE).passed:
+            return (KILLED if by else HUNG), by
+    return (UNSURE, by) if tests else (SURVIVED, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,115 @@ def test_mutants_are_judged_in_a_copy_and_verdicts_kept(checkout: Path, tmp_path
     assert session.Session(checkout, tmp_path / "verdicts.jsonl").verdict(mutants[0]) is None
     assert len(json.loads((tmp_path / "verdicts.jsonl").read_text().splitlines()[0])) == 5
     assert sample(checkout, 13, 1)
+
+
+T1, T2, PURE = "tests/transport/test_a.py::test_1", "tests/transport/test_a.py::test_2", "tests/core/test_a.py::test"
+MODULE = "tests/transport/test_a.py"
+DIED = "(the run itself)"
+
+
+@pytest.mark.parametrize(
+    ("runs", "verdict"),
+    [
+        pytest.param([(T1, "M"), (T1, "M"), ("", "O")], ("killed", T1), id="fails twice, control passes"),
+        pytest.param([(T1, "M"), ("", "M"), ("", "M")], ("survived", ""), id="fails once: chance, the rest goes on"),
+        pytest.param([(T1, "M"), ("", "M"), (T2, "M"), (T2, "M"), ("", "O")], ("killed", T2), id="the rest kills"),
+        pytest.param([(T2, "M"), ("", "M")], ("survived", ""), id="the last one fails once"),
+        pytest.param([(T1, "M"), (T1, "M"), (T1, "O"), ("", "M")], ("survived", ""), id="control fails: again"),
+        pytest.param(
+            [(T1, "M"), (T1, "M"), ("hung", "O"), (T1, "M"), (T1, "M"), ("", "O")], ("killed", T1), id="control hangs"
+        ),
+        pytest.param([(T1, "M"), (T1, "M"), (T1, "O")] * 3, ("unsure", T1), id="control fails each time"),
+        pytest.param([(T1, "M"), ("hung", "M"), ("", "O")], ("killed", T1), id="second time too slow"),
+        pytest.param([("hung", "M"), ("", "O")], ("hung", ""), id="too slow, control passes"),
+        pytest.param([("hung", "M"), (T2, "O"), ("", "M")], ("survived", ""), id="too slow, control fails: again"),
+        pytest.param([("hung", "M"), ("hung", "O")] * 3, ("unsure", ""), id="too slow with and without"),
+        pytest.param([(DIED, "M"), ("", "O")], ("killed", DIED), id="run dies"),
+        pytest.param([(DIED, "M"), (T1, "O"), ("", "M")], ("survived", ""), id="run dies, control fails: again"),
+        pytest.param([(MODULE, "M"), ("", "O")], ("killed", MODULE), id="module cannot be imported"),
+        pytest.param([(PURE, "M")], ("killed", PURE), id="pure code: once is enough"),
+    ],
+)
+def test_failure_of_a_test_with_a_clock_needs_a_control_run(
+    runs: list[tuple[str, str]], verdict: tuple[str, str], tmp_path: Path
+) -> None:
+    """Each scripted run: the test that fails (none: all pass; hung: too slow), with the mutant or the original."""
+    pytest.importorskip("cosmic_ray", reason="of the extra `mutants`")
+    from tests.mutants import reach, session
+    from tests.mutants.sample import Mutant
+    from tests.mutants.tree import Run, Tree
+
+    class Scripted(Tree):
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+            self.left = list(runs)
+
+        def test(self, tests: Sequence[str], *, limit: float, options: Sequence[str] = ()) -> Run:
+            failed, source = self.left.pop(0)
+            assert (self.folder / module).read_text() == source
+            assert tests and failed in (*tests, "", "hung", DIED, MODULE)
+            return Run([failed] * (failed not in ("", "hung")), failed == "hung", {}, "")
+
+    module = "taskd_net/transport/b.py"
+    seconds = {PURE: 0.1} if runs[0][0] == PURE else {T1: 0.1, T2: 0.2}
+    tree = Scripted(tmp_path)
+    (tmp_path / module).parent.mkdir(parents=True)
+    (tmp_path / module).write_text("O")
+    mutant = Mutant("key", module, range(1, 2), "number", "M", "O", "M")
+    assert session.judge(tree, mutant, reach.Reach(seconds, {module: {1: list(seconds)}})) == verdict
+    assert not tree.left
+    assert (tmp_path / module).read_text() == "O"
+
+
+@pytest.mark.timeout(120)
+def test_test_that_fails_because_the_machine_is_busy_kills_no_mutant(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through real runs: while another process is busy, the test fails with and without the mutant."""
+    pytest.importorskip("cosmic_ray", reason="of the extra `mutants`")
+    from tests.mutants import reach, session
+    from tests.mutants.sample import Mutant
+    from tests.mutants.tree import Tree
+
+    busy, module, test = tmp_path / "busy", "taskd_net/core/small.py", "tests/transport/test_clock.py::test_clock"
+    (checkout / "tests" / "transport").mkdir()
+    (checkout / "tests" / "transport" / "test_clock.py").write_text(
+        f"""
+from pathlib import Path
+from taskd_net.core.small import sign
+
+def test_clock():
+    assert not Path({str(busy)!r}).exists()
+    assert sign(5) == 1
+"""
+    )
+    mutants = [
+        Mutant(key, module, range(5, 6), "number", SMALL.replace(before, after), before, after)
+        for key, before, after in (("a", "return 1", "return 2"), ("b", "return -1", "return -2"))
+    ]
+    tree, reached = Tree(checkout, tmp_path / "tree"), reach.Reach({test: 0.1}, {module: {5: [test]}})
+    verdicts, said = session.Session(checkout, tmp_path / "verdicts.jsonl"), list[str]()
+    busy.touch()
+    monkeypatch.setattr(session, "_ATTEMPTS", 1)
+    session.run(mutants[1:], verdicts, reached, [tree], ends_at=time.monotonic() + 100, say=said.append)
+    assert verdicts.verdict(mutants[1]) is None, "it can be tested again"
+    busy.unlink()
+    session.run(mutants, verdicts, reached, [tree], ends_at=time.monotonic() + 100, say=said.append)
+    assert [line.split()[0] for line in said] == ["unsure", "killed", "survived"]
+
+
+def test_no_run_begins_during_a_pause(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.mutants import tree
+
+    pause, begun = tmp_path / "pause", tmp_path / "tree.txt"
+    pause.touch()
+    looks: list[bool] = []
+
+    def look(seconds: float) -> None:
+        looks.append(begun.exists())
+        if len(looks) == 3:
+            pause.unlink()
+
+    monkeypatch.setattr(tree, "sleep", look)
+    assert tree.Tree(checkout, tmp_path / "tree", pause).test(["tests/core"], limit=60.0).passed
+    assert looks == [False] * 3 and begun.exists()

@@ -1,4 +1,4 @@
-"""Copies of the checkout in which mutants are put and tests are run, so that the checkout itself never changes."""
+"""Copies of the checkout to put mutants into and to run tests in, so that the checkout itself never changes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 from tests.mutants.recorder import VARIABLE
@@ -19,15 +20,19 @@ from tests.mutants.recorder import VARIABLE
 _LEFT_BEHIND: Final = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "taskd_log", "found")
 
 
+_LOOK_S: Final = 0.2
+"""Seconds between two looks for the file that pauses the runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of some tests.
+    """Result of a test run.
 
     Args:
-        failed: the tests that failed, as many as were waited for.
-        hung: whether the run had to be ended.
-        seconds: how long each test took.
-        output: the end of what it printed.
+        failed: the tests that failed before the run stopped.
+        hung: whether the run reached its time limit.
+        seconds: duration of each test.
+        output: the end of its output.
     """
 
     failed: list[str]
@@ -35,35 +40,44 @@ class Run:
     seconds: dict[str, float]
     output: str
 
+    @property
+    def passed(self) -> bool:
+        """Whether all tests passed within the time limit."""
+        return not self.failed and not self.hung
+
 
 class Tree:
     """One copy.
 
     Args:
-        checkout: what is copied.
-        folder: where the copy is, or is going to be.
+        checkout: the folder to copy.
+        folder: the folder of the copy; an older copy there is replaced.
+        pause: no run begins while this file exists.
     """
 
-    def __init__(self, checkout: Path, folder: Path) -> None:
+    def __init__(self, checkout: Path, folder: Path, pause: Path | None = None) -> None:
         self.folder = folder
+        self._pause = pause
         self._record = folder.with_suffix(".jsonl")
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(checkout, folder, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
 
     def put(self, module: str, source: str) -> None:
-        """Put this in the place of a module."""
+        """Replace a module."""
         (self.folder / module).write_text(source)
-        # What is compiled is known by its time in seconds and its size, which two mutants may have in common.
+        # Compiled modules are known by time in seconds and size, which two mutants may have in common.
         shutil.rmtree((self.folder / module).parent / "__pycache__", ignore_errors=True)
 
     def test(self, tests: Sequence[str], *, limit: float, options: Sequence[str] = ()) -> Run:
-        """Run tests one after another, until one fails, unless the options say otherwise.
+        """Run tests one after another until one fails, unless the options say otherwise.
 
         Args:
-            tests: their names, or folders and modules.
-            limit: seconds for all of them; then the run is ended.
-            options: further ones of pytest's.
+            tests: names of tests, folders or modules.
+            limit: seconds for all of them, without the pause before the run; then the run is ended.
+            options: further options of pytest.
         """
+        while self._pause is not None and self._pause.exists():
+            sleep(_LOOK_S)
         self._record.unlink(missing_ok=True)
         names, output = self.folder.with_suffix(".txt"), self.folder.with_suffix(".out")
         names.write_text("".join(f"{test}\n" for test in tests))
@@ -72,7 +86,7 @@ class Tree:
             *("-p", "no:cacheprovider", *options, f"@{names}"),
         ]
         environment = {**os.environ, "PYTHONPATH": str(self.folder), VARIABLE: str(self._record)}
-        # Into a file: what a test has started may hold a pipe open for longer than the test lives.
+        # Into a file: processes that outlive their test would hold a pipe open.
         with output.open("w") as file:
             process = subprocess.Popen(
                 command,
@@ -92,7 +106,7 @@ class Tree:
             _end(process.pid)
         process.wait()
         failed, seconds = self._read()
-        # Ended by a signal, by the memory that it may take, before any test: no test has to say so.
+        # A run that died of a signal or of its memory limit has recorded no failed test.
         if not failed and process.returncode not in (0, 5) and not hung:
             failed = ["(the run itself)"]
         return Run(failed, hung, seconds, output.read_text(errors="replace")[-2000:])
