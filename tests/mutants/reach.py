@@ -10,14 +10,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from tests.mutants.sample import Mutant
+from tests.mutants.sample import ROOMS, Mutant
 from tests.mutants.tree import Tree, digest
 
 TESTS: Final = (
     "tests/core", "tests/links", "tests/transport", "tests/simulation", "tests/wire", "tests/status",
     "tests/test_node.py", "tests/test_retry.py", "tests/test_leaving.py", "tests/scenarios", "tests/security",
 )  # fmt: skip
-"""The quick tests: those of the two rooms themselves, and those through sockets that need no processes."""
+"""The quick tests: those of the mutated rooms themselves, and those through sockets that need no processes."""
 
 _LEFT_OUT: Final = ("test_hundred_thousand.py", "scenarios/test_mixed_trees.py", "scenarios/test_processes.py")
 """Modules of these that take long, or are about processes, which the run does not see."""
@@ -113,7 +113,7 @@ def _measure(tree: Tree, modules: list[str]) -> tuple[dict[str, float], list[tup
     """
     # As folders: to find a package by its name, coverage imports it and forgets it again, and two imports of grpc in
     # one process make two of each of its classes.
-    packages = ("--cov=taskd_net/core", "--cov=taskd_net/links", "--cov=taskd_net/transport")
+    packages = (f"--cov={room}" for room in ROOMS)
     options = (*packages, "--cov-context=test", "--cov-report=", "--timeout=300", "--maxfail=100")
     seconds: dict[str, float] = {}
     lines: list[tuple[str, int, str]] = []
