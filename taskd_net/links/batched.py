@@ -283,26 +283,25 @@ class BatchedLink(Session):
         room = len(batch.messages) if quota is None else quota.room
         answered = 0
         numbers = batch.numbers if self.numbered else repeat(0)
-        for data, wait, number in zip(batch.messages, batch.patience, numbers, strict=False):
-            try:
-                frame = codec.read_known_frame(data, limits)
-            except Refusal as refusal:
-                self._host.log.warning("message_refused", peer=str(self.peer), detail=refusal.detail)
-                if wait and (refusal.uuid or number):
+        frames = codec.read_known_frames(batch.messages, limits)
+        for frame, wait, number in zip(frames, batch.patience, numbers, strict=False):
+            if isinstance(frame, Refusal):
+                self._host.log.warning("message_refused", peer=str(self.peer), detail=frame.detail)
+                if wait and (frame.uuid or number):
                     answered += 1
-                    self._reply(number, False, Ack(refusal.uuid, refusal.code, self._router.position))
+                    self._reply(number, False, Ack(frame.uuid, frame.code, self._router.position))
                 continue
             if not wait:
                 yield frame, None, None
                 continue
             answered += 1
             reply: Reply = partial(answer, number, not frame.sync)
-            if quota is not None and (answered > room or len(data) >= LARGE):
-                if answered > room or not quota.fits(len(data)):
+            if quota is not None and (answered > room or len(frame.data) >= LARGE):
+                if answered > room or not quota.fits(len(frame.data)):
                     reply(Ack(frame.uuid, Code.RECV_BUF_BUSY, self._router.position))
                     continue
-                self._wait(0, len(data))
-                reply = partial(self._reply_large, len(data), reply)
+                self._wait(0, len(frame.data))
+                reply = partial(self._reply_large, len(frame.data), reply)
             yield frame, reply, wait / 1000.0
         if quota is not None:
             self._wait(answered, 0)

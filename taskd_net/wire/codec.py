@@ -166,24 +166,75 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
 
 
 def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
-    """Look at the header of a message that a node of ours has checked: `read_frame` at a tenth of the price.
+    """Read the header of a message that a node of ours has checked, at a tenth of the price of `read_frame`.
 
-    What stands behind the header has to be a body and nothing else: a second header would be read by those who read all
-    of the message, and they would take it for another sender's.
+    Only a body may follow the header. A second header would be read by nodes that read the whole message, and they
+    would take the message for another sender's.
 
     Raises:
-        Refusal: what `read_frame` would raise if the header is not in order after all; never for the body.
+        Refusal: the header is not in order; never for the body. The codes are those of `read_frame`.
     """
+    frame = read_known_frames((data,), limits)[0]
+    if isinstance(frame, Refusal):
+        raise frame
+    return frame
+
+
+def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> list[Frame | Refusal]:
+    """Read the headers of several messages; see `read_known_frame`. A refusal takes the place of its message.
+
+    The messages of a batch mostly belong to one flow. A header with the layout of the one before it, and with the same
+    bytes between uuid and time, needs no second look.
+    """
+    frames: list[Frame | Refusal] = []
+    flow: _Flow | None = None
+    lead = common = b""
+    uuid_at = middle = time_at = end = 0
+    most = limits.message_bytes
+    for data in messages:
+        if (
+            flow is None
+            or not end <= len(data) <= most
+            or data[:uuid_at] != lead
+            or data[middle:time_at] != common
+            or data[time_at] != 0x30
+            or int.from_bytes(data[time_at + 1 : end]) & _SIX_BYTES != _SIX_BYTES - 0x80
+        ):
+            flow = None
+            try:
+                uuid, known, created, end = _split(data)
+                _require_known_body(data, end, most)
+            except _NOT_AS_EXPECTED:
+                frames.append(_any_frame_or_refusal(data, limits))
+                continue
+            if created:
+                uuid_at = 4 if data[1] < 0x80 else 5
+                middle, time_at = uuid_at + data[uuid_at - 1], end - 7
+                lead, common, flow = data[:uuid_at], data[middle:time_at], known
+            frames.append(Frame(uuid, known.sync, known.src, known.dst, data))
+            continue
+        try:
+            size = len(data) - end - 2
+            if size != -2 and (data[end] != 0x12 or data[end + 1] != size or size >= 0x80):
+                _require_body(data, end)
+            frames.append(Frame(data[uuid_at:middle].decode(), flow.sync, flow.src, flow.dst, data))
+        except _NOT_AS_EXPECTED:
+            frames.append(_any_frame_or_refusal(data, limits))
+    return frames
+
+
+def _require_known_body(data: bytes, at: int, most: int) -> None:
+    if at != len(data):
+        _require_body(data, at)
+    if len(data) > most:
+        raise ValueError("too large")
+
+
+def _any_frame_or_refusal(data: bytes, limits: Limits) -> Frame | Refusal:
     try:
-        uuid, flow, _, end = _split(data)
-        size = len(data) - end - 2
-        if size != -2 and (data[end] != 0x12 or data[end + 1] != size or size >= 0x80):
-            _require_body(data, end)
-    except _NOT_AS_EXPECTED:
         return _read_any_frame(data, limits)
-    if len(data) > limits.message_bytes:
-        return _read_any_frame(data, limits)
-    return Frame(uuid, flow.sync, flow.src, flow.dst, data)
+    except Refusal as refusal:
+        return refusal
 
 
 def write_checked(frame: Frame) -> bytes:

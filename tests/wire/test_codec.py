@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from taskd_net import Code, Message, Position, limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Adapted, Frame, Probe
+from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
@@ -304,6 +305,39 @@ def test_message_with_fields_twice_is_read_alike_at_every_hop(one: bytes, other:
     if isinstance(frame, tuple):
         for read in (codec.read_frame, codec.read_known_frame):
             assert outcome(read, frame[-1]) == frame
+
+
+def each(messages: Sequence[bytes], limits: Limits = DEFAULT) -> list[tuple[Any, ...] | str]:
+    """The outcomes of messages that are read together."""
+    read = codec.read_known_frames(messages, limits)
+    assert len(read) == len(messages)
+
+    def one(frame: Frame | Refusal) -> Frame:
+        if isinstance(frame, Refusal):
+            raise frame
+        return frame
+
+    return [outcome(lambda _, frame=frame: one(frame), b"") for frame in read]  # type: ignore[misc]
+
+
+@given(st.lists(ANY_MESSAGE, max_size=4), st.integers(20, 120))
+def test_messages_together_are_read_as_each_alone(messages: list[bytes], most: int) -> None:
+    small = Limits(message_bytes=most)
+    alone = [outcome(lambda data: codec.read_known_frame(data, small), data) for data in messages]
+    assert each(messages, small) == alone
+    # Behind themselves as well, where the second look at a header of the same flow is a short one.
+    assert each([data for data in messages for _ in range(2)], small) == [one for one in alone for _ in range(2)]
+
+
+@given(MESSAGES, st.integers(0), st.binary(max_size=3), st.integers(0, 3))
+def test_damage_is_seen_behind_a_message_of_the_same_flow(
+    message: Message, where: int, change: bytes, gone: int
+) -> None:
+    whole = codec.write_message(message._replace(uuid=message.uuid or "u")).data
+    where %= len(whole)
+    damaged = whole[:where] + change + whole[where + gone :]
+    for data in (damaged, whole[:where]):
+        assert each([whole, data, whole]) == [outcome(codec.read_known_frame, one) for one in (whole, data, whole)]
 
 
 def test_known_frame_is_read_without_its_body() -> None:
