@@ -31,14 +31,14 @@ from taskd_net.config import NodeConfig
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.node import Node
+from taskd_net.observe.probe_codec import Echo
+from taskd_net.observe.records import Mesh
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
-from taskd_net.status.records import Mesh
-from taskd_net.tls import Tls
+from taskd_net.tls.files import Tls
 from taskd_net.version import __version__
 from taskd_net.wire.codec import Message
-from taskd_net.wire.probes import Echo
 
 if TYPE_CHECKING:
     from taskd_net.api import (

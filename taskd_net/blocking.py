@@ -23,11 +23,11 @@ from taskd_net.config import NodeConfig
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.node import Node
+from taskd_net.observe.probe_codec import Echo
+from taskd_net.observe.records import Mesh
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
-from taskd_net.status.records import Mesh
 from taskd_net.wire.codec import Message
-from taskd_net.wire.probes import Echo
 
 T = TypeVar("T")
 

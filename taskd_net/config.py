@@ -10,10 +10,10 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
+from taskd_net.expect import Expected
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position, Role, require_node
-from taskd_net.status.expect import Expected
-from taskd_net.tls import Tls
+from taskd_net.tls.files import Tls
 from taskd_net.untrusted import shown
 
 

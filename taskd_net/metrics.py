@@ -18,12 +18,13 @@ from taskd_net.core.counters import Way
 from taskd_net.core.link_counters import Latency, LinkCounters
 from taskd_net.core.links import Link
 from taskd_net.node import Node
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.document import document
+from taskd_net.observe.ledger import Record
+from taskd_net.observe.records import Mesh
 from taskd_net.position import Role
-from taskd_net.status.document import document
-from taskd_net.status.ledger import Record
-from taskd_net.status.records import Mesh, State
+from taskd_net.states import State
 from taskd_net.version import __version__
-from taskd_net.wire import status as wire
 
 if TYPE_CHECKING:
     from prometheus_client.core import HistogramMetricFamily

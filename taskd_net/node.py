@@ -48,23 +48,23 @@ from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
 from taskd_net.links.session import Session
 from taskd_net.logger import get_logger
+from taskd_net.observe import status_codec as status_wire
+from taskd_net.observe.probe_codec import Echo
+from taskd_net.observe.prober import Prober, one_node
+from taskd_net.observe.records import Mesh
+from taskd_net.observe.view import View
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
-from taskd_net.status.records import Mesh
+from taskd_net.tls.rotation import Rotation
 from taskd_net.transport.absence import Absence
 from taskd_net.transport.join import Backoff, Joiner
-from taskd_net.transport.keyring import Keyring
-from taskd_net.transport.prober import Prober, one_node
 from taskd_net.transport.serve import MeshServer
 from taskd_net.transport.traced import load_tracer
-from taskd_net.transport.view import View
 from taskd_net.window import Window, send_all
-from taskd_net.wire import status as status_wire
 from taskd_net.wire.codec import Message, read_message, write_message
-from taskd_net.wire.probes import Echo
 
 if TYPE_CHECKING:
-    from taskd_net.transport.tracing import Tracer
+    from taskd_net.observe.tracing import Tracer
 
 
 class Node:
@@ -125,13 +125,13 @@ class Node:
         if config.tracing:
             self._tracer = load_tracer(config.position)
         self.view = View(self)
-        keyring = None if config.tls is None else Keyring(config.tls, self.log)
+        rotation = None if config.tls is None else Rotation(config.tls, self.log)
         if config.listen is not None:
             parent = MeshServer(
                 self,
                 Address.parse(config.listen, "listen"),
                 None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
-                None if keyring is None else keyring.server,
+                None if rotation is None else rotation.server,
                 batched=batched,
                 certified=config.identity == "certificate",
                 expected=config.expect or "",
@@ -140,7 +140,7 @@ class Node:
             self._address = await parent.start()
             self._parent = parent
             self.view.listen = str(self._address)
-            tls = keyring is not None and keyring.server is not None
+            tls = rotation is not None and rotation.server is not None
             plain = {} if parent.plain_address is None else {"plain_address": str(parent.plain_address)}
             self.log.info("listening", address=str(self._address), tls=tls, **plain)
         if config.upstream is not None:
@@ -151,7 +151,7 @@ class Node:
                 config.ack_timeout,
                 self._at_depth,
                 batched=batched,
-                keyring=keyring,
+                rotation=rotation,
                 tracer=self._tracer,
                 service=config.service,
             )
@@ -159,9 +159,9 @@ class Node:
             self._absence = Absence(self.log, config.upstream, lambda: child.trouble)
             self._absence.begin()
             child.start()
-        if keyring is not None:
+        if rotation is not None:
             self._watch = asyncio.create_task(
-                keyring.watch(self._client_changed), name=f"certificates of {self.position}"
+                rotation.watch(self._client_changed), name=f"certificates of {self.position}"
             )
         return self
 

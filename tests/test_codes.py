@@ -30,7 +30,7 @@ from taskd_net import (
 from taskd_net.codes import Refusal, describe, error_for
 from taskd_net.core.identity import Violation
 from taskd_net.demo.fleet import Interrupted
-from taskd_net.transport.probe_client import NotAskedError
+from taskd_net.observe.probe_client import NotAskedError
 
 
 def test_codes_are_those_of_the_contract() -> None:

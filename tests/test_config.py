@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from taskd_net import ConfigError, NodeConfig, Position, limits, tls
+from taskd_net import ConfigError, NodeConfig, Position, limits
 from taskd_net.core.router import RouterConfig
 from taskd_net.peer_limits import DEFAULT
-from taskd_net.tls import Tls
+from taskd_net.tls import files as tls_files
+from taskd_net.tls.files import Tls
 
 
 def worker(**settings: Any) -> NodeConfig:
@@ -222,16 +223,16 @@ def test_a_leaf_listens_nowhere() -> None:
 @pytest.mark.parametrize("enabled", [None, True])
 def test_only_the_files_for_the_links_of_a_node_count(enabled: bool | None) -> None:
     said = {**FILES, "server_name": "mgr"}
-    assert tls.chosen(enabled, said, listens=True, connects=True) == Tls(**said)
-    assert tls.chosen(enabled, said, listens=True, connects=False) == Tls(ca="ca", server_key="k", server_crt="c")
+    assert tls_files.chosen(enabled, said, listens=True, connects=True) == Tls(**said)
+    assert tls_files.chosen(enabled, said, listens=True, connects=False) == Tls(ca="ca", server_key="k", server_crt="c")
     leaf = Tls(ca="ca", client_key="k", client_crt="c", server_name="mgr")
-    assert tls.chosen(enabled, said, listens=False, connects=True) == leaf
+    assert tls_files.chosen(enabled, said, listens=False, connects=True) == leaf
 
 
 def test_tls_is_off_where_nothing_is_said_or_it_is_switched_off() -> None:
-    assert tls.chosen(None, {}, listens=True, connects=True) is None
-    assert tls.chosen(None, {"server_key": "k"}, listens=False, connects=True) is None
-    assert tls.chosen(False, FILES, listens=True, connects=True) is None
+    assert tls_files.chosen(None, {}, listens=True, connects=True) is None
+    assert tls_files.chosen(None, {"server_key": "k"}, listens=False, connects=True) is None
+    assert tls_files.chosen(False, FILES, listens=True, connects=True) is None
 
 
 @pytest.mark.parametrize(
@@ -245,4 +246,4 @@ def test_tls_is_off_where_nothing_is_said_or_it_is_switched_off() -> None:
 )
 def test_half_of_it_is_never_plain_text(enabled: bool | None, said: dict[str, str], refused: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(refused)):
-        tls.chosen(enabled, said, listens=True, connects=False)
+        tls_files.chosen(enabled, said, listens=True, connects=False)

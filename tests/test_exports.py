@@ -120,7 +120,7 @@ def test_help_shows_the_documented_calls_and_nothing_private() -> None:
     assert shown == calls
     assert "Report something to the Mgr" in functions
     tree = text[text.index("\nCLASSES\n") : text.index("\n    class ")]
-    assert re.findall(r"\b(?:_\w+)\(", tree) == [] and "taskd_net.tls.Tls" in tree
+    assert re.findall(r"\b(?:_\w+)\(", tree) == [] and "taskd_net.tls.files.Tls" in tree
     assert "\nDATA\n" not in text
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Ack, Node, NodeConfig, Position, Role
 from taskd_net.blocking import BlockingNode
-from taskd_net.tls import Tls
+from taskd_net.tls.files import Tls
 
 JOIN_S = 60.0
 

@@ -11,11 +11,12 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net import limits, tls
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.limits import RANK_CHARS
-from taskd_net.tls import Tls
+from taskd_net.tls import files as tls_files
+from taskd_net.tls.files import Tls
 from taskd_net.untrusted import natural, shown
 
 LOOPBACK: Final = "127.0.0.1"
@@ -134,16 +135,17 @@ def secured(config: Settings, *, listens: bool, connects: bool) -> Tls | None:
     if "enable_tls" in config or "tls_conf" in config:
         files = config.get("tls_conf", {})
         if not isinstance(files, Mapping):
-            raise ConfigError(f"tls_conf is {shown(files)}; expected a dict with {', '.join(tls.NAMES)}")
+            raise ConfigError(f"tls_conf is {shown(files)}; expected a dict with {', '.join(tls_files.NAMES)}")
         for name, value in files.items():
-            if name not in tls.NAMES:
-                raise ConfigError(f"tls_conf has {shown(name)}; expected {', '.join(tls.NAMES)}")
+            if name not in tls_files.NAMES:
+                raise ConfigError(f"tls_conf has {shown(name)}; expected {', '.join(tls_files.NAMES)}")
             if value is not None and not isinstance(value, str):
                 raise ConfigError(f"{name} is {shown(value)}; expected the path of a file")
-        return tls.chosen(_switch(config.get("enable_tls"), "enable_tls"), files, listens=listens, connects=connects)
-    said = {name: os.environ.get(f"{ENVIRONMENT}{name.upper()}") for name in tls.NAMES}
+        switch = _switch(config.get("enable_tls"), "enable_tls")
+        return tls_files.chosen(switch, files, listens=listens, connects=connects)
+    said = {name: os.environ.get(f"{ENVIRONMENT}{name.upper()}") for name in tls_files.NAMES}
     enabled = _switch(os.environ.get(f"{ENVIRONMENT}ENABLE_TLS") or None, f"{ENVIRONMENT}ENABLE_TLS")
-    return tls.chosen(enabled, said, listens=listens, connects=connects)
+    return tls_files.chosen(enabled, said, listens=listens, connects=connects)
 
 
 def _switch(value: object, name: str) -> bool | None:

@@ -36,7 +36,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
         config: `ListenAddr` (127.0.0.1), `ListenPort` (9602), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9601),
             `ServerRank` (the variable `RANK`, then `MS_NODE_RANK`, then 0). Addresses are host names, IPv4 or IPv6;
             ports and ranks are texts or ints. With the variable `LOCAL_PROXY_ENABLE=on` the upstream is at 127.0.0.1.
-            `enable_tls` and `tls_conf`, a dict with the files of `taskd_net.tls.Tls`, by default the variables
+            `enable_tls` and `tls_conf`, a dict with the files of `taskd_net.tls.files.Tls`, by default the variables
             `TASKD_NET_ENABLE_TLS`, `TASKD_NET_CA` and so on; `PlainListenAddr` and `PlainListenPort`, where Workers of
             this machine connect without TLS as well.
 

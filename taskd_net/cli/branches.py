@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from taskd_net.observe.document import NEVER_SEEN, Document, by_position, children, tree_order
 from taskd_net.position import Position, Role
-from taskd_net.status.document import NEVER_SEEN, Document, by_position, children, tree_order
 
 Line: TypeAlias = tuple[str, str]
 """A text, and the style that it has on a terminal."""

@@ -12,9 +12,9 @@ from taskd_net import ConfigError, Position
 from taskd_net.cli.mesh import NOT_ASKED, address_of
 from taskd_net.cli.settings import COMMANDS, CONFIG, tls_of, wrong
 from taskd_net.codes import Refusal
+from taskd_net.observe.status_client import AskFailed, NotForgotten, StatusClient
 from taskd_net.position import require_node
-from taskd_net.status.records import State
-from taskd_net.transport.asking import Asker, AskFailed, NotForgotten
+from taskd_net.states import State
 
 
 @click.command(
@@ -47,7 +47,7 @@ def forget(ctx: click.Context, /, position: str, as_json: bool, at: str, timeout
     address, tls = address_of(ctx, at, "at"), tls_of(ctx)
 
     async def asked() -> State | None:
-        async with Asker(address, tls) as asker:
+        async with StatusClient(address, tls) as asker:
             return await asker.forget(node, timeout)
 
     try:

@@ -14,10 +14,10 @@ from taskd_net import ConfigError
 from taskd_net.address import Address
 from taskd_net.cli.keys import end_at_once, keys
 from taskd_net.cli.settings import tls_of, wrong
-from taskd_net.status.document import Document, document
-from taskd_net.status.expect import Expected
-from taskd_net.tls import Tls
-from taskd_net.transport.asking import Asker, AskFailed
+from taskd_net.expect import Expected
+from taskd_net.observe.document import Document, document
+from taskd_net.observe.status_client import AskFailed, StatusClient
+from taskd_net.tls.files import Tls
 
 NOT_ASKED: Final = 3
 """Exit code: no node at `--at` could be asked."""
@@ -91,7 +91,7 @@ async def _show_all(
     count: int,
 ) -> None:
     shown = 0
-    async with Asker(address, tls) as asker:
+    async with StatusClient(address, tls) as asker:
         async for mesh in _documents(asker, expected, timeout, interval):
             show(mesh)
             shown += 1
@@ -100,7 +100,7 @@ async def _show_all(
 
 
 async def _documents(
-    asker: Asker, expected: Expected | None, timeout: float, interval: float
+    asker: StatusClient, expected: Expected | None, timeout: float, interval: float
 ) -> AsyncIterator[Document]:
     answered = False
     while True:

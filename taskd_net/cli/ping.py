@@ -13,8 +13,8 @@ from rich.console import Console
 
 from taskd_net.cli.probing import as_object, ask, counted, counted_object, destination, failure, milliseconds
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.transport.probe_client import ProbeClient
-from taskd_net.wire.probes import Echo, Series
+from taskd_net.observe.probe_client import ProbeClient
+from taskd_net.observe.probe_codec import Echo, Series
 
 
 class Summary:

@@ -16,9 +16,9 @@ from taskd_net.cli.settings import tls_of, wrong
 from taskd_net.cli.signals import stop_signal
 from taskd_net.codes import describe
 from taskd_net.limits import FAILURES_TOLD
+from taskd_net.observe.probe_client import NotAskedError, ProbeClient
+from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import ALL
-from taskd_net.transport.probe_client import NotAskedError, ProbeClient
-from taskd_net.wire.probes import Echo
 
 NOT_ASKED: Final = 3
 """Exit code: no node at `--at` could be asked."""

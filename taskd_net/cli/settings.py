@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import click
 from click.core import ParameterSource
 
-from taskd_net import ConfigError, NodeConfig, Position, limits, logs, tls
+from taskd_net import ConfigError, NodeConfig, Position, limits, logs
 from taskd_net.address import Address
 from taskd_net.cli import config_file
 from taskd_net.peer_limits import DEFAULT, Limits
+from taskd_net.tls import files as tls_files
 from taskd_net.untrusted import natural, shown
 
 FILE: Final = "taskd_net.cli.settings.file"
@@ -223,16 +224,16 @@ def node_config(ctx: click.Context, position: Position, *, service: bool = False
         raise wrong(ctx, error) from None
 
 
-def tls_of(ctx: click.Context) -> tls.Tls | None:
+def tls_of(ctx: click.Context) -> tls_files.Tls | None:
     """The files of TLS that a command is to use, for those of its links that it has settings for.
 
     Raises:
         click.UsageError: files that belong together are not together; names what is missing.
     """
-    said = {name: ctx.params.get(name) for name in tls.NAMES}
+    said = {name: ctx.params.get(name) for name in tls_files.NAMES}
     listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
     try:
-        return tls.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
+        return tls_files.chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
     except ConfigError as error:
         raise wrong(ctx, error) from None
 

@@ -14,8 +14,8 @@ from taskd_net import Role
 from taskd_net.cli.branches import milliseconds
 from taskd_net.cli.mesh import look
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.status.document import TROUBLE, Document, in_trouble
-from taskd_net.status.rates import Rate, Rates
+from taskd_net.observe.document import TROUBLE, Document, in_trouble
+from taskd_net.observe.rates import Rate, Rates
 
 _HOME: Final = "\x1b[H\x1b[2J"
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from taskd_net import Code
 from taskd_net.cli.probing import as_object, ask, destination, failure, milliseconds
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.transport.probe_client import ProbeClient
-from taskd_net.transport.prober import one_node
-from taskd_net.wire.probes import About, Echo
+from taskd_net.observe.probe_client import ProbeClient
+from taskd_net.observe.probe_codec import About, Echo
+from taskd_net.observe.prober import one_node
 
 
 @click.command(

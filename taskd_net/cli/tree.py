@@ -11,7 +11,7 @@ from rich.console import Console
 from taskd_net.cli.branches import Line, draw
 from taskd_net.cli.mesh import look
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.status.document import Document, healthy
+from taskd_net.observe.document import Document, healthy
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 

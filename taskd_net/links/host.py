@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
     from taskd_net.links.session import Session
-    from taskd_net.transport.view import View
+    from taskd_net.observe.view import View
 
 
 class Host(Protocol):

@@ -1,7 +1,7 @@
 """What a browser has to be told: the whole tree once, then the nodes of which something has changed.
 
 Every look at the mesh that finds something new makes a version. A browser says which one it has, and gets what has
-changed since; what it holds then is the document of `taskd_net.status.document`, node by node.
+changed since; what it holds then is the document of `taskd_net.observe.document`, node by node.
 
 A look goes over every node, so it is taken in slices: whoever takes it lets others have their turn in between.
 """
@@ -17,12 +17,12 @@ from typing import Final
 
 from taskd_net import limits
 from taskd_net.codes import Refusal
+from taskd_net.expect import Expected
+from taskd_net.observe.document import Document, Standing, head, missing_of, node_document, standings_of
+from taskd_net.observe.records import NodeStatus
+from taskd_net.observe.status_codec import read_node, read_position
 from taskd_net.position import Position
-from taskd_net.status.document import Document, Standing, head, missing_of, node_document, standings_of
-from taskd_net.status.expect import Expected
-from taskd_net.status.records import NodeStatus
 from taskd_net.untrusted import natural
-from taskd_net.wire.status import read_node, read_position
 
 _NOTHING: Final = "null"
 

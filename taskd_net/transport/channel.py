@@ -9,7 +9,7 @@ import grpc
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.tls import Tls
+from taskd_net.tls.files import Tls
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
@@ -58,8 +58,8 @@ def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
     """
     if tls is None:
         return open_channel(address, None, None, pings=False)
-    from taskd_net.transport.certificates import read
-    from taskd_net.transport.tls import channel_credentials
+    from taskd_net.tls.certificates import read
+    from taskd_net.tls.credentials import channel_credentials
 
     return open_channel(address, channel_credentials(read(tls)), tls.server_name, pings=False)
 

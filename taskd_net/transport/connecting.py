@@ -16,15 +16,15 @@ from taskd_net.links.host import Host
 from taskd_net.links.session import ClientPipe, Session
 from taskd_net.links.tasknet import ToParent
 from taskd_net.position import Position
+from taskd_net.tls.explain import explain
+from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.transport import peer as peers
-from taskd_net.transport.explain import explain
-from taskd_net.transport.keyring import Keyring
 from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
 
 if TYPE_CHECKING:
-    from taskd_net.transport.tracing import Tracer
+    from taskd_net.observe.tracing import Tracer
 
 
 class Failed(TaskdNetError):
@@ -51,7 +51,7 @@ class Connector:
         host: the node.
         upstream: the parent's address.
         ack_timeout: seconds for the parent's answer to each step.
-        keyring: the certificates for TLS; None for plain text.
+        rotation: the certificates for TLS; None for plain text.
         tracer: of a node that traces messages.
         service: whether the node is a tool or a service, and no rank of the job.
 
@@ -65,7 +65,7 @@ class Connector:
         host: Host,
         upstream: Address,
         ack_timeout: float,
-        keyring: Keyring | None,
+        rotation: Rotation | None,
         tracer: Tracer | None,
         *,
         service: bool,
@@ -74,7 +74,7 @@ class Connector:
         self._router = host.router
         self._upstream = upstream
         self._ack_timeout = ack_timeout
-        self._keyring = keyring
+        self._rotation = rotation
         self._tracer = tracer
         self._service = service
         self.pings = True
@@ -83,13 +83,13 @@ class Connector:
 
     def is_stale(self, connection: Connection) -> bool:
         """Whether there are other certificates than those that a connection was made with."""
-        return self._keyring is not None and connection.credentials is not self._keyring.client
+        return self._rotation is not None and connection.credentials is not self._rotation.client
 
     def open_channel(self) -> tuple[grpc.ChannelCredentials | None, grpc.aio.Channel]:
         """A channel of its own for one attempt, and the credentials that it is made with."""
         credentials, server_name = None, None
-        if self._keyring is not None:
-            credentials, server_name = self._keyring.client, self._keyring.tls.server_name
+        if self._rotation is not None:
+            credentials, server_name = self._rotation.client, self._rotation.tls.server_name
         return credentials, channels.open_channel(self._upstream, credentials, server_name, pings=self.pings)
 
     async def register(self, channel: grpc.aio.Channel) -> tuple[Position, peers.Peer]:
@@ -121,8 +121,8 @@ class Connector:
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             return details
         if details != self._details[0]:  # it may take a connection to find out
-            tls = self._keyring is not None and self._keyring.client is not None
-            name = self._keyring.tls.server_name if self._keyring is not None else None
+            tls = self._rotation is not None and self._rotation.client is not None
+            name = self._rotation.tls.server_name if self._rotation is not None else None
             words = await explain(details, self._upstream, tls=tls, name=name or self._upstream.host)
             self._details = (details, words)
         return self._details[1]

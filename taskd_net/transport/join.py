@@ -24,17 +24,17 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.links.host import Host
 from taskd_net.links.session import Session
+from taskd_net.observe.reports import Reporter
 from taskd_net.position import Position
-from taskd_net.status.records import end_of
+from taskd_net.states import end_of
+from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import unary_call
 from taskd_net.transport.connecting import Connection, Connector, Failed
-from taskd_net.transport.keyring import Keyring
-from taskd_net.transport.reports import Reporter
 from taskd_net.wire import codec
 
 if TYPE_CHECKING:
-    from taskd_net.transport.tracing import Tracer
+    from taskd_net.observe.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Joiner:
         ack_timeout: seconds for the parent's answer to Register and PathDiscovery.
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
         batched: whether to take up a parent's offer of the batched link.
-        keyring: the certificates for TLS; None for plain text.
+        rotation: the certificates for TLS; None for plain text.
         tracer: of a node that traces messages.
         service: whether the node is a tool or a service, and no rank of the job.
     """
@@ -107,14 +107,14 @@ class Joiner:
         on_parent: Callable[[int], None],
         *,
         batched: bool,
-        keyring: Keyring | None = None,
+        rotation: Rotation | None = None,
         tracer: Tracer | None = None,
         service: bool = False,
     ) -> None:
         self._host = host
         self._router = host.router
         self._upstream = upstream
-        self._connector = Connector(host, upstream, ack_timeout, keyring, tracer, service=service)
+        self._connector = Connector(host, upstream, ack_timeout, rotation, tracer, service=service)
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent

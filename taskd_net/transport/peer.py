@@ -19,7 +19,7 @@ from taskd_net.core.probes import Ended
 from taskd_net.core.quirks import Quirks
 from taskd_net.links import grpc_status
 from taskd_net.position import Position, Role
-from taskd_net.status.records import State
+from taskd_net.states import State
 from taskd_net.untrusted import natural
 from taskd_net.version import __version__
 

@@ -25,22 +25,22 @@ from taskd_net.links.quota import Quota
 from taskd_net.links.session import Context, ServerPipe, Session
 from taskd_net.links.tasknet import ToChild
 from taskd_net.links.transfers import Calls, Transfers
+from taskd_net.observe.probe_service import ProbeService
+from taskd_net.observe.reports import StatusService
 from taskd_net.position import Position
+from taskd_net.tls.credentials import ServerCredentials
+from taskd_net.tls.strangers import Strangers
 from taskd_net.transport import peer as peers
 from taskd_net.transport import standard
 from taskd_net.transport.channel import LINK_SERVICE, STATUS_SERVICE, server_options
 from taskd_net.transport.connections import host_of
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
 from taskd_net.transport.permissions import Permissions
-from taskd_net.transport.probe_service import ProbeService
-from taskd_net.transport.reports import StatusService
-from taskd_net.transport.strangers import Strangers
-from taskd_net.transport.tls import ServerCredentials
 from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec
 
 if TYPE_CHECKING:
-    from taskd_net.transport.tracing import Tracer
+    from taskd_net.observe.tracing import Tracer
 
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]

@@ -21,7 +21,7 @@ from taskd_net.position import Position
 from taskd_net.wire.batches import Batch, read_spans, write_spans
 
 if TYPE_CHECKING:
-    from taskd_net.transport.tracing import Tracer
+    from taskd_net.observe.tracing import Tracer
 
 
 def load_tracer(position: Position) -> Tracer:
@@ -31,7 +31,7 @@ def load_tracer(position: Position) -> Tracer:
         ConfigError: the extra `tracing` is not installed.
     """
     try:
-        from taskd_net.transport.tracing import Tracer
+        from taskd_net.observe.tracing import Tracer
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise

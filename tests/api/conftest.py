@@ -17,7 +17,7 @@ import pytest
 from taskd_net import BlockingNode, Message, NodeConfig, Position, logs
 from taskd_net.api import agent, disk, manager, member, proxy, worker
 from taskd_net.api.body import Body
-from taskd_net.status.records import State
+from taskd_net.states import State
 
 SOON = 10.0
 VARIABLES = (

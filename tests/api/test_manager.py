@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, Position, api, limits
-from taskd_net.api import manager, settings
+from taskd_net.api import arguments, manager
 from taskd_net.api.body import Body
-from taskd_net.status.document import document
+from taskd_net.observe.document import document
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 
 CONFIG: dict[str, object] = {
@@ -140,7 +140,7 @@ def test_address_and_second_start(running: Future[bool], failures: Failures) -> 
 def test_ipv6(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", address)
     port = free_port()  # the usual one may be taken: there is but one ::1
-    monkeypatch.setattr(settings, "MGR_PORT", port)
+    monkeypatch.setattr(arguments, "MGR_PORT", port)
     assert api.init_taskd_manager({})
     assert manager.slot.member.node.address == f"[::1]:{port}"
     assert api.destroy_taskd_manager()

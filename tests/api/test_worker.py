@@ -17,7 +17,7 @@ from taskd_net.api import worker
 from taskd_net.api.body import Body
 from taskd_net.core.pending_sends import Send
 from taskd_net.core.router import Router
-from taskd_net.status.records import State
+from taskd_net.states import State
 from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, state_of, take, until
 
 pytestmark = pytest.mark.compat

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from cryptography import x509
 
 from taskd_net.cli.group import group
-from taskd_net.tls import Tls
-from taskd_net.transport.certificates import read
+from taskd_net.tls.certificates import read
+from taskd_net.tls.files import Tls
 from tests.cli.processes import ROOT, Command, Daemon
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]

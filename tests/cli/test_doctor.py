@@ -18,8 +18,8 @@ import pytest
 
 from taskd_net.cli.authority import Authority
 from taskd_net.cli.doctor.upstream import clock
-from taskd_net.transport.probe_service import ProbeService
-from taskd_net.transport.visit import Kind, Visit
+from taskd_net.observe.identify import Found, Kind
+from taskd_net.observe.probe_service import ProbeService
 from taskd_net.version import __version__
 from tests.cli.processes import run
 from tests.peers.certificates import Folder
@@ -205,7 +205,7 @@ async def test_upstream_of_others(mesh: Mesh) -> None:
 
 async def test_clock_that_is_off(mgr: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_600_000_000_000)
-    monkeypatch.setattr("taskd_net.transport.probe_service.time", ahead)
+    monkeypatch.setattr("taskd_net.observe.probe_service.time", ahead)
     found = await proxy(mgr.address or "", wrong=1)
     said = re.fullmatch(
         r"this machine's clock is ([\d.]+) s behind the upstream's, to within ([\d.]+) s.*",
@@ -217,7 +217,7 @@ async def test_clock_that_is_off(mgr: WatchedNode, monkeypatch: pytest.MonkeyPat
 
 
 async def test_other_version(mgr: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.transport.probe_service.__version__", "9.9.9")
+    monkeypatch.setattr("taskd_net.observe.probe_service.__version__", "9.9.9")
     found = await proxy(mgr.address or "", warnings=1)
     assert found["version"]["text"] == f"Mgr/0 is taskd_net 9.9.9, this is {__version__}"
 
@@ -329,6 +329,6 @@ async def test_ping_and_trace_speak_tls(mesh: Mesh, files: Folder) -> None:
 )
 def test_clock_is_judged_by_what_is_certain(ahead: float, error: float, state: str) -> None:
     """A slow answer proves nothing."""
-    found = clock(Visit(Kind.OURS, None, ahead, error))
+    found = clock(Found(Kind.OURS, None, ahead, error))
     assert found.state == state
     assert ("behind" if ahead > 0 else "ahead of") in found.text

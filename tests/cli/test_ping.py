@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from taskd_net.cli.ping import Summary, percentile
+from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import Position
-from taskd_net.wire.probes import Echo
 from tests.cli.processes import Command, Daemon, run
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address

@@ -22,13 +22,13 @@ ALLOWED = {
     "node.py": {"time_ns"},  # createTime (contract, section 2)
     "logs.py": {"fromtimestamp"},  # the time in a log line
     "api/manager.py": {"time"},  # when a report came, for whoever reads it
-    "transport/view.py": {"time"},  # since when a node is up, for whoever looks at it
-    "transport/probe_service.py": {"time_ns"},  # what time it is there, for whoever asks that
-    "transport/visit.py": {"time_ns"},  # who asks that
+    "observe/view.py": {"time"},  # since when a node is up, for whoever looks at it
+    "observe/probe_service.py": {"time_ns"},  # what time it is there, for whoever asks that
+    "observe/identify.py": {"time_ns"},  # who asks that
     # Certificates are valid from one date to another: from when, and whether they still are.
     "cli/authority.py": {"now"},
     "cli/doctor/tls_files.py": {"now"},
-    "transport/certificates.py": {"now"},
+    "tls/certificates.py": {"now"},
 }
 
 

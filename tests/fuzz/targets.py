@@ -20,18 +20,18 @@ from google.protobuf.message import DecodeError
 
 from taskd_net import NodeConfig
 from taskd_net.address import Address
-from taskd_net.api import agent, settings
+from taskd_net.api import agent, arguments
 from taskd_net.api.body import Body
 from taskd_net.cli import systemd
 from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
+from taskd_net.expect import Expected
 from taskd_net.limits import FAILURES_TOLD
 from taskd_net.page.feed import Feed
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
-from taskd_net.status.expect import Expected
 from taskd_net.transport import peer as peers
 from taskd_net.transport.connections import host_of
 from taskd_net.wire import codec, link_pb2
@@ -200,10 +200,10 @@ def given(data: bytes) -> None:
     """What the documented calls, systemd and browsers say, in words and numbers."""
     text = data.decode("latin-1")
     calls: tuple[Callable[[], object], ...] = (
-        lambda: settings.rank(text, "RANK"),
-        lambda: settings.joined(text, "UpstreamAddr", text, "UpstreamPort"),
-        lambda: settings.joined("127.0.0.1", "UpstreamAddr", text, "UpstreamPort"),
-        lambda: settings.secured({"enable_tls": text}, listens=True, connects=True),
+        lambda: arguments.rank(text, "RANK"),
+        lambda: arguments.joined(text, "UpstreamAddr", text, "UpstreamPort"),
+        lambda: arguments.joined("127.0.0.1", "UpstreamAddr", text, "UpstreamPort"),
+        lambda: arguments.secured({"enable_tls": text}, listens=True, connects=True),
         lambda: NodeConfig.agent(server_rank=0, upstream=text),
         lambda: Expected.parse(text),
     )

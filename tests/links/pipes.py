@@ -14,8 +14,8 @@ from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
 from taskd_net.logger import get_logger
+from taskd_net.observe.view import View
 from taskd_net.position import Position
-from taskd_net.transport.view import View
 from taskd_net.wire import codec
 
 

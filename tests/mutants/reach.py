@@ -14,7 +14,7 @@ from tests.mutants.sample import ROOMS, Mutant
 from tests.mutants.tree import Tree, digest
 
 TESTS: Final = (
-    "tests/core", "tests/links", "tests/transport", "tests/simulation", "tests/wire", "tests/status",
+    "tests/core", "tests/links", "tests/transport", "tests/simulation", "tests/wire", "tests/observe", "tests/tls",
     "tests/test_node.py", "tests/test_retry.py", "tests/test_leaving.py", "tests/scenarios", "tests/security",
 )  # fmt: skip
 """The quick tests: those of the mutated rooms themselves, and those through sockets that need no processes."""

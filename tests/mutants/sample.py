@@ -23,7 +23,7 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 
-ROOMS: Final = ("taskd_net/core", "taskd_net/links", "taskd_net/transport")
+ROOMS: Final = tuple(f"taskd_net/{room}" for room in ("core", "links", "observe", "tls", "transport"))
 
 Span = tuple[tuple[int, int], tuple[int, int]]
 

@@ -25,7 +25,13 @@ _PATIENCE: Final = ("--timeout=30",)
 """For one test, in seconds."""
 _ATTEMPTS: Final = 3
 """Failures by chance before a mutant is given up as unsure."""
-_NO_CLOCK: Final = ("tests/core/", "tests/status/", "tests/wire/", "tests/simulation/")
+_NO_CLOCK: Final = (
+    "tests/core/",
+    "tests/observe/test_ledger",
+    "tests/observe/test_document",
+    "tests/wire/",
+    "tests/simulation/",
+)
 """Deterministic tests: one failure is enough. Any other test has a clock in it."""
 
 

@@ -37,7 +37,8 @@ def test_sign():
 def checkout(tmp_path: Path) -> Path:
     """A checkout of one module and one test."""
     folder = tmp_path / "checkout"
-    for name in ("taskd_net/core", "taskd_net/links", "taskd_net/transport", "tests/core", "tests/mutants"):
+    rooms = ("core", "links", "observe", "tls", "transport")
+    for name in (*(f"taskd_net/{room}" for room in rooms), "tests/core", "tests/mutants"):
         (folder / name).mkdir(parents=True)
     # Without it the installed package would be found in its place.
     (folder / "taskd_net" / "__init__.py").touch()

@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from taskd_net.observe.records import Flow, NodeStatus, Own
+from taskd_net.observe.status_codec import write_node
 from taskd_net.position import Position
-from taskd_net.status.records import Flow, NodeStatus, Own, State
-from taskd_net.wire.status import write_node
+from taskd_net.states import State
 
 NOW = 1_700_000_000.0
 WORKERS = 8

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from taskd_net import limits
+from taskd_net.observe.document import document
+from taskd_net.observe.ledger import Record
+from taskd_net.observe.records import Mesh
+from taskd_net.observe.status_codec import read_records
 from taskd_net.page.feed import Feed
 from taskd_net.position import Position
-from taskd_net.status.document import document
-from taskd_net.status.ledger import Record
-from taskd_net.status.records import Mesh, State
-from taskd_net.wire.status import read_records
+from taskd_net.states import State
 from tests.page.meshes import Made, of_size
 
 Told = dict[str, Any]

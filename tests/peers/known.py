@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from taskd_net import Node
-from taskd_net.status.document import Document, by_position, document
+from taskd_net.observe.document import Document, by_position, document
 from tests.peers.mesh import PATIENCE_S, WatchedNode
 
 

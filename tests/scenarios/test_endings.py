@@ -11,14 +11,14 @@ import pytest
 from taskd_net import Code, NodeConfig, limits
 from taskd_net.address import Address
 from taskd_net.core.actions import Kind
+from taskd_net.observe import reports
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.document import document
+from taskd_net.observe.status_client import AskFailed, NotForgotten, StatusClient
 from taskd_net.position import Position
-from taskd_net.status.document import document
-from taskd_net.status.records import State
+from taskd_net.states import State
 from taskd_net.transport import peer as peers
-from taskd_net.transport import reports
-from taskd_net.transport.asking import Asker, AskFailed, NotForgotten
 from taskd_net.wire import codec
-from taskd_net.wire import status as wire
 from tests.peers.child import RawChild
 from tests.peers.known import forget_children, seen, states, until, until_joined
 from tests.peers.mesh import PATIENCE_S, QUICK, Mesh, WatchedNode, both_links, soon
@@ -252,7 +252,7 @@ async def test_who_is_behind_a_foreign_proxy_is_known_since_it_was_announced(mes
 
 async def forget(node: WatchedNode, position: str) -> State | None:
     """Ask a node to forget another one."""
-    async with Asker(Address.parse(str(node.address))) as asker:
+    async with StatusClient(Address.parse(str(node.address))) as asker:
         return await asker.forget(Position.parse(position), PATIENCE_S)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from taskd_net import Code, NodeClosed, Position
 from taskd_net.address import Address
-from taskd_net.transport.probe_client import NotAskedError, ProbeClient
-from taskd_net.wire.probes import Series
+from taskd_net.observe.probe_client import NotAskedError, ProbeClient
+from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 from tests.peers.original.cluster import Originals, stands

@@ -13,8 +13,8 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.address import Address
-from taskd_net.tls import Tls
-from taskd_net.transport.asking import Asker, AskFailed, ask_health
+from taskd_net.observe.status_client import AskFailed, StatusClient, ask_health
+from taskd_net.tls.files import Tls
 from taskd_net.transport.channel import unary_call
 from taskd_net.wire import codec
 from tests.peers.certificates import Folder
@@ -153,7 +153,7 @@ async def test_certificates_that_are_not_valid_now(
     mgr = await mesh.mgr(tls=certificates.listening())
     old = Folder(tmp_path / "old", certificates.authority)
     old.issue(days=days)
-    monkeypatch.setattr("taskd_net.transport.certificates._check_dates", lambda *_: None)
+    monkeypatch.setattr("taskd_net.tls.certificates._check_dates", lambda *_: None)
     await stays_out(mesh, mgr, certificates, old.connecting(), "may not accept the certificate of this node")
     parent = await mesh.mgr(tls=old.listening())
     worker = await mesh.worker(0, 2, parent, tls=certificates.connecting(), join=False)
@@ -204,11 +204,11 @@ async def test_the_state_of_the_mesh_and_health_are_told_over_tls(mesh: Mesh, ce
     await mesh.worker(0, 0, proxy, tls=certificates.connecting())
     address = Address.parse(str(mgr.address))
     known: set[str] = set()
-    async with Asker(address, certificates.connecting()) as asker, asyncio.timeout(PATIENCE_S):
+    async with StatusClient(address, certificates.connecting()) as asker, asyncio.timeout(PATIENCE_S):
         while known != {"Mgr/0", "Proxy/0", "Worker/0/0"}:
             # Each answer comes over the network: that is what takes the time here.
             known = {str(position) for position, _ in (await asker.mesh(PATIENCE_S)).nodes}
     assert await ask_health(address, "", PATIENCE_S, certificates.connecting()) == "SERVING"
-    async with Asker(address) as plain:
+    async with StatusClient(address) as plain:
         with pytest.raises(AskFailed, match="UNAVAILABLE"):
             await plain.mesh(PATIENCE_S)

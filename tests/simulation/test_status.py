@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from taskd_net import Position, limits
-from taskd_net.status.document import document, healthy
-from taskd_net.status.ledger import Ledger, Record, Report
-from taskd_net.status.records import Mesh, NodeStatus, Own, State
-from taskd_net.wire import status as wire
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.document import document, healthy
+from taskd_net.observe.ledger import Ledger, Record, Report
+from taskd_net.observe.records import Mesh, NodeStatus, Own
+from taskd_net.states import State
 
 GROUPS, PROXIES, BELOW = 10, 111, 8
 """Proxies below the Mgr, Proxies below each of those, Workers below each of these."""

@@ -8,11 +8,11 @@ import grpc
 import pytest
 
 from taskd_net import Code, limits
-from taskd_net.transport.certificates import read
+from taskd_net.tls.certificates import read
+from taskd_net.tls.credentials import ServerCredentials
+from taskd_net.tls.strangers import peers_of
 from taskd_net.transport.join import Backoff
 from taskd_net.transport.peer import parent_metadata
-from taskd_net.transport.strangers import peers_of
-from taskd_net.transport.tls import ServerCredentials
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon

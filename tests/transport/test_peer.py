@@ -7,7 +7,7 @@ import pytest
 from taskd_net import Position, __version__
 from taskd_net.core.actions import Kind
 from taskd_net.core.probes import Ended
-from taskd_net.status.records import State
+from taskd_net.states import State
 from taskd_net.transport import peer as peers
 
 

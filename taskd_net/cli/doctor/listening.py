@@ -9,7 +9,7 @@ import socket
 from taskd_net import Position, Role
 from taskd_net.address import Address
 from taskd_net.cli.doctor.finding import Finding, ok, warning, wrong
-from taskd_net.transport.visit import Kind, visit
+from taskd_net.observe.identify import Kind, identify
 
 VISIT_S = 3.0
 """Seconds for whoever is met to say who it is."""
@@ -61,7 +61,7 @@ async def _explain(listen: Address, position: Position, error: OSError, *, tls: 
 
 
 async def _in_use(listen: Address, position: Position) -> Finding:
-    met = await visit(Address(_EVERYWHERE.get(listen.host, listen.host), listen.port), VISIT_S)
+    met = await identify(Address(_EVERYWHERE.get(listen.host, listen.host), listen.port), VISIT_S)
     if met.about is not None and met.about.position.identity == position.identity:
         return ok(
             "port", f"{listen} is in use by {met.about.position} itself, which runs (taskd_net {met.about.version})"

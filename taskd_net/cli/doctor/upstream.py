@@ -11,9 +11,9 @@ from taskd_net import Position, Role, __version__
 from taskd_net.address import Address
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
 from taskd_net.cli.doctor.listening import VISIT_S
-from taskd_net.tls import Tls
-from taskd_net.transport.visit import Kind, Visit, visit
-from taskd_net.wire.probes import About
+from taskd_net.observe.identify import Found, Kind, identify
+from taskd_net.observe.probe_codec import About
+from taskd_net.tls.files import Tls
 
 CONNECT_S = 3.0
 """Seconds for a connection: the first packet may be lost, and is sent again after one."""
@@ -69,7 +69,7 @@ async def _connect(host: str, port: int) -> Finding | None:
 
 
 async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
-    met = await visit(upstream, VISIT_S, tls)
+    met = await identify(upstream, VISIT_S, tls)
     match met.kind:
         case Kind.OURS:
             assert met.about is not None
@@ -105,7 +105,7 @@ def _version(about: About) -> Finding:
     return warning("version", text, "They work together, by what both know; use one version in a job.")
 
 
-def clock(met: Visit) -> Finding:
+def clock(met: Found) -> Finding:
     """How far the two clocks are apart, as far as a question that takes time can tell."""
     ahead, error = met.clock, met.clock_error
     off = f"{abs(ahead):.3f} s {'behind' if ahead > 0 else 'ahead of'} the upstream's, to within {error:.3f} s"

@@ -1,0 +1,88 @@
+"""Who listens at an address: found out without joining, so without taking anybody's place.
+
+A node of ours says who it is (`proto/probe.proto`). Another parent of the mesh is known by how it treats a stream of a
+node that nobody knows: it has that call, and mostly ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from enum import Enum
+
+import grpc
+
+from taskd_net.address import Address
+from taskd_net.observe.probe_client import NotAskedError, ProbeClient
+from taskd_net.observe.probe_codec import About
+from taskd_net.position import Position
+from taskd_net.tls.files import Tls
+from taskd_net.transport import peer as peers
+from taskd_net.transport.channel import channel_to, open_stream
+
+_NOBODY = range(1_000_000_000, 2_000_000_000)
+
+
+class Kind(Enum):
+    """What was found."""
+
+    OURS = "a node of taskd_net"
+    MESH = "another parent that knows the four calls"
+    OTHER = "a gRPC server of something else"
+    SILENT = "a gRPC server that does not answer in time"
+    NONE = "no gRPC server that answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who was met.
+
+    Attributes:
+        kind: what it is.
+        about: what a node of ours says of itself, else None.
+        clock: seconds by which its clock is ahead of this machine's, known to within `clock_error`.
+        clock_error: half of the time that the question took.
+    """
+
+    kind: Kind
+    about: About | None = None
+    clock: float = 0.0
+    clock_error: float = 0.0
+
+
+async def identify(address: Address, timeout: float, tls: Tls | None = None) -> Found:
+    """Look who is there, within about twice `timeout` seconds.
+
+    Raises:
+        ConfigError: a file of TLS is not usable.
+    """
+    async with ProbeClient(address, timeout, tls) as client:
+        try:
+            await client.about()  # connects
+            asked, began = time.time_ns(), time.monotonic()
+            about = await client.about()
+            half = (time.monotonic() - began) / 2.0
+            return Found(Kind.OURS, about, (about.time_ns - asked) / 1e9 - half, half)
+        except NotAskedError as error:
+            if error.implemented:
+                return Found(Kind.SILENT if error.connected else Kind.NONE)
+    return Found(Kind.MESH if await _knows_the_calls(address, timeout, tls) else Kind.OTHER)
+
+
+async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) -> bool:
+    stranger = peers.stream_metadata(Position.agent(random.choice(_NOBODY)))
+    async with channel_to(address, tls) as channel:
+        stream = open_stream(channel, stranger, batched=False)
+        try:
+            # One that would serve a stranger says nothing at all, or that it has accepted the stream.
+            async with asyncio.timeout(timeout):
+                await stream.initial_metadata()
+                if not stream.done():
+                    return True
+                return await stream.code() is not grpc.StatusCode.UNIMPLEMENTED
+        except TimeoutError:
+            return True
+        finally:
+            stream.cancel()

@@ -1,0 +1,289 @@
+"""The messages of the status service ↔ our own types (`proto/status.proto`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.observe.ledger import Record, Report
+from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
+from taskd_net.position import Position, require_node
+from taskd_net.states import State
+from taskd_net.wire import status_pb2
+
+RECORD_BYTES: Final = 1024
+"""Bytes of one record; ours have some 150."""
+
+_STATES = {
+    State.JOINED: status_pb2.JOINED,
+    State.LOST: status_pb2.LOST,
+    State.GONE: status_pb2.GONE,
+    State.FINISHED: status_pb2.FINISHED,
+    State.STOPPED: status_pb2.STOPPED,
+}
+_READ_STATES = {number: state for state, number in _STATES.items()}
+
+
+def write_node(status: NodeStatus) -> bytes:
+    """Serialize what is known of one node."""
+    own = status.own
+    whole = status_pb2.Node(
+        parent="" if status.parent is None else str(status.parent),
+        state=_STATES[status.state],
+        since_ms=_ms(status.since),
+        peer=status.peer,
+        version=status.version,
+        link=status.link,
+        address=status.address,
+        last_message_ms=0 if status.last_message is None else _ms(status.last_message),
+        down=_write_flow(status.down),
+        up=_write_flow(status.up),
+        reopened=status.reopened,
+        at_ms=_ms(status.at),
+        own=None if own is None else _write_own(own),
+        service=status.service,
+    )
+    return whole.SerializeToString()
+
+
+def read_node(data: bytes) -> NodeStatus:
+    """Read what is known of one node.
+
+    Raises:
+        Refusal: 4999, the bytes are not such a record.
+    """
+    try:
+        node = status_pb2.Node.FromString(data)
+        parent = Position.parse(node.parent) if node.parent else None
+        if parent is not None:
+            require_node(parent)
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not the record of a node") from error
+    return NodeStatus(
+        parent=parent,
+        state=_READ_STATES.get(node.state, State.LOST),
+        since=node.since_ms / 1000,
+        peer=node.peer,
+        version=node.version,
+        link=node.link,
+        address=node.address,
+        last_message=node.last_message_ms / 1000 if node.last_message_ms else None,
+        down=_read_flow(node.down),
+        up=_read_flow(node.up),
+        reopened=node.reopened,
+        own=_read_own(node.own) if node.HasField("own") else None,
+        at=node.at_ms / 1000,
+        service=node.service,
+    )
+
+
+def write_report(report: Report) -> bytes:
+    """Serialize a report."""
+    return status_pb2.Report(
+        entries=[_write_record(record) for record in report.records],
+        gone=report.gone,
+        first=report.first,
+        complete=report.complete,
+        urgent=report.urgent,
+    ).SerializeToString()
+
+
+def read_report(data: bytes) -> Report:
+    """Read a report. Entries that are not of one node, or are too large, are left out.
+
+    Raises:
+        Refusal: 4999, the bytes are not a report.
+    """
+    try:
+        whole = status_pb2.Report.FromString(data)
+    except DecodeError as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not a report") from error
+    records = [
+        Record(entry.position, entry.node, entry.away, _read_end(entry))
+        for entry in whole.entries
+        if len(entry.node) <= RECORD_BYTES and read_position(entry.position) is not None
+    ]
+    return Report(records, list(whole.gone), whole.first, whole.complete, whole.urgent)
+
+
+def write_pace(seconds: float) -> bytes:
+    """Serialize the answer to a report."""
+    return status_pb2.Pace(figures_ms=_ms(seconds)).SerializeToString()
+
+
+def read_pace(data: bytes) -> float:
+    """Read the answer to a report: seconds between two reports of figures.
+
+    Raises:
+        Refusal: 4999, the bytes are not such an answer.
+    """
+    try:
+        return float(status_pb2.Pace.FromString(data).figures_ms) / 1000
+    except DecodeError as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not the answer to a report") from error
+
+
+def write_forget(position: Position) -> bytes:
+    """Serialize the request to forget a node."""
+    return status_pb2.ForgetRequest(position=str(position)).SerializeToString()
+
+
+def read_forget(data: bytes) -> Position:
+    """Read the request to forget a node: its identity.
+
+    Raises:
+        Refusal: 4999, the bytes are not such a request, or name no single node.
+    """
+    try:
+        position = read_position(status_pb2.ForgetRequest.FromString(data).position)
+    except DecodeError as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not a request to forget a node") from error
+    if position is None:
+        raise Refusal(Code.CLIENT_ERR, "the request names no single node")
+    return position.identity
+
+
+def write_forgotten(state: State | None) -> bytes:
+    """Serialize what a node was that has been forgotten; None: only a route led to it."""
+    return status_pb2.Forgotten(state="" if state is None else state.value).SerializeToString()
+
+
+def read_forgotten(data: bytes) -> State | None:
+    """Read what a node was that has been forgotten; None: only a route led to it.
+
+    Raises:
+        Refusal: 4999, the bytes are not such an answer.
+    """
+    try:
+        text = status_pb2.Forgotten.FromString(data).state
+        return State(text) if text else None
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not the answer of a node that has forgotten one") from error
+
+
+def write_mesh(root: Position, now: float, expected: str, records: Iterable[Record]) -> bytes:
+    """Serialize what a node knows."""
+    return status_pb2.Mesh(
+        root=str(root),
+        now_ms=_ms(now),
+        expected=expected,
+        entries=[_write_record(record) for record in records],
+    ).SerializeToString()
+
+
+def read_mesh(data: bytes) -> Mesh:
+    """Read what a node knows.
+
+    Raises:
+        Refusal: 4999, the bytes are not that.
+    """
+    try:
+        whole = status_pb2.Mesh.FromString(data)
+        root = Position.parse(whole.root)
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not the state of a mesh") from error
+    nodes = read_records(Record(entry.position, entry.node) for entry in whole.entries)
+    return Mesh(root, whole.now_ms / 1000, whole.expected, nodes)
+
+
+def read_records(records: Iterable[Record]) -> list[tuple[Position, NodeStatus]]:
+    """Read records, each with its position; what is not one, as nobody on the way has looked, is left out."""
+    read = []
+    for record in records:
+        position = read_position(record.position)
+        if position is not None:
+            with contextlib.suppress(Refusal):
+                read.append((position, read_node(record.node)))
+    return read
+
+
+def _write_record(record: Record) -> status_pb2.Entry:
+    ended = status_pb2.UNKNOWN if record.ended is None else _STATES[record.ended]
+    return status_pb2.Entry(position=record.position, node=record.node, away=record.away, ended=ended)
+
+
+def _read_end(entry: status_pb2.Entry) -> State | None:
+    state = _READ_STATES.get(entry.ended)
+    # Whoever has left is away: of two who tell of one node, the one is right that it has joined.
+    return state if entry.away and state is not None and state.ended else None
+
+
+# Each node is told about again and again.
+@lru_cache(maxsize=16_384)
+def read_position(text: str) -> Position | None:
+    """Read the position of one node; None for what is not one."""
+    try:
+        position = Position.parse(text)
+        require_node(position)
+    except (ValueError, Refusal):
+        return None
+    return position
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _us(seconds: float | None) -> int:
+    return 0 if seconds is None else max(1, round(seconds * 1e6))
+
+
+def _seconds(us: int) -> float | None:
+    return us / 1e6 if us else None
+
+
+def _write_flow(flow: Flow) -> status_pb2.Flow:
+    return status_pb2.Flow(
+        messages=flow.messages,
+        bytes=flow.bytes,
+        failed=flow.failed,
+        in_flight=flow.in_flight,
+        queued=flow.queued,
+        ack_p50_us=_us(flow.ack_p50),
+        ack_p99_us=_us(flow.ack_p99),
+    )
+
+
+def _read_flow(flow: status_pb2.Flow) -> Flow:
+    return Flow(
+        messages=flow.messages,
+        bytes=flow.bytes,
+        failed=flow.failed,
+        in_flight=flow.in_flight,
+        queued=flow.queued,
+        ack_p50=_seconds(flow.ack_p50_us),
+        ack_p99=_seconds(flow.ack_p99_us),
+    )
+
+
+def _write_own(own: Own) -> status_pb2.Own:
+    return status_pb2.Own(
+        listen=own.listen,
+        inbox=own.inbox,
+        inbox_room=own.inbox_room,
+        inbox_line=own.inbox_line,
+        delivered=own.delivered,
+        lost=own.lost,
+        reconnects=own.reconnects,
+        up=_write_flow(own.up),
+        inbox_closed=own.inbox_closed,
+    )
+
+
+def _read_own(own: status_pb2.Own) -> Own:
+    return Own(
+        listen=own.listen,
+        inbox=own.inbox,
+        inbox_room=own.inbox_room,
+        inbox_line=own.inbox_line,
+        delivered=own.delivered,
+        lost=own.lost,
+        reconnects=own.reconnects,
+        up=_read_flow(own.up),
+        inbox_closed=own.inbox_closed,
+    )

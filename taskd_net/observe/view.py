@@ -1,0 +1,341 @@
+"""What one node sees of the mesh: itself, its children, and what they have told of those below them.
+
+It is looked at when somebody asks, and when it is time to tell the parent; between two looks it costs nothing. A look
+passes over every child, but makes a record only of those of whom something has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from taskd_net import limits
+from taskd_net.core.links import Link
+from taskd_net.core.routes import LinkId
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.host import Host
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.document import standings_of
+from taskd_net.observe.ledger import Ledger, Record, Report
+from taskd_net.observe.records import Flow, NodeStatus, Own
+from taskd_net.position import Position
+from taskd_net.states import State
+from taskd_net.transport.connections import Connections
+from taskd_net.transport.peer import OURS
+from taskd_net.version import __version__
+
+_Quantiles: TypeAlias = tuple[float | None, float | None]
+
+
+class _Seen:
+    """One link, as it was at the last look."""
+
+    __slots__ = ("acks", "measured", "print", "rolled", "status")
+
+    def __init__(self, now: float) -> None:
+        self.print: tuple[object, ...] = ()
+        self.status: NodeStatus | None = None
+        self.acks: _Quantiles = (None, None)
+        # When answer times were last taken together, and when there last were any.
+        self.rolled = self.measured = now
+
+
+class View:
+    """What one node sees.
+
+    Args:
+        host: the node.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._router = host.router
+        self.connections = Connections()
+        """Of the children: kept by the parent's side."""
+        self.listen = ""
+        """Where the node listens."""
+        self.ledger = Ledger(limits.STATUS_NODES, limits.STATUS_REPORT_NODES)
+        # The clocks' difference is taken once, or every look would change every time by a little.
+        self._epoch = time.time() - host.now()
+        self._started = time.time()
+        self._name = str(self._router.identity)
+        self._seen: dict[LinkId, _Seen] = {}
+        self._upward = _Seen(host.now())
+        # What children have said of themselves, by position; and those that have vanished, with when that was noticed.
+        self._own: dict[str, Own] = {}
+        self._gone: dict[str, float] = {}
+        # Children that leave, or have left, in good order, until they are forgotten or come back.
+        self._ended: dict[LinkId, State] = {}
+        self._foreign: dict[str, set[str]] = {}
+        self.changed: Callable[[], None] = _nothing
+        """Called when a node has come or gone."""
+
+    # ---- looking
+
+    def look(self) -> None:
+        """Bring the ledger up to date with what this node sees itself."""
+        for _ in self._look():
+            pass
+
+    async def look_in_parts(self) -> None:
+        """The same, with room for messages in between: thousands of busy children take tens of milliseconds."""
+        for _ in self._look():
+            await asyncio.sleep(0)
+
+    def _look(self) -> Iterator[None]:
+        now, children = self._host.now(), self._router.children.by_id
+        status = self._of_itself(now)
+        if status != self._upward.status:
+            self._upward.status = status
+            self.ledger.put(Record(self._name, wire.write_node(replace(status, at=self._epoch + now))))
+        for number, link in enumerate(list(children.values()), 1):
+            if link.id in children:  # not forgotten meanwhile
+                self._look_at(now, link)
+            if number % limits.STATUS_LOOKS == 0:
+                yield
+        self._look_behind_foreigners()
+        for position, since in list(self._gone.items()):
+            if now - since > limits.STATUS_GONE_S:
+                del self._gone[position]
+                self._forget(position)
+
+    def records(self) -> list[Record]:
+        """Every node that is known, this one among them, as it was at the last look."""
+        return list(self.ledger)
+
+    def wall(self) -> float:
+        """Seconds since the epoch, on the clock that the times in the records have."""
+        return self._epoch + self._host.now()
+
+    @property
+    def reporters(self) -> int:
+        """How many children have reported."""
+        return len(self._own)
+
+    def has_ended(self, child: Link) -> bool:
+        """Whether a child leaves, or has left, in good order."""
+        return child.id in self._ended
+
+    # ---- what happens
+
+    def child_changed(self, link: Link) -> None:
+        """A child's stream stands, or has ended."""
+        if link.up:
+            self._ended.pop(link.id, None)
+        self._look_at(self._host.now(), link)
+        self.changed()
+
+    def child_ends(self, link: Link, state: State) -> None:
+        """A child is about to leave in good order; it is shown in this state when its stream has ended."""
+        self._ended[link.id] = state
+
+    def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
+        """A child that does not report has announced nodes: since now they are known."""
+        routes, name, now = self._router.routes, str(link.position.identity), self.wall()
+        known = self._foreign.setdefault(name, set())
+        for position in path:
+            node = str(position.identity)
+            if node != name and node not in known and routes.next_hop(position.identity) == link.id:
+                known.add(node)
+                self._put_behind(link, node, since=now)
+
+    def child_forgotten(self, link: LinkId, position: Position) -> None:
+        """A child has been forgotten."""
+        seen, ended = self._seen.pop(link, None), self._ended.pop(link, None)
+        name = str(position.identity)
+        self._own.pop(name, None)
+        if seen is None or seen.status is None or seen.status.service:
+            # It has taken itself out of the routes, lives elsewhere, or is no rank of the job.
+            self._forget(name)
+        else:
+            self._gone[name] = self._host.now()
+            if ended is None:
+                status = replace(seen.status, state=State.GONE, link="")
+                self.ledger.put(Record(name, wire.write_node(status), away=True))
+        self.changed()
+
+    def forget(self, position: Position) -> None:
+        """Somebody has asked to forget a node that is not connected."""
+        name = str(position)
+        self._gone.pop(name, None)
+        self.ledger.drop_source(name)
+        self.ledger.forget(name)
+        self.changed()
+
+    def state_of(self, position: Position) -> State | None:
+        """The state of a node as it was at the last look; None for one that is not known."""
+        known: dict[Position, NodeStatus] = {}
+        at: Position | None = position
+        # Those above it decide with.
+        while at is not None and at not in known and (record := self.ledger.find(str(at))) is not None:
+            for _, known[at] in wire.read_records([record]):
+                pass
+            at = known[at].parent if at in known else None
+        return standings_of(known)[position].state if position in known else None
+
+    def told(self, child: Link, report: Report) -> None:
+        """A child has reported: of itself, and, unless it is a leaf, of those below it."""
+        name = str(child.position.identity)
+        others = []
+        for record in report.records:
+            if record.position == name:
+                own = wire.read_node(record.node).own
+                if own is not None:
+                    self._own[name] = own
+            elif record.position != self._name and not child.is_leaf:
+                others.append(record)
+        self.ledger.told(name, replace(report, records=others))
+        if report.urgent:
+            self.changed()
+
+    # ---- inside
+
+    def _forget(self, name: str) -> None:
+        """Forget a node and what it has told; whoever has left in good order stays known."""
+        if not self.ledger.has_ended(name):
+            self.ledger.drop(name)
+        self.ledger.drop_source(name)
+        for position in self._foreign.pop(name, ()):
+            self.ledger.drop(position)
+
+    def _look_at(self, now: float, link: Link) -> None:
+        name = str(link.position.identity)
+        peer = self.connections.known(link.id)
+        service = peer is not None and peer.service
+        ended = None if link.up else self._ended.get(link.id)
+        elsewhere = not link.up and self._router.routes.next_hop(link.position.identity) != link.id
+        if (elsewhere and ended is None) or (service and ended is not None):
+            # It has taken itself out of the routes, lives elsewhere, or is no rank that is to be remembered.
+            self._seen.pop(link.id, None)
+            if name not in self._gone:
+                self.ledger.drop(name)
+            return
+        seen = self._seen.get(link.id)
+        if seen is None:
+            seen = self._seen[link.id] = _Seen(now)
+            self._gone.pop(name, None)
+        p50, p99 = _acks(now, link, seen)
+        own = self._own.get(name)
+        counters = link.counters
+        fingerprint = (
+            link.up,
+            ended,
+            link.streams,
+            link.since,
+            counters.sent,
+            counters.received,
+            counters.failed,
+            counters.heard,
+            link.in_flight.count,
+            link.queued_messages,
+            p50,
+            p99,
+            own,
+        )
+        if fingerprint == seen.print:
+            return
+        seen.print = fingerprint
+        seen.status = NodeStatus(
+            parent=self._router.identity,
+            state=State.JOINED if link.up else ended or State.LOST,
+            since=self._epoch + link.since,
+            peer=peer.profile.name if peer is not None else "",
+            version=peer.version if peer is not None else "",
+            link=_kind(link),
+            address=self.connections.address(link.id),
+            last_message=self._epoch + counters.heard if counters.heard > 0.0 else None,
+            down=Flow(
+                counters.sent,
+                counters.sent_bytes,
+                counters.failed,
+                link.in_flight.count,
+                link.queued_messages,
+                p50,
+                p99,
+            ),
+            up=Flow(counters.received, counters.received_bytes),
+            reopened=max(0, link.streams - 1),
+            own=own,
+            at=self._epoch + now,
+            service=service,
+        )
+        self.ledger.put(Record(name, wire.write_node(seen.status), away=not link.up, ended=ended))
+
+    def _of_itself(self, now: float) -> NodeStatus:
+        router, up = self._router, self._router.upstream
+        door = router.door
+        own = Own(
+            listen=self.listen,
+            inbox=door.held,
+            inbox_room=door.room,
+            inbox_line=len(door.line),
+            inbox_closed=door.room > 0 and not door.open,
+            delivered=router.statistics.delivered,
+            lost=router.statistics.lost,
+        )
+        if up is None:
+            return NodeStatus(None, State.JOINED, self._started, OURS.name, __version__, own=own)
+        p50, p99 = _acks(now, up, self._upward)
+        counters = up.counters
+        flow = Flow(
+            counters.sent, counters.sent_bytes, counters.failed, up.in_flight.count, up.queued_messages, p50, p99
+        )
+        return NodeStatus(
+            parent=up.position if up.streams else None,
+            state=State.JOINED if up.up else State.LOST,
+            since=self._epoch + up.since if up.streams else self._started,
+            peer=OURS.name,
+            version=__version__,
+            link=_kind(up),
+            last_message=self._epoch + counters.heard if counters.heard > 0.0 else None,
+            down=Flow(counters.received, counters.received_bytes),
+            up=flow,
+            own=replace(own, reconnects=max(0, up.streams - 1), up=flow),
+        )
+
+    def _look_behind_foreigners(self) -> None:
+        """Those behind a child that does not report: all that is known of them is that the child leads to them."""
+        router = self._router
+        for link in router.children.by_id.values():
+            name = str(link.position.identity)
+            known = self._foreign.get(name, set())
+            behind = set()
+            if name not in self._own:
+                behind = {str(node) for node in router.routes.behind(link.id)} - {name}
+            if behind == known:
+                continue
+            for position in known - behind:
+                self.ledger.drop(position)
+            for position in behind - known:
+                # A route that nobody has announced is known since some message came from there.
+                self._put_behind(link, position, since=0.0)
+            self._foreign[name] = behind
+
+    def _put_behind(self, link: Link, position: str, since: float) -> None:
+        status = NodeStatus(link.position.identity, State.JOINED, since, peer="", at=self.wall())
+        self.ledger.put(Record(position, wire.write_node(status)))
+
+
+def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:
+    """How long answers have taken lately: p50 and p99, in seconds."""
+    recent = link.counters.recent
+    if recent.count and (seen.acks[0] is None or now - seen.rolled >= limits.STATUS_FIGURES_S):
+        seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
+        seen.rolled = seen.measured = now
+        recent.clear()
+    elif now - seen.measured > limits.STATUS_LATELY_S:
+        seen.acks = (None, None)
+    return seen.acks
+
+
+def _kind(link: Link) -> str:
+    if not link.up:
+        return ""
+    return "batched" if isinstance(link.session, BatchedLink) else "tasknet"
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,1 @@
+"""TLS: which files, what is in them, and how gRPC uses them."""

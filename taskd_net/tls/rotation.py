@@ -1,0 +1,99 @@
+"""The certificates of one node, kept current: read when it starts, and again whenever the files change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.codes import ConfigError
+from taskd_net.tls.certificates import MISSING, read
+from taskd_net.tls.credentials import ServerCredentials, channel_credentials
+from taskd_net.tls.files import FILES, Tls
+
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+
+
+class Rotation:
+    """What a node shows of itself, and whom it trusts.
+
+    Args:
+        tls: which files.
+        log: of the node.
+
+    Attributes:
+        server: for the server; None where it speaks plain text.
+        client: for the next channel to the parent; None where that speaks plain text.
+
+    Raises:
+        ConfigError: a file is not usable; names it and says what is wrong.
+    """
+
+    def __init__(self, tls: Tls, log: BoundLogger) -> None:
+        try:
+            import watchfiles  # noqa: F401 - needed when the node runs, but said when it starts
+        except ModuleNotFoundError:
+            raise ConfigError(MISSING.format(name="watchfiles")) from None
+        self.tls = tls
+        self._log = log
+        self._certificates = read(tls)
+        self._refused = ""
+        self._folders = {Path(path).absolute().parent for name in FILES if (path := getattr(tls, name)) is not None}
+        self.server = ServerCredentials(self._certificates) if tls.listens else None
+        self.client: grpc.ChannelCredentials | None = None
+        if tls.connects:
+            self.client = channel_credentials(self._certificates)
+
+    async def watch(self, client_changed: Callable[[], None]) -> None:
+        """Take in what changes, until cancelled.
+
+        Folders are watched and not files, as files are replaced, in Kubernetes by a link that suddenly leads
+        elsewhere. And the files are looked at from time to time whatever is heard: not every file system tells.
+
+        Args:
+            client_changed: called when there are other certificates towards the parent.
+        """
+        from watchfiles import awatch
+
+        while True:
+            try:
+                async for _ in awatch(
+                    *self._folders,
+                    watch_filter=None,
+                    recursive=False,
+                    rust_timeout=int(limits.CERTIFICATES_LOOK_S * 1000),
+                    yield_on_timeout=True,
+                ):
+                    await self._look(client_changed)
+            except OSError as error:
+                # A folder is gone, or nothing can be watched here.
+                self._log.debug("watch_failed", reason=str(error))
+                await asyncio.sleep(limits.CERTIFICATES_LOOK_S)
+                await self._look(client_changed)
+
+    async def _look(self, client_changed: Callable[[], None]) -> None:
+        before = self._certificates
+        try:
+            now = await asyncio.to_thread(read, self.tls)
+        except ConfigError as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                self._log.warning("certificates_refused", reason=self._refused)
+            return
+        self._refused = ""
+        if now == before:
+            return
+        self._certificates = now
+        ca = now.ca != before.ca
+        if self.server is not None and (ca or now.server != before.server):
+            self.server.change(now)
+            self._log.info("certificates_changed", towards="children")
+        if self.client is not None and (ca or now.client != before.client):
+            self.client = channel_credentials(now)
+            self._log.info("certificates_changed", towards="parent")
+            client_changed()

@@ -1,0 +1,114 @@
+"""Who is met at an address: a node of ours, another parent, another server, nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import grpc.aio
+import pytest
+
+from taskd_net.address import Address
+from taskd_net.observe.identify import Kind, identify
+from taskd_net.observe.probe_client import ProbeClient
+from taskd_net.observe.probe_codec import About
+from taskd_net.observe.probe_service import SERVICE
+from taskd_net.version import __version__
+from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
+from tests.peers.parent import RawParent
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes."""
+    async with Mesh() as made:
+        yield made
+
+
+async def test_node_of_ours_says_who_it_is_and_what_time_it_has(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    began = time.monotonic()
+    found = await identify(Address.parse(str(mgr.address)), PATIENCE_S)
+    took = time.monotonic() - began
+    assert found.kind is Kind.OURS
+    assert found.about is not None
+    assert (found.about.position, found.about.version) == (mgr.position, __version__)
+    # Both clocks are this machine's: they differ by what it does not know of the way, at most.
+    assert 0.0 < found.clock_error <= took / 2.0
+    assert abs(found.clock) <= found.clock_error
+
+
+async def test_clock_is_compared_by_one_exchange_over_a_connection_that_stands(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it took to connect says nothing of the way."""
+    mgr = await mesh.mgr()
+    took: list[float] = []
+    ask = ProbeClient.about
+
+    async def slowly(client: ProbeClient) -> About:
+        began = time.monotonic()
+        about = await ask(client)
+        await asyncio.sleep(0.2)
+        took.append(time.monotonic() - began)
+        return about
+
+    monkeypatch.setattr(ProbeClient, "about", slowly)
+    began = time.monotonic()
+    found = await identify(Address.parse(str(mgr.address)), PATIENCE_S)
+    rest = time.monotonic() - began - took[0]
+    assert 0.1 <= found.clock_error <= rest / 2.0
+
+
+async def test_parent_that_knows_the_four_calls_is_told_by_how_it_refuses_a_stranger() -> None:
+    async with RawParent() as parent:
+        found = await identify(Address.parse(parent.address), PATIENCE_S)
+        request = await soon(parent.requests["InitServerDownStream"].get())
+    assert (found.kind, found.about) == (Kind.MESH, None)
+    # A position that no job has, so that nobody loses his place to whoever looks.
+    role, rank = request.split("/")
+    assert (role, int(rank) >= 1_000_000_000) == ("Agent", True)
+
+
+async def test_parent_that_never_says_whether_it_takes_the_stream_knows_the_call() -> None:
+    async with RawParent() as parent:
+        parent.hold["InitServerDownStream"] = asyncio.Event()
+        found = await soon(identify(Address.parse(parent.address), 0.3))
+        parent.hold.pop("InitServerDownStream").set()
+    assert found.kind is Kind.MESH
+
+
+async def test_server_of_something_else() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    found = await identify(Address.parse(f"127.0.0.1:{port}"), PATIENCE_S)
+    await server.stop(None)
+    assert found.kind is Kind.OTHER
+
+
+async def test_server_that_is_too_busy_to_answer() -> None:
+    """It is a gRPC server, and that is all that is known: it must not be taken for something else."""
+    busy, server = asyncio.Event(), grpc.aio.server()
+
+    async def never(request: bytes, _: object) -> bytes:
+        busy.set()
+        await asyncio.get_running_loop().create_future()
+        return request
+
+    calls: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {"About": grpc.unary_unary_rpc_method_handler(never)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, calls),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        found = await identify(Address.parse(f"127.0.0.1:{port}"), 0.5)
+    finally:
+        await server.stop(None)
+    assert busy.is_set()
+    assert found.kind is Kind.SILENT
+
+
+async def test_nobody() -> None:
+    found = await identify(Address.parse(await free_address()), PATIENCE_S)
+    assert found.kind is Kind.NONE

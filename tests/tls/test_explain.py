@@ -1,0 +1,66 @@
+"""What gRPC says of a parent that cannot be talked to, in the words of its versions, and what we say."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from taskd_net.address import Address
+from taskd_net.tls.explain import explain
+
+NOWHERE = Address("127.0.0.1", 1)
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        # grpcio 1.85
+        (
+            "Tls handshake failed: OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: certificate has expired: OK",
+            "the parent's certificate is refused: certificate has expired",
+        ),
+        (
+            "SSL_ERROR_SSL: ECDSA routines:OPENSSL_internal:BAD_SIGNATURE: certificate signature failure: OK",
+            "the parent's certificate is refused: certificate signature failure",
+        ),
+        (
+            "Custom verification check failed with error: UNAUTHENTICATED: Hostname Verification Check failed.",
+            "the parent's certificate is refused: it does not name 'mgr'; see server_name",
+        ),
+        (
+            "SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER: Invalid certificate verification context: OK",
+            "the parent speaks plain text and this node TLS",
+        ),
+        (
+            "UNAVAILABLE: ipv4:127.0.0.1:43341: Secure read failed (Socket closed)",
+            "the parent hung up: it may not accept the certificate of this node",
+        ),
+        # grpcio 1.62
+        (
+            "Ssl handshake failed: SSL_ERROR_SSL: SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED",
+            "the parent's certificate is refused: not of our CA, or not valid now",
+        ),
+        (
+            "Peer name mgr is not in peer certificate",
+            "the parent's certificate is refused: it does not name 'mgr'; see server_name",
+        ),
+        # neither has to do with certificates
+        ("Connection refused (111)", "Connection refused (111)"),
+        ("something new", "something new"),
+    ],
+)
+async def test_words(details: str, words: str) -> None:
+    assert await explain(details, NOWHERE, tls=True, name="mgr") == words
+
+
+async def test_who_hangs_up_on_plain_text_and_speaks_no_tls_is_only_said_to_hang_up() -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        assert await explain("Socket closed", address, tls=False, name="") == "Socket closed"
+    assert await explain("Socket closed", NOWHERE, tls=False, name="") == "Socket closed"

@@ -1,0 +1,92 @@
+"""Who begins TLS and is never heard of."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from taskd_net import limits
+from taskd_net.tls.strangers import Strangers, _address, _endpoint, peers_of
+from tests.peers.certificates import Folder
+from tests.peers.mesh import Mesh, soon
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_who_is_connected_to_a_port(family: socket.AddressFamily, host: str) -> None:
+    with socket.socket(family) as server:
+        server.bind((host, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        assert list(peers_of(port)) == []
+        with socket.create_connection((host, port)) as client:
+            assert list(peers_of(port)) == [(host, client.getsockname()[1])]
+
+
+def test_ipv4_over_ipv6_is_ipv4() -> None:
+    assert _address("0000000000000000FFFF00000100007F") == "127.0.0.1"
+
+
+def test_endpoints_as_grpc_names_them() -> None:
+    assert _endpoint("ipv4:127.0.0.1:40312") == ("127.0.0.1", 40312)
+    assert _endpoint("ipv6:%5B::1%5D:40312") == ("::1", 40312)
+
+
+def test_where_the_system_does_not_tell_nobody_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("taskd_net.tls.strangers._TABLES", (tmp_path / "nowhere",))
+    assert list(peers_of(1)) == []
+
+
+async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two connections of one host, and looks while both, one, and none of them stand."""
+    monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
+    monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.1)
+    said: asyncio.Queue[str] = asyncio.Queue()
+
+    class Log:
+        def warning(self, event: str, *, address: str, reason: str) -> None:
+            assert event == "stranger" and reason
+            said.put_nowait(address)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        strangers = Strangers(port, cast("Any", Log()))
+        watching = asyncio.create_task(strangers.watch())
+        with socket.create_connection(("127.0.0.1", port)) as child:
+            strangers.handshake()
+            strangers.heard(f"ipv4:127.0.0.1:{child.getsockname()[1]}")
+            await asyncio.sleep(0.4)  # longer than anybody may take to be heard of
+            assert said.empty() and not watching.done()
+            with socket.create_connection(("127.0.0.1", port)):
+                strangers.handshake()
+                assert await soon(said.get()) == "127.0.0.1"
+        assert said.empty()
+        watching.cancel()
+        await asyncio.wait([watching])
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])
+async def test_a_stranger_is_named_once_and_children_are_not(
+    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str
+) -> None:
+    monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
+    monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.5)
+    certificates, foreign = Folder(tmp_path / "good"), Folder(tmp_path / "foreign")
+    foreign.trust(foreign.authority, certificates.authority)
+    mgr = await mesh.mgr(listen=listen, tls=certificates.listening())
+    children = [await mesh.worker(0, rank, mgr, tls=certificates.connecting()) for rank in range(3)]
+    await asyncio.sleep(0.9)  # longer than anybody may take to be heard of
+    assert mesh.count("stranger") == 0
+    bad = await mesh.worker(0, 9, mgr, tls=foreign.connecting(), join=False, backoff_max=0.06)
+    await mesh.logged("stranger", node=mgr.position, address=listen[:-2].strip("[]"))
+    await mesh.worker(0, 4, mgr, tls=certificates.connecting())
+    with pytest.raises(TimeoutError):
+        await bad.joined(1.0)
+    assert mesh.count("stranger") == 1
+    for child in children:
+        assert (await soon(mgr.send("x", to=child.position))).ok
