@@ -41,7 +41,7 @@ from taskd_net.observe.records import Flow, NodeStatus, Own
 from taskd_net.states import State
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import SERVICE, STATUS_SERVICE
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 
 import grpc  # isort: skip
 
@@ -146,7 +146,7 @@ class Reporting:
 
     async def register(self) -> None:
         """Take a place."""
-        data = codec.write_register(f"r{self.position.server_rank}", self.position)
+        data = requests.write_register(f"r{self.position.server_rank}", self.position)
         ack = codec.read_ack(await self._register(data, metadata=peers.own_metadata()), Position.mgr())
         assert ack.ok, ack
 

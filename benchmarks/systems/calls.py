@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from benchmarks.systems.member import SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Message, Position
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
@@ -57,8 +57,8 @@ class Calls(Member):
     async def ready(self) -> None:
         """Join, in the order of the original's leaves."""
         connection, me = self._connected(), self._position
-        await connection.call("Register", codec.write_register("r", me))
-        await connection.call("PathDiscovery", codec.write_announcement("p", me, [me]))
+        await connection.call("Register", requests.write_register("r", me))
+        await connection.call("PathDiscovery", requests.write_announcement("p", me, [me]))
         role, server, process = me
         metadata = (("role", role), ("serverrank", server), ("processrank", process))
         connection.open_stream("InitServerDownStream", metadata)

@@ -15,7 +15,7 @@ from taskd_net.limits import PROBE_HOPS
 from taskd_net.links.host import Host
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import Destination, Position
-from taskd_net.wire import codec
+from taskd_net.wire import probe_frames
 
 _LINKS: Final[Mapping[int, str]] = {Ended.BATCHED: "batched", Ended.TASKNET: "tasknet"}
 
@@ -62,7 +62,7 @@ class Prober:
                 answer.set_result(ack)
 
         try:
-            probe = codec.write_probe(uuid, host.router.position, to, hops)
+            probe = probe_frames.write_probe(uuid, host.router.position, to, hops)
         except Refusal as refusal:
             return Ack(uuid, refusal.code, host.router.position, refusal.detail), 0.0
         # Not by the loop's clock, which uvloop keeps in whole milliseconds.

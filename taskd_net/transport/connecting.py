@@ -21,7 +21,7 @@ from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.transport import peer as peers
 from taskd_net.transport.traced import batched_link
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:
     from taskd_net.observe.tracing import Tracer
@@ -101,7 +101,7 @@ class Connector:
         # The same three fields here, on the stream and in announcements: some parents look them up as they are. And
         # no longer than it takes until the first ping, as this parent may not permit one.
         call = channels.unary_call(channel, "Register")(
-            codec.write_register(str(uuid4()), self._router.identity),
+            requests.write_register(str(uuid4()), self._router.identity),
             metadata=peers.own_metadata(service=self._service),
             timeout=min(self._ack_timeout, limits.KEEPALIVE_TIME_S) if self.pings else self._ack_timeout,
         )

@@ -31,7 +31,7 @@ from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import unary_call
 from taskd_net.transport.connecting import Connection, Connector, Failed
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:
     from taskd_net.observe.tracing import Tracer
@@ -388,14 +388,14 @@ class Joiner:
         """Say that this node leaves in good order, where the parent takes that. Its routes stay as they are."""
         stay, identity = self._stay, self._router.identity
         if stay is not None and stay.peer.ends and not stay.ended:
-            request = codec.write_announcement(self._new_uuid(), identity, [identity])
+            request = requests.write_announcement(self._new_uuid(), identity, [identity])
             # A parent that does not answer sees in time that the stream is gone.
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await stay.path_discovery(request, metadata=peers.end_metadata(end_of(identity)), timeout=timeout)
 
     async def _path_discovery(self, stay: _Stay, kind: Kind, positions: Sequence[Position]) -> None:
         identity = self._router.identity
-        request = codec.write_announcement(self._new_uuid(), identity, positions)
+        request = requests.write_announcement(self._new_uuid(), identity, positions)
         metadata = peers.routes_metadata(kind) if stay.peer.profile.withdraws else ()
         leaves = kind is Kind.WITHDRAW and identity in positions
         if leaves and stay.peer.ends:

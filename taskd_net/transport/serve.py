@@ -37,7 +37,7 @@ from taskd_net.transport.connections import host_of
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
 from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.traced import batched_link
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:
     from taskd_net.observe.tracing import Tracer
@@ -248,7 +248,7 @@ class MeshServer:
         return turned_away
 
     async def _register(self, data: bytes, context: Context) -> Ack:
-        uuid, position = codec.read_register(data, self._limits)
+        uuid, position = requests.read_register(data, self._limits)
         peer = self._said(context)
         if not peer.profile.pauses:
             pause = self._router.register_pause(self._host.now(), position)
@@ -277,7 +277,7 @@ class MeshServer:
         return Ack(uuid, Code.OK, self._router.position)
 
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:
-        request = codec.read_announcement(data, self._limits)
+        request = requests.read_announcement(data, self._limits)
         link = self._router.children.find(request.proxy)
         if link is not None and not self._permissions.speaks_for(context, link):
             text = f"{request.proxy} announces over its own connection, not over this one"

@@ -10,20 +10,20 @@ protobuf objects was most of a node's work. Everything else goes through the gen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.frame import Ack, Adapted, Frame, Probe
-from taskd_net.limits import PROBE_HOPS, REMEMBERED_CHARS
+from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.position import Destination, Position, is_rank, require_node
+from taskd_net.position import Destination, Position, require_node
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, read_varint, text_field, varint
+from taskd_net.wire.positions import position_field, read_position, write_position
+from taskd_net.wire.probe_frames import PREFIX as PROBE_PREFIX
+from taskd_net.wire.probe_frames import read_probe
 
 
 class Message(NamedTuple):
@@ -50,36 +50,17 @@ class Message(NamedTuple):
     body: str
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """A PathDiscovery request: `path` can be reached through `proxy`, a child of the receiver."""
-
-    uuid: str
-    proxy: Position
-    path: list[Position]
-
-
-@lru_cache(maxsize=65_536)
-def _position(role: str, server_rank: str, process_rank: str) -> Position:
-    return Position(role, server_rank, process_rank)
-
-
-def _read_position(position: pb.Position) -> Position:
-    fields = position.role, position.serverRank, position.processRank
-    # What is longer than any node's is not remembered, or it would fill the memory of whoever reads it.
-    return _position(*fields) if sum(map(len, fields)) <= REMEMBERED_CHARS else Position(*fields)
-
-
-def _write_position(position: Position) -> pb.Position:
-    return pb.Position(role=position.role, serverRank=position.server_rank, processRank=position.process_rank)
-
-
 def too_large(size: int, limits: Limits) -> Refusal:
     """The refusal of a message beyond the limit."""
     return Refusal(Code.CLIENT_ERR, f"the message has {size} bytes serialized; the limit is {limits.message_bytes}")
 
 
-def _require_uuid(uuid: str, limits: Limits) -> None:
+def require_uuid(uuid: str, limits: Limits) -> None:
+    """Check the length of a uuid.
+
+    Raises:
+        Refusal: 4999, it is too long.
+    """
     if len(uuid) > limits.uuid_length:
         text = f"the uuid has {len(uuid)} characters; the limit is {limits.uuid_length}"
         raise Refusal(Code.CLIENT_ERR, text, uuid)
@@ -93,7 +74,7 @@ def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
     """
     uuid, mtype, sync, src, dst_written, create_time, text = message
     if len(uuid) > limits.uuid_length:
-        _require_uuid(uuid, limits)
+        require_uuid(uuid, limits)
     try:
         dst, common = _common_fields(mtype, sync, src, dst_written)
         uuid_field = text_field(b"\x0a", uuid)
@@ -142,26 +123,26 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
     try:
         if not header.HasField("src") or not header.HasField("dst"):
             raise Refusal(Code.NIL_POSITION, "the message has no src or no dst")
-        dst_written = _read_position(header.dst)
+        dst_written = read_position(header.dst)
         dst = Destination.of(dst_written)
-        src = _read_position(header.src)
+        src = read_position(header.src)
         _require_sender(src)
         if not uuid:
             raise Refusal(Code.CLIENT_ERR, "the message has no uuid")
-        _require_uuid(uuid, limits)
+        require_uuid(uuid, limits)
         if len(data) > limits.message_bytes:
             raise too_large(len(data), limits)
     except Refusal as refusal:
         refusal.uuid, refusal.sync = uuid, header.sync
         raise
     if dst.position != dst_written:
-        header.dst.CopyFrom(_write_position(dst.position))
+        header.dst.CopyFrom(write_position(dst.position))
         data = message.SerializeToString()
     elif data[0] != 0x0A or message.ByteSize() != len(data):
         # Written in another order, or a field twice: from here on everybody shall read the same in it.
         data = message.SerializeToString()
-    if header.mtype.startswith(_PROBE):
-        return _read_probe(message, src, dst)
+    if header.mtype.startswith(PROBE_PREFIX):
+        return read_probe(message, src, dst)
     return Frame(uuid, header.sync, src, dst, data)
 
 
@@ -257,8 +238,8 @@ def write_checked(frame: Frame) -> bytes:
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a Message (or its text is not UTF-8)") from error
     header = message.header
     header.uuid, header.sync = frame.uuid, frame.sync
-    header.src.CopyFrom(_write_position(frame.src))
-    header.dst.CopyFrom(_write_position(frame.dst.position))
+    header.src.CopyFrom(write_position(frame.src))
+    header.dst.CopyFrom(write_position(frame.dst.position))
     return message.SerializeToString()
 
 
@@ -317,9 +298,9 @@ def _flow(data: bytes) -> _Flow:
     # Of another length when written again, it says something twice, such as an empty uuid in place of the first one.
     if header.uuid or header.ByteSize() != len(data) or not header.HasField("src") or not header.HasField("dst"):
         raise ValueError("not what stands between uuid and time")
-    src, dst_written = _read_position(header.src), _read_position(header.dst)
+    src, dst_written = read_position(header.src), read_position(header.dst)
     dst = Destination.of(dst_written)
-    if dst.position != dst_written or header.mtype.startswith(_PROBE):
+    if dst.position != dst_written or header.mtype.startswith(PROBE_PREFIX):
         raise ValueError("the destination is not in the form that the first hop gives it, or this is a probe")
     _require_sender(src)
     return _Flow(header.mtype, header.sync, src, dst, header.createTime)
@@ -388,49 +369,10 @@ def read_uuid(data: bytes) -> str:
         return ""
 
 
-# ---- probes: messages of a kind of their own, between neighbours that are known to answer them
-
-
-_PROBE = "taskd-net/probe"
-"""How the mtype of a probe begins. After a slash, where its way is bounded, the links that it may still cross."""
-
-
-def write_probe(uuid: str, src: Position, dst_written: Position, hops: int | None = None) -> Probe:
-    """Make a probe that this node sends.
-
-    Raises:
-        Refusal: 4003-4006 for the destination.
-    """
-    dst = Destination.of(dst_written)
-    header = pb.MessageHeader(uuid=uuid, sync=True, src=_write_position(src), dst=_write_position(dst.position))
-    return _probe(pb.Message(header=header), src, dst, hops)
-
-
-def _read_probe(message: pb.Message, src: Position, dst: Destination) -> Probe:
-    """The probe that came over one link more: as it goes on from here.
-
-    Raises:
-        Refusal: 4999, it only has the mtype of one.
-    """
-    header = message.header
-    hops = header.mtype.removeprefix(_PROBE)
-    if not hops and header.sync:
-        return _probe(message, src, dst, None)
-    left = int(hops[1:]) if hops[:1] == "/" and is_rank(hops[1:]) and len(hops) < 4 else 0
-    if not (header.sync and 0 < left <= PROBE_HOPS):
-        raise Refusal(Code.CLIENT_ERR, f"mtype {header.mtype[:80]!r} is kept for probes", header.uuid, sync=header.sync)
-    return _probe(message, src, dst, left - 1)
-
-
-def _probe(message: pb.Message, src: Position, dst: Destination, hops: int | None) -> Probe:
-    message.header.mtype = _PROBE if hops is None else f"{_PROBE}/{hops}"
-    return Probe(message.header.uuid, True, src, dst, message.SerializeToString(), hops)
-
-
 def write_ack(ack: Ack) -> bytes:
     """Serialize an answer. `detail` stays here: the wire has no place for it."""
     code = b"\x10" + cached_varint(ack.code) if ack.code else b""
-    return text_field(b"\x0a", ack.uuid) + code + _position_field(b"\x1a", ack.src)
+    return text_field(b"\x0a", ack.uuid) + code + position_field(b"\x1a", ack.src)
 
 
 def read_ack(data: bytes, default_src: Position) -> Ack:
@@ -443,54 +385,7 @@ def read_ack(data: bytes, default_src: Position) -> Ack:
         ack = pb.Ack.FromString(data)
     except DecodeError as error:
         raise Refusal(Code.NET_ERR, f"{default_src} answered with bytes that are not an Ack") from error
-    return Ack(ack.uuid, ack.code, _read_position(ack.src) if ack.HasField("src") else default_src)
-
-
-def write_register(uuid: str, position: Position) -> bytes:
-    """Serialize a RegisterReq."""
-    return pb.RegisterReq(uuid=uuid, pos=_write_position(position)).SerializeToString()
-
-
-def read_register(data: bytes, limits: Limits = DEFAULT) -> tuple[str, Position]:
-    """The uuid and the position of a RegisterReq.
-
-    Raises:
-        Refusal: 4000 the bytes are not one, 4002 it has no position, 4999 its uuid is too long.
-    """
-    try:
-        request = pb.RegisterReq.FromString(data)
-    except DecodeError as error:
-        raise Refusal(Code.NIL_MESSAGE, "the bytes are not a RegisterReq") from error
-    if not request.HasField("pos"):
-        raise Refusal(Code.NIL_POSITION, "the request has no pos", request.uuid)
-    _require_uuid(request.uuid, limits)
-    return request.uuid, _read_position(request.pos)
-
-
-def write_announcement(uuid: str, proxy: Position, path: Iterable[Position]) -> bytes:
-    """Serialize a PathDiscoveryReq."""
-    written = [_write_position(position) for position in path]
-    return pb.PathDiscoveryReq(uuid=uuid, proxyPos=_write_position(proxy), path=written).SerializeToString()
-
-
-def read_announcement(data: bytes, limits: Limits = DEFAULT) -> Announcement:
-    """Read a PathDiscoveryReq.
-
-    Raises:
-        Refusal: 4000 the bytes are not one, 4002 it has no proxyPos or an empty path, 4006 its path is too long, 4999
-            its uuid is.
-    """
-    try:
-        request = pb.PathDiscoveryReq.FromString(data)
-    except DecodeError as error:
-        raise Refusal(Code.NIL_MESSAGE, "the bytes are not a PathDiscoveryReq") from error
-    if not request.HasField("proxyPos") or not request.path:
-        raise Refusal(Code.NIL_POSITION, "the request has no proxyPos or no path", request.uuid)
-    _require_uuid(request.uuid, limits)
-    if len(request.path) > limits.path_length:
-        text = f"the path has {len(request.path)} positions; the limit is {limits.path_length}"
-        raise Refusal(Code.DST_TYPE_ILLEGAL, text, request.uuid)
-    return Announcement(request.uuid, _read_position(request.proxyPos), [_read_position(p) for p in request.path])
+    return Ack(ack.uuid, ack.code, read_position(ack.src) if ack.HasField("src") else default_src)
 
 
 # ---- serialized fields that come again and again
@@ -500,25 +395,15 @@ def read_announcement(data: bytes, limits: Limits = DEFAULT) -> Announcement:
 def _common_fields(mtype: str, sync: bool, src: Position, dst_written: Position) -> tuple[Destination, bytes]:
     """The destination, and what the headers of a sender's messages to it have in common."""
     dst = Destination.of(dst_written)
-    if mtype.startswith(_PROBE):
-        raise Refusal(Code.CLIENT_ERR, f"mtype {mtype[:80]!r} is kept for probes: it must not begin with {_PROBE!r}")
+    if mtype.startswith(PROBE_PREFIX):
+        raise Refusal(
+            Code.CLIENT_ERR, f"mtype {mtype[:80]!r} is kept for probes: it must not begin with {PROBE_PREFIX!r}"
+        )
     flag = b"\x18\x01" if sync else b""
-    positions = _position_field(b"\x22", src) + _position_field(b"\x2a", dst.position)
+    positions = position_field(b"\x22", src) + position_field(b"\x2a", dst.position)
     return dst, text_field(b"\x12", mtype) + flag + positions
 
 
 @lru_cache(maxsize=16)
 def _time_field(create_time: int) -> bytes:
     return b"\x30" + varint(create_time) if create_time else b""
-
-
-def _position_field(tag: bytes, position: Position) -> bytes:
-    # The src of an answer comes from another node, however long it is.
-    small = len(position.role) + len(position.server_rank) + len(position.process_rank) <= REMEMBERED_CHARS
-    return _known_position_field(tag, position) if small else _known_position_field.__wrapped__(tag, position)
-
-
-@lru_cache(maxsize=65_536)
-def _known_position_field(tag: bytes, position: Position) -> bytes:
-    data = _write_position(position).SerializeToString()
-    return tag + varint(len(data)) + data

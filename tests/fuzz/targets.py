@@ -38,6 +38,7 @@ from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import Batch, read_batch, read_branches, write_batch
 from taskd_net.wire.fields import varint
+from taskd_net.wire.requests import read_announcement, read_register
 from tests.fuzz.mesh import play
 
 Target: TypeAlias = Callable[[bytes], None]
@@ -131,7 +132,7 @@ def batches(data: bytes) -> None:
 
 def requests(data: bytes) -> None:
     """The other calls, and an answer."""
-    for read in (codec.read_register, codec.read_announcement):
+    for read in (read_register, read_announcement):
         try:
             read(data, TIGHT)
         except Refusal as refusal:

@@ -18,7 +18,7 @@ from taskd_net.observe.status_client import AskFailed, NotForgotten, StatusClien
 from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.transport import peer as peers
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
 from tests.peers.known import forget_children, seen, states, until, until_joined
 from tests.peers.mesh import PATIENCE_S, QUICK, Mesh, WatchedNode, both_links, soon
@@ -139,7 +139,7 @@ async def test_the_last_word_of_a_node_whose_place_is_taken_says_nothing(mesh: M
     position = older.position
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         call: Any = channel.unary_unary("/TaskNet/PathDiscovery")
-        request = codec.write_announcement("u", position, [position])
+        request = requests.write_announcement("u", position, [position])
         # Over another connection than the one that the stream of today stands over.
         answer = codec.read_ack(await call(request, metadata=peers.end_metadata(State.FINISHED)), Position.mgr())
     assert answer.ok

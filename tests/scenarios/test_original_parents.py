@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net import Code, Position, limits
 from taskd_net.transport.channel import channel_options, unary_call
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.original.cluster import Originals, stands
@@ -352,7 +352,7 @@ async def test_parent_is_never_pinged(mesh: Mesh, theirs: Originals, monkeypatch
 async def test_nothing_is_compressed(theirs: Originals) -> None:
     """It answers UNIMPLEMENTED to who compresses, so the choice that an application's environment makes is not ours."""
     mgr = await theirs.start("Mgr/0")
-    request = codec.write_register("u", Position.proxy(0))
+    request = requests.write_register("u", Position.proxy(0))
     async with grpc.aio.insecure_channel(mgr.address, compression=grpc.Compression.Gzip) as channel:
         with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
             await unary_call(channel, "Register")(request, timeout=5.0)

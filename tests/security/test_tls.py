@@ -16,7 +16,7 @@ from taskd_net.address import Address
 from taskd_net.observe.status_client import AskFailed, StatusClient, ask_health
 from taskd_net.tls.files import Tls
 from taskd_net.transport.channel import unary_call
-from taskd_net.wire import codec
+from taskd_net.wire import requests
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 
@@ -138,7 +138,7 @@ async def test_no_certificate_at_all(mesh: Mesh, certificates: Folder) -> None:
     credentials = grpc.ssl_channel_credentials(Path(certificates.ca).read_bytes())  # noqa: ASYNC240
     async with grpc.aio.secure_channel(str(mgr.address), credentials) as channel:
         call = unary_call(channel, "Register")
-        request = codec.write_register("u", Position.worker(0, 0))
+        request = requests.write_register("u", Position.worker(0, 0))
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call(request, timeout=PATIENCE_S)
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE

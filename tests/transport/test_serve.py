@@ -8,7 +8,7 @@ import pytest
 from taskd_net import Code, Message, Position
 from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import open_stream, unary_call
-from taskd_net.wire import codec
+from taskd_net.wire import codec, requests
 from taskd_net.wire.batches import write_batch
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
@@ -137,10 +137,10 @@ async def test_renewed_stream_waits_for_all_that_came_over_the_older_one(mesh: M
     async with grpc.aio.insecure_channel(mgr.address or "") as channel:
         register, announce = (unary_call(channel, name) for name in ("Register", "PathDiscovery"))
         # An earlier version of ours, which is answered by uuid.
-        await register(codec.write_register("r", worker), metadata=((peers.VERSION_KEY, "0"),))
+        await register(requests.write_register("r", worker), metadata=((peers.VERSION_KEY, "0"),))
         older = open_stream(channel, peers.stream_metadata(worker), batched=True)
         await soon(older.initial_metadata())
-        announcement = codec.write_announcement("p", worker, [worker])
+        announcement = requests.write_announcement("p", worker, [worker])
         await announce(announcement)
         newer = open_stream(channel, peers.stream_metadata(worker, continues=True), batched=True)
         await soon(newer.initial_metadata())

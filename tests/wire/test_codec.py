@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from taskd_net import Code, Message, Position, limits
 from taskd_net.codes import Refusal
-from taskd_net.core.frame import Ack, Adapted, Frame, Probe
+from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination
 from taskd_net.wire import codec
@@ -405,8 +405,6 @@ def test_message_whose_body_is_not_text_is_refused() -> None:
 READERS: list[Callable[[bytes], object]] = [
     codec.read_frame,
     codec.read_known_frame,
-    codec.read_register,
-    codec.read_announcement,
     lambda data: codec.read_ack(data, Position.mgr()),
     codec.read_uuid,
 ]
@@ -429,7 +427,7 @@ def test_damaged_message_is_refused_and_never_more(
             read(damaged)
 
 
-# ---- the other requests
+# ---- answers
 
 
 def test_uuid_is_read_where_there_is_one() -> None:
@@ -447,43 +445,6 @@ def test_ack_without_a_source_is_its_peers() -> None:
     assert codec.read_ack(data, Position.proxy(9)) == Ack("u", 5001, Position.proxy(9))
     refusal = refusal_of(lambda data: codec.read_ack(data, Position.proxy(9)), b"\xff")
     assert (refusal.code, "Proxy/9" in refusal.detail) == (Code.NET_ERR, True)
-
-
-@given(TEXT, NODES)
-def test_registration_comes_back(uuid: str, position: Position) -> None:
-    data = codec.write_register(uuid, position)
-    assert data == pb.RegisterReq(uuid=uuid, pos=wire(position)).SerializeToString(deterministic=True)
-    assert codec.read_register(data) == (uuid, position)
-
-
-def test_registration_that_is_none() -> None:
-    assert refusal_of(codec.read_register, b"\xff").code == Code.NIL_MESSAGE
-    refusal = refusal_of(codec.read_register, pb.RegisterReq(uuid="u").SerializeToString())
-    assert (refusal.code, refusal.uuid) == (Code.NIL_POSITION, "u")
-
-
-@given(TEXT, NODES, st.lists(NODES, min_size=1, max_size=5))
-def test_announcement_comes_back(uuid: str, proxy: Position, path: list[Position]) -> None:
-    data = codec.write_announcement(uuid, proxy, path)
-    assert codec.read_announcement(data) == codec.Announcement(uuid, proxy, path)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pb.PathDiscoveryReq(uuid="u"),
-        pb.PathDiscoveryReq(uuid="u", proxyPos=wire(GOOD)),
-        pb.PathDiscoveryReq(uuid="u", path=[wire(GOOD)]),
-    ],
-    ids=["nothing", "no path", "no proxyPos"],
-)
-def test_announcement_that_says_nothing(request_: Any) -> None:
-    refusal = refusal_of(codec.read_announcement, request_.SerializeToString())
-    assert (refusal.code, refusal.uuid) == (Code.NIL_POSITION, "u")
-
-
-def test_announcement_that_is_none() -> None:
-    assert refusal_of(codec.read_announcement, b"\xff").code == Code.NIL_MESSAGE
 
 
 # ---- for a peer that does not look at what it gets
@@ -523,52 +484,3 @@ def test_checked_message_with_bytes_that_nobody_looked_at() -> None:
     # Twice the same field can be read; after this everybody reads the same in it.
     frame.data = frame.data[:-2].replace(b"bo\xff\xfe", b"body") + b"\x12\x01x"
     assert _written(frame).body == "x"
-
-
-# ---- probes
-
-
-def test_probe_is_read_as_it_goes_on_from_here() -> None:
-    """Each link that it has crossed is one less; what is forwarded says so too."""
-    sent = codec.write_probe("u", Position.mgr(), Position.worker(0, 3), 2)
-    one = codec.read_known_frame(sent.data)
-    assert isinstance(one, Probe) and (one.uuid, one.sync, one.src, one.hops) == ("u", True, Position.mgr(), 1)
-    assert one.dst == Destination.of(Position.worker(0, 3))
-    last = codec.read_frame(one.data)
-    assert isinstance(last, Probe) and last.hops == 0
-    with pytest.raises(Refusal) as refused:
-        codec.read_known_frame(last.data)
-    assert (refused.value.code, refused.value.uuid, refused.value.sync) == (Code.CLIENT_ERR, "u", True)
-
-
-def test_probe_without_bound_stays_as_it_is() -> None:
-    sent = codec.write_probe("u", Position.mgr(), Position("Worker", "All", "All"))
-    for read in (codec.read_frame, codec.read_known_frame):
-        again = read(sent.data)
-        assert isinstance(again, Probe) and (again.hops, again.data) == (None, sent.data)
-
-
-@pytest.mark.parametrize(
-    "mtype", ["", "/0", "/65", "/-1", "/x", "/", "/1/2", "s", "/\u0661", "/0001", "/999999999999999"]
-)
-@pytest.mark.parametrize("sync", [True, False])
-def test_mtype_of_probes_is_kept_for_them(mtype: str, sync: bool) -> None:
-    """No application can send one, and what only looks like one is refused, not delivered."""
-    if not (mtype == "" and sync):
-        header = pb.MessageHeader(uuid="u", mtype=f"taskd-net/probe{mtype}", sync=sync)
-        header.src.CopyFrom(pb.Position(role="Mgr", serverRank="0", processRank="-1"))
-        header.dst.CopyFrom(pb.Position(role="Worker", serverRank="0", processRank="3"))
-        for read in (codec.read_frame, codec.read_known_frame):
-            with pytest.raises(Refusal) as refused:
-                read(pb.Message(header=header).SerializeToString())
-            assert (refused.value.code, refused.value.uuid, refused.value.sync) == (Code.CLIENT_ERR, "u", sync)
-    with pytest.raises(Refusal) as refused:
-        codec.write_message(Message("u", f"taskd-net/probe{mtype}", sync, Position.mgr(), Position.worker(0, 3), 0, ""))
-    assert refused.value.code == Code.CLIENT_ERR
-
-
-def test_mtype_that_only_resembles_that_of_probes_is_anybodys() -> None:
-    for mtype in ("taskd-net/prob", "probe", "Taskd-net/probe", "xtaskd-net/probe"):
-        frame = codec.write_message(Message("u", mtype, True, Position.mgr(), Position.worker(0, 3), 0, "x"))
-        assert type(codec.read_known_frame(frame.data)) is Frame
-        assert codec.read_message(frame).mtype == mtype
