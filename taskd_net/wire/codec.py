@@ -10,6 +10,7 @@ protobuf objects was most of a node's work. Everything else goes through the gen
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
