@@ -100,7 +100,7 @@ FIGURES: Final = {
         f"a link has at most {limits.SHARED_IN_FLIGHT:,} messages in flight",
     ],
     "docs/security.md": [
-        f"every\n{_seconds(limits.CERTIFICATES_LOOK_S)} the files are read",
+        f"every {_seconds(limits.CERTIFICATES_LOOK_S)} the files are read",
         f"within {_seconds(limits.RENEWAL_SPREAD_S)} so that not all come at once",
         f"up to {_seconds(limits.RENEWAL_S)}, and",
         f"is not heard of {_seconds(limits.STRANGERS_HEARD_S)} later",
