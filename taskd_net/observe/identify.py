@@ -7,6 +7,7 @@ node that nobody knows: it has that call, and mostly ends it at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import grpc
 from taskd_net.address import Address
 from taskd_net.observe.probe_client import NotAskedError, ProbeClient
 from taskd_net.observe.probe_codec import About
+from taskd_net.observe.probe_service import SERVICE
 from taskd_net.position import Position
 from taskd_net.tls.files import Tls
 from taskd_net.transport import peer as peers
@@ -79,6 +81,11 @@ async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) ->
             # One that would serve a stranger says nothing at all, or that it has accepted the stream.
             async with asyncio.timeout(timeout):
                 await stream.initial_metadata()
+                if not stream.done():
+                    # gRPC reports a refusal in two steps, metadata and status: one more round trip, and both are there.
+                    ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/About")
+                    with contextlib.suppress(grpc.aio.AioRpcError):
+                        await ask(b"")
                 if not stream.done():
                     return True
                 return await stream.code() is not grpc.StatusCode.UNIMPLEMENTED

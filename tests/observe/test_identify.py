@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc.aio
 import pytest
 
 from taskd_net.address import Address
+from taskd_net.observe import identify as identify_module
 from taskd_net.observe.identify import Kind, identify
 from taskd_net.observe.probe_client import ProbeClient
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.probe_service import SERVICE
+from taskd_net.transport.channel import open_stream
 from taskd_net.version import __version__
 from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
 from tests.peers.parent import RawParent
@@ -86,6 +89,31 @@ async def test_server_of_something_else() -> None:
     found = await identify(Address.parse(f"127.0.0.1:{port}"), PATIENCE_S)
     await server.stop(None)
     assert found.kind is Kind.OTHER
+
+
+async def test_refusal_whose_metadata_comes_before_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC tells both one after the other: on a busy machine the call looks as if it went on in between."""
+    looks: list[bool] = []
+
+    def opened(*arguments: Any, **options: Any) -> Any:
+        stream = open_stream(*arguments, **options)
+        done = stream.done
+
+        def done_later() -> bool:
+            looks.append(done())
+            return looks[-1] and len(looks) > 1
+
+        monkeypatch.setattr(stream, "done", done_later)
+        return stream
+
+    monkeypatch.setattr(identify_module, "open_stream", opened)
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    found = await identify(Address.parse(f"127.0.0.1:{port}"), PATIENCE_S)
+    await server.stop(None)
+    assert found.kind is Kind.OTHER
+    assert looks[1:] == [True]
 
 
 async def test_server_that_is_too_busy_to_answer() -> None:
