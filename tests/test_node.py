@@ -288,8 +288,8 @@ async def test_child_that_reconnects_for_ever_costs_no_memory(mesh: Mesh) -> Non
             await child.join(mgr.address or "")
             await child.cut()
         await child.join(mgr.address or "")
-        assert mgr._parent is not None
-        assert len(mgr._parent._connections) <= 2
+        assert mgr._server is not None
+        assert len(mgr._server._connections) <= 2
 
 
 # ---- sending and receiving
@@ -324,11 +324,11 @@ async def test_cancelled_receive_leaves_nothing_behind(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     receiving = [asyncio.create_task(mgr.receive()) for _ in range(100)]
     await asyncio.sleep(0)  # each begins
-    assert len(mgr._receivers) == 100
+    assert len(mgr._arrivals.readers) == 100
     for task in receiving:
         task.cancel()
     await asyncio.wait(receiving)
-    assert mgr._receivers == []
+    assert mgr._arrivals.readers == []
     assert (await mgr.send("x", to="Mgr")).ok
     assert (await mgr.take()).body == "x"
 
@@ -345,8 +345,8 @@ async def test_failures_to_join_are_counted_one_after_another(mesh: Mesh) -> Non
             counted.put_nowait(failures)
             return 0.001
 
-    assert worker._child is not None
-    worker._child._backoff = Counting()  # type: ignore[assignment]
+    assert worker._joiner is not None
+    worker._joiner._backoff = Counting()  # type: ignore[assignment]
     first = await soon(counted.get())
     assert [await soon(counted.get()) for _ in range(3)] == [first + 1, first + 2, first + 3]
 

@@ -24,7 +24,7 @@ async def test_children_first(mesh: Mesh) -> None:
     worker = await mesh.worker(0, 0, middle, join=False)
     await mesh.logged("join_failed", node=worker.position)
     proxy = await mesh.proxy(0, top, middle, join=False)
-    await mesh.until(lambda: "announcement was refused" in worker._child.trouble if worker._child else False)
+    await mesh.until(lambda: "announcement was refused" in worker._joiner.trouble if worker._joiner else False)
     with pytest.raises(TimeoutError, match="4999"):
         await worker.joined(0.01)
     mgr = await mesh.mgr(top)
@@ -69,7 +69,7 @@ async def test_joined_means_that_the_mgr_knows_the_way(mesh: Mesh) -> None:
         worker = await mesh.worker(0, 0, proxy, join=False)
         await mgr.requested("PathDiscovery")
         await mesh.logged("child_joined", node=proxy.position, child=worker.position)
-        assert not worker._child.joined.is_set() if worker._child else False
+        assert not worker._joiner.joined.is_set() if worker._joiner else False
         mgr.hold["PathDiscovery"].set()
         await soon(worker.joined())
         assert {"Proxy/0", "Worker/0/0"} <= set(mgr.routes)
@@ -216,8 +216,8 @@ async def test_parent_that_ends_each_stream_at_once_is_not_hammered(mesh: Mesh) 
                 return 0.0
 
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        assert worker._child is not None
-        worker._child._backoff = Recorded(0.1, 30.0)
+        assert worker._joiner is not None
+        worker._joiner._backoff = Recorded(0.1, 30.0)
         for _ in range(6):
             await parent.requested("InitServerDownStream")
         assert {1, 2, 3, 4, 5} <= set(failures)

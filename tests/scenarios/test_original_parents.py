@@ -51,7 +51,7 @@ async def test_our_nodes_in_each_role(mesh: Mesh, theirs: Originals) -> None:
         assert name((await mgr.take()).header.src) == str(node.position)
     assert (await worker.send("across", to=agent.position)).ok
     assert not below(mgr).shifted and not below(mgr).unread_acks
-    assert proxy._child is not None and proxy._child._connector.pings is False
+    assert proxy._joiner is not None and proxy._joiner._connector.pings is False
     assert {event["peer"] for event in mesh.events if event["event"] == "joined"} == {"original", "taskd_net"}
 
 

@@ -117,11 +117,11 @@ async def test_tree_of_certificates(mesh: Mesh, issue: Issuer) -> None:
 async def test_plain_children_of_this_machine_beside_it(mesh: Mesh, issue: Issuer) -> None:
     """The plain address shows no certificate: whoever this machine lets reach it may take what nobody has."""
     mgr = await certified_mgr(mesh, issue, plain_listen="127.0.0.1:0")
-    assert mgr._parent is not None
-    local = await mesh.worker(0, 0, str(mgr._parent.plain_address))
+    assert mgr._server is not None
+    local = await mesh.worker(0, 0, str(mgr._server.plain_address))
     remote = await mesh.worker(0, 1, mgr, tls=issue("Worker/0/1").connecting())
     assert (await soon(local.send("x", to=remote.position))).ok
-    thief = await mesh.worker(0, 1, str(mgr._parent.plain_address), join=False)
+    thief = await mesh.worker(0, 1, str(mgr._server.plain_address), join=False)
     await mesh.logged("join_failed", node=thief.position)
     assert mesh.count("child_replaced") == 0
     assert (await soon(remote.send("x", to="Mgr"))).ok

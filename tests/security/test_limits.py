@@ -300,8 +300,8 @@ async def test_nothing_is_still_counted_when_all_is_answered(mesh: Mesh, child: 
         for size in (10, 10_000):
             assert (await child.send("Worker/90/901", "x" * size)).code == 0
             await others.raw.take()
-        assert mgr._parent is not None
-        whole = mgr._parent._whole
+        assert mgr._server is not None
+        whole = mgr._server._whole
         await mesh.until(lambda: (whole.messages, whole.size) == (0, 0))
         await others.undisturbed()
 

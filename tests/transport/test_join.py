@@ -84,10 +84,10 @@ async def test_parent_is_asked_for_pings_only_where_it_permits_them(mesh: Mesh) 
     async with RawParent() as parent:
         worker = await mesh.worker(0, 0, parent.address)
         assert parent.requests["Register"].qsize() == 2
-        assert worker._child is not None and worker._child._connector.pings is False
+        assert worker._joiner is not None and worker._joiner._connector.pings is False
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    assert worker._child is not None and worker._child._connector.pings is True
+    assert worker._joiner is not None and worker._joiner._connector.pings is True
     async with RawChild("Worker/0/1") as child:
         await child.join(mgr.address or "")
 
@@ -122,8 +122,8 @@ async def test_announcement_that_is_refused_is_made_again_after_pauses_that_grow
         parent.says = (("taskd-net-version", "0.1.0"),)
         parent.refuse["PathDiscovery"] = Code.CLIENT_ERR
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        assert worker._child is not None
-        worker._child._backoff = Counting()  # type: ignore[assignment]
+        assert worker._joiner is not None
+        worker._joiner._backoff = Counting()  # type: ignore[assignment]
         first = await soon(counted.get())
         assert [await soon(counted.get()) for _ in range(3)] == [first + 1, first + 2, first + 3]
         assert mesh.count("upstream_lost") == mesh.count("join_failed") == 0
@@ -150,8 +150,8 @@ async def test_pauses_after_lost_streams_grow_only_where_they_are_soon_lost(
     async with RawParent() as parent:
         parent.says = (("taskd-net-version", "0.1.0"),)
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        assert worker._child is not None
-        worker._child._backoff = Counting()  # type: ignore[assignment]
+        assert worker._joiner is not None
+        worker._joiner._backoff = Counting()  # type: ignore[assignment]
         seen = []
         for _ in range(3):
             parent.end_stream(await soon(parent.opened.get()))

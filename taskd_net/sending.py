@@ -1,0 +1,139 @@
+"""Messages and probes that this node's application sends, each until its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from typing import TYPE_CHECKING
+
+from taskd_net import fork, limits
+from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, NodeClosed, NodeForked, Refusal
+from taskd_net.core.acks import Reply
+from taskd_net.core.frame import Ack
+from taskd_net.core.pending_sends import Send
+from taskd_net.core.uuids import Uuids
+from taskd_net.driver import Driver
+from taskd_net.position import Position, destination
+from taskd_net.retry import Retry
+from taskd_net.wire.codec import Message, write_message
+
+if TYPE_CHECKING:
+    from taskd_net.observe.tracing import Tracer
+
+
+class Sender:
+    """The sending side of one node.
+
+    Args:
+        driver: the node's.
+
+    Attributes:
+        tracer: makes a span for each send; None without tracing.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._config = driver.config
+        self._uuids = Uuids(os.urandom(8).hex(), os.urandom)
+        self.tracer: Tracer | None = None
+
+    async def send(
+        self,
+        body: object,
+        to: Position | str,
+        mtype: object,
+        timeout: float | None,
+        uuid: str | None,
+        *,
+        sync: bool,
+        wait: bool,
+    ) -> Ack:
+        """Send a message and await its Ack; see `Node.send` for the arguments and errors."""
+        driver, dst, timeout = self._driver, destination(to), self.seconds(timeout)
+        uuid = uuid or self._uuids.next(dst)
+        if not driver.running:
+            if fork.forked():
+                raise NodeForked(fork.REASON)
+            text = "the node is closed" if driver.closed else "the node was not started"
+            return Ack(uuid, Code.CLIENT_ERR, self._config.position, text, 0)
+        if body is None:
+            return Ack(uuid, Code.NIL_MESSAGE, self._config.position, "body is None", 0)
+        if not isinstance(body, str) or not isinstance(mtype, str):
+            text = f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}"
+            raise ArgumentTypeError(text)
+        try:
+            message = Message(uuid, mtype, sync, self._config.position, dst, time.time_ns() // 1_000_000, body)
+            frame = write_message(message, self._config.limits)
+        except Refusal as refusal:
+            return Ack(uuid, refusal.code, self._config.position, refusal.detail, 0)
+        answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+
+        def reply(ack: Ack) -> None:
+            if not answer.done():
+                answer.set_result(ack)
+
+        answered: Reply = reply
+        if self.tracer is not None:
+            frame, answered = self.tracer.sent(frame, reply)
+        now = driver.now()
+        send = Send(frame, answered, now + timeout, wait)
+        driver.perform(driver.router.submit(now, send))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():  # not answered meanwhile
+                driver.perform(driver.router.cancel(send))
+            raise
+
+    async def send_again(
+        self,
+        body: object,
+        to: Position | str,
+        mtype: object,
+        timeout: float | None,
+        uuid: str | None,
+        retry: Retry,
+        *,
+        wait: bool,
+    ) -> Ack:
+        """Send a message as often as `retry` says, with one uuid."""
+        dst = destination(to)
+        same, each = uuid or self._uuids.next(dst), self._config.ack_timeout if timeout is None else timeout
+        give_up_at = asyncio.get_running_loop().time() + retry.within
+
+        async def attempt() -> Ack:
+            left = give_up_at - asyncio.get_running_loop().time()
+            return await self.send(body, to, mtype, min(each, left), same, sync=True, wait=wait)
+
+        return await retry.run(attempt)
+
+    async def withdraw(self, timeout: float) -> bool:
+        """Take this node out of the routes of the mesh. Returns whether the parent has confirmed it in time."""
+        driver = self._driver
+        answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+
+        def reply(ack: Ack) -> None:
+            if not answer.done():
+                answer.set_result(ack)
+
+        driver.perform(driver.router.withdraw(reply, self._uuids.next(None)))
+        await asyncio.wait([answer], timeout=timeout)
+        return answer.done() and answer.result().ok
+
+    def probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
+        """The destination and the seconds of a probe; see `Node.ping` for the errors."""
+        if not self._driver.running:
+            raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self._config.position} is not running")
+        return destination(to), self.seconds(timeout)
+
+    def seconds(self, timeout: object) -> float:
+        """A timeout in seconds, by default the configured one."""
+        if timeout is None:
+            return self._config.ack_timeout
+        if not isinstance(timeout, int | float):
+            raise ArgumentTypeError(f"timeout is not a number of seconds, but {timeout!r}")
+        if math.isnan(timeout):
+            raise ArgumentError(f"timeout is not a number of seconds, but {timeout!r}")
+        return min(timeout, limits.TIMEOUT_MAX_S)
