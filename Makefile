@@ -92,7 +92,8 @@ browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; }
 	@.venv/bin/python -m pytest -s -m browser tests/browser $(ARGS)
 
-guide: .venv/stamp-test  ## write into docs/operators-guide.md what the commands print
+guide: .venv/stamp-test  ## write the output of the commands, and the table of settings, into docs/
+	@.venv/bin/python -m tests.cli.settings_table
 	@.venv/bin/python -m tests.guide
 
 torch: .venv-torch/stamp  ## a data loader that forks 600 times beside a node, and 20,000 forks beside threads that log

@@ -3,53 +3,82 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from taskd_net import limits
+from taskd_net.schema import Kind, setting
+
+# gRPC keeps its own bounds in 32 bits.
+_whole: Final = partial(setting, Kind.WHOLE, least=1, most=2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a single peer, and what all of them together, may cost a node that has children.
+    """Bounds on the cost of a single child, and of all children together, at a node.
 
-    The defaults are far above what nodes of ours or of the original's need, also 5,000 of them at one parent: they are
-    there to end what is no use of the mesh. Lower ones bound the damage that a peer can do more tightly.
-
-    Args:
-        routes_per_child: nodes that one child may lead to; 5003 beyond. Each costs some 500 bytes here.
-        announcements_per_second: of one child, and as many at once; 5001 beyond. Each costs some 200 µs.
-        path_length: positions in one announcement; 4006 beyond. Nodes of the original's get everything in one.
-        list_ranks: ranks in one comma list; 4006 beyond. The greatest value is the default.
-        uuid_length: characters of a uuid; 4999 beyond. At least 128.
-        message_bytes: of a serialized message; 4999 beyond. The default is the contract's, and the greatest value:
-            lower, and messages that others may send are refused here.
-        metadata_bytes: of all metadata of one call, with 32 for each entry; gRPC refuses the call beyond.
-        streams_per_connection: calls under way over one connection; beyond, gRPC's clients wait, and who does not is
-            refused the call. A node of ours has up to 4,096 over a link of the four calls.
-        connections_per_address: of one address over which children have registered; 5003 beyond. All Workers of a
-            node come from one, as does everybody behind a proxy.
-        registration_time: seconds that a connection may take for its first words, and be without any call afterwards:
-            then it is closed. Children whose stream stands are never without.
-        child_messages, child_bytes: messages of one child that wait for their answers here, and their bytes (of
-            those from 4 KiB on, over a fast link); 5001 beyond.
-        total_messages, total_bytes: the same for all children together.
+    The defaults are far above the needs of 5,000 nodes at one parent, of this implementation or of the original's: they
+    end misuse. Lower values bound the damage of a peer more tightly. `NodeConfig` checks the ranges.
     """
 
-    routes_per_child: int = 131_072
-    announcements_per_second: int = 5000
-    path_length: int = 131_072
-    list_ranks: int = limits.RANKS_PER_LIST
-    uuid_length: int = 256
-    message_bytes: int = limits.MESSAGE_BYTES
-    metadata_bytes: int = 16_384
-    streams_per_connection: int = 5000
-    connections_per_address: int = 10_000
-    registration_time: float = 20.0
-    child_messages: int = 8192
-    child_bytes: int = 256 * 1024 * 1024
-    total_messages: int = 262_144
-    total_bytes: int = 1024 * 1024 * 1024
+    routes_per_child: int = _whole(131_072, "Nodes behind one child; 5003 beyond. Each takes some 500 bytes here.")
+    announcements_per_second: int = _whole(
+        5000, "Announcements of one child per second, and at once; 5001 beyond. Each takes some 200 µs."
+    )
+    path_length: int = _whole(
+        131_072,
+        f"Positions in one announcement; 4006 beyond. Children of this package send {limits.ANNOUNCE_POSITIONS:,} at a"
+        " time, the original's send all of them.",
+    )
+    list_ranks: int = _whole(limits.RANKS_PER_LIST, "Ranks in one comma list; 4006 beyond.", most=limits.RANKS_PER_LIST)
+    uuid_length: int = _whole(256, "Characters of a uuid; 4999 beyond.", least=limits.UUID_CHARS)
+    message_bytes: int = _whole(
+        limits.MESSAGE_BYTES,
+        "Bytes of a serialized message; 4999 beyond. The default is the contract's; a lower value refuses messages that"
+        " other nodes may send.",
+        least=1024,
+        most=limits.MESSAGE_BYTES,
+    )
+    metadata_bytes: int = _whole(
+        16_384,
+        "Bytes of the metadata of one call, plus 32 per entry; gRPC refuses the call beyond. A call of this package has"
+        " some 600.",
+        least=1024,
+    )
+    streams_per_connection: int = _whole(
+        5000,
+        "Calls under way over one connection; clients wait beyond. Fewer than 4,100 slow down children that use the"
+        " four calls.",
+    )
+    connections_per_address: int = _whole(
+        10_000,
+        "Connections of registered children from one address; 5003 beyond. All nodes behind one NAT share an address.",
+    )
+    child_messages: int = _whole(
+        8192,
+        "Messages of one child that wait for their answers here; 5001 beyond. A child of this package has up to"
+        f" {limits.SHARED_IN_FLIGHT:,}.",
+    )
+    child_bytes: int = _whole(
+        256 * 1024 * 1024,
+        "Bytes of the messages of one child that wait for their answers; 5001 beyond. On a fast link only messages of"
+        " 4 KiB or more count.",
+        least=limits.MESSAGE_BYTES,
+    )
+    total_messages: int = _whole(262_144, "Messages of all children that wait for their answers; 5001 beyond.")
+    total_bytes: int = _whole(
+        1024 * 1024 * 1024,
+        "Bytes of the messages of all children that wait for their answers; 5001 beyond.",
+        least=limits.MESSAGE_BYTES,
+    )
+    registration_time: float = setting(
+        Kind.SECONDS,
+        20.0,
+        "Seconds a connection may take to register, and stay without a call later; closed beyond. A child's stream is a"
+        " call.",
+        most=limits.TIMEOUT_MAX_S,
+    )
 
 
 DEFAULT: Final = Limits()
-"""Those of a node that is told nothing else."""
+"""The limits of a node without others."""

@@ -1,20 +1,15 @@
-"""Texts and files from outside. Reading them ends with a value or a `ValueError`, in bounded time and memory.
+"""Readers of text from outside: each ends with a value or a `ValueError`, in bounded time and memory.
 
-Python's own readers do not promise that: `str.isdigit` takes `²`, `int` raises for more than 4,300 digits, parsers of
-JSON and TOML end with RecursionError where brackets are nested deeply, so does `repr` of what they have read, and
-opening a FIFO waits for ever.
+Python's own readers do not promise that: `str.isdigit` accepts `²`, `int` raises for more than 4,300 digits, parsers of
+JSON and TOML end with RecursionError in deeply nested brackets, and so does `repr` of their result.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import reprlib
-import select
-import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
@@ -72,48 +67,6 @@ def shown(value: object) -> str:
         return _short.repr(value)
     except ValueError:  # an int of thousands of digits
         return f"<{type(value).__name__}>"
-
-
-class Content(NamedTuple):
-    """What was in a file, and its mode, which is that of the file that was read."""
-
-    data: bytes
-    mode: int
-
-
-def read_file(path: str | Path, most: int, seconds: float) -> Content:
-    """Read a whole file, which may be anything that a path can lead to: a FIFO, a device, a folder.
-
-    Args:
-        path: the file.
-        most: bytes that it may have.
-        seconds: how long to wait for what comes out of it. A network file system that hangs can take longer.
-
-    Raises:
-        OSError: it cannot be opened or read.
-        ValueError: the path has a NUL in it, the file has more bytes, or nothing came, or no end, in time.
-    """
-    give_up_at = time.monotonic() + seconds
-    # Without O_NONBLOCK, opening a FIFO waits for whoever writes into it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        data = bytearray()
-        while len(data) <= most:
-            left = give_up_at - time.monotonic()
-            if left <= 0.0 or not poller.poll(left * 1000):
-                raise ValueError(f"it could not be read to its end within {seconds:g} s")
-            try:
-                part = os.read(descriptor, most + 1 - len(data))
-            except BlockingIOError:  # somebody else was faster
-                continue
-            if not part:
-                return Content(bytes(data), os.fstat(descriptor).st_mode)
-            data += part
-    finally:
-        os.close(descriptor)
-    raise ValueError(f"it has more than {most} bytes")
 
 
 _short: Final = reprlib.Repr()

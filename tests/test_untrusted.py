@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import stat
 import sys
-import threading
-import time
 import tomllib
 from pathlib import Path
 
@@ -17,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import taskd_net
-from taskd_net.untrusted import SHOWN_CHARS, json_value, natural, parsed, read_file, shown
+from taskd_net.untrusted import SHOWN_CHARS, json_value, natural, parsed, shown
 
 DEEP = "[" * 100_000
 PACKAGE = Path(taskd_net.__file__).parent
@@ -87,66 +83,6 @@ def test_values_are_shown_as_they_are_written() -> None:
 
 
 # ---- files
-
-
-def test_file_with_its_mode(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x" * 1000)
-    file.chmod(0o640)
-    content = read_file(file, 1000, 5.0)
-    assert content.data == b"x" * 1000 and stat.S_IMODE(content.mode) == 0o640
-    with pytest.raises(ValueError, match="it has more than 999 bytes"):
-        read_file(file, 999, 5.0)
-
-
-def test_devices(tmp_path: Path) -> None:
-    assert read_file("/dev/null", 10, 5.0).data == b""
-    with pytest.raises(ValueError, match="more than 10 bytes"):
-        read_file("/dev/zero", 10, 5.0)
-    with pytest.raises(IsADirectoryError):
-        read_file(tmp_path, 10, 5.0)
-    with pytest.raises(ValueError, match="null byte"):
-        read_file("a\0b", 10, 5.0)
-    with pytest.raises(FileNotFoundError):
-        read_file(tmp_path / "nobody", 10, 5.0)
-
-
-def test_fifo_that_nobody_writes_into_is_given_up(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    began = time.monotonic()
-    with pytest.raises(ValueError, match=r"could not be read to its end within 0\.05 s"):
-        read_file(fifo, 10, 0.05)
-    assert time.monotonic() - began >= 0.05
-
-
-def test_pipe_is_read_to_its_end() -> None:
-    """As of a shell's `--config <(...)`."""
-    reading, writing = os.pipe()
-
-    def write() -> None:
-        for part in (b"ab", b"c"):
-            os.write(writing, part)
-        os.close(writing)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        assert read_file(f"/dev/fd/{reading}", 10, 30.0).data == b"abc"
-    finally:
-        writer.join()
-        os.close(reading)
-
-
-def test_writer_without_an_end_is_given_up(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    try:
-        os.write(writing, b"x")
-        with pytest.raises(ValueError, match="to its end"):
-            read_file(f"/dev/fd/{reading}", 10, 0.05)
-    finally:
-        os.close(reading)
-        os.close(writing)
 
 
 # ---- nobody else

@@ -17,7 +17,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from taskd_net import ConfigError, limits
-from taskd_net.untrusted import parsed, read_file, shown
+from taskd_net.bounded_file import read_file
+from taskd_net.untrusted import parsed, shown
 
 
 def load(path: Path, command: str, names: Mapping[str, Sequence[str]]) -> dict[str, object]:

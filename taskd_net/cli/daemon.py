@@ -17,16 +17,17 @@ from taskd_net import ConfigError, Node, NodeConfig, limits, logs
 from taskd_net.address import Address
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.output import Output, as_json
-from taskd_net.cli.settings import wrong
+from taskd_net.cli.settings import SETTINGS, wrong
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage
 from taskd_net.reading import Reading
+from taskd_net.schema import Reload
 
 T = TypeVar("T")
 
-RELOADED: Final = ("drain", "log_path", "log_file_level", "log_std_level", "log_stdout")
+RELOADED: Final = frozenset(name for name, setting in SETTINGS.items() if setting.reload is Reload.SIGHUP)
 """The settings that SIGHUP changes in a running daemon."""
 
 

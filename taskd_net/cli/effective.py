@@ -8,7 +8,8 @@ from typing import Final
 import click
 
 from taskd_net import Position
-from taskd_net.cli.settings import COMMANDS, CONFIG, Setting, node_config, place
+from taskd_net.cli.options import SettingOption, place
+from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
 from taskd_net.cli.tool import free_position, leaf
 
 
@@ -28,8 +29,8 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _settings(ctx: click.Context) -> list[Setting]:
-    return [param for param in ctx.command.params if isinstance(param, Setting)]
+def _settings(ctx: click.Context) -> list[SettingOption]:
+    return [param for param in ctx.command.params if isinstance(param, SettingOption)]
 
 
 def _as_text(ctx: click.Context) -> str:

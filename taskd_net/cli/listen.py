@@ -10,11 +10,13 @@ import click
 import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig
+from taskd_net.cli.options import FORMS
 from taskd_net.cli.output import Output, as_json, as_text
-from taskd_net.cli.settings import COMMANDS, CONFIG, POSITION, node_config, wrong
+from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, wrong
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr, start_telemetry
 from taskd_net.reading import Reading
+from taskd_net.schema import Kind
 
 
 @click.command(
@@ -49,7 +51,7 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     """
     position = leaf(ctx)
     if position is None:
-        raise click.UsageError(f"as is missing; expected {POSITION.expected}")
+        raise click.UsageError(f"as is missing; expected {FORMS[Kind.POSITION].expected}")
     config = node_config(ctx, position, service=True)
     timeout = settings["timeout"]
     log_to_stderr(str(settings["log_std_level"]))

@@ -11,9 +11,11 @@ import click
 
 from taskd_net import ConfigError, Position, Role, logs
 from taskd_net.cli import telemetry
-from taskd_net.cli.settings import POSITION, wrong
+from taskd_net.cli.options import FORMS
+from taskd_net.cli.settings import wrong
 from taskd_net.codes import Refusal
 from taskd_net.position import require_node
+from taskd_net.schema import Kind
 
 NOT_JOINED: Final = 3
 """Exit code: the Mgr did not come to know this node in time."""
@@ -53,7 +55,7 @@ def leaf(ctx: click.Context) -> Position | None:
             return position
     except (ValueError, Refusal):
         pass
-    raise wrong(ctx, ConfigError(f"as is {text!r}; expected {POSITION.expected}"))
+    raise wrong(ctx, ConfigError(f"as is {text!r}; expected {FORMS[Kind.POSITION].expected}"))
 
 
 def log_to_stderr(level: str) -> None:

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from taskd_net import limits
+from taskd_net.bounded_file import read_file
 from taskd_net.codes import ConfigError
 from taskd_net.tls.files import Tls
-from taskd_net.untrusted import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,12 +1,16 @@
-"""What can be set for TLS: which files, and so for which of a node's links."""
+"""The settings of mutual TLS: files, and the links of a node that use them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from typing import Final
 
 from taskd_net.codes import ConfigError
+from taskd_net.schema import Kind, Reload, setting
+
+_file: Final = partial(setting, Kind.FILE, None, unset="none", reload=Reload.WATCHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,23 +21,33 @@ class Tls:
     it speaks TLS to its parent; a Proxy may have either pair or both. The files are read when the node starts, and
     again when they change: what is connected stays, and moves to a new connection without losing a message.
 
-    Args:
-        ca: the certificates of whoever signs those of the mesh; a certificate that none of them has signed is refused.
-        server_key, server_crt: key and certificate for children, which may be followed by those of intermediate CAs.
-            The certificate has to name the address that children connect to.
-        client_key, client_crt: the same for the parent.
-        server_name: the name that the parent's certificate must have, if it is not the host of `upstream`.
-
     Raises:
         ConfigError: names the field, its value and what was expected.
     """
 
-    ca: str
-    server_key: str | None = None
-    server_crt: str | None = None
-    client_key: str | None = None
-    client_crt: str | None = None
-    server_name: str | None = None
+    ca: str = setting(
+        Kind.FILE,
+        MISSING,
+        "PEM file with the certificates of the mesh's signers. A certificate of any other signer is refused.",
+        unset="none",
+        reload=Reload.WATCHED,
+    )
+    server_key: str | None = _file(
+        "PEM file with the key for children, which only the owner and the group may open. With it `listen` accepts"
+        " nothing but TLS and a certificate."
+    )
+    server_crt: str | None = _file(
+        "PEM file with the certificate for children, followed by those of intermediate CAs. It names the address that"
+        " children connect to."
+    )
+    client_key: str | None = _file("PEM file with the key for the parent. With it this node speaks TLS to its parent.")
+    client_crt: str | None = _file("PEM file with the certificate for the parent.")
+    server_name: str | None = setting(
+        Kind.TEXT,
+        None,
+        "Name in the parent's certificate. Needed where the certificate does not name the address of the parent.",
+        unset="the host of --upstream",
+    )
 
     def __post_init__(self) -> None:
         self.validate()

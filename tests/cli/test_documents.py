@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from taskd_net.cli.group import group
-from taskd_net.cli.settings import COMMANDS, Setting
+from taskd_net.cli.options import SettingOption
+from taskd_net.cli.settings import COMMANDS
+from tests.cli.settings_table import DOCUMENT, written
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 NAMES = [*COMMANDS, "config", "doctor"]
 
 pytestmark = [
@@ -41,14 +41,14 @@ def options(command: str) -> list[click.Option]:
 def test_every_flag_has_a_row_that_names_its_commands(command: str) -> None:
     for option in options(command):
         for flag in (*option.opts, *option.secondary_opts):
-            of = rows()[flag][3] if isinstance(option, Setting) else rows()[flag][1]
+            of = rows()[flag][3] if isinstance(option, SettingOption) else rows()[flag][1]
             assert command in of or of.startswith("all"), flag
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_setting_is_described_with_its_variables_key_and_default(command: str) -> None:
     for setting in COMMANDS[command]:
-        _, environment, key, of, default, costs = rows()[setting.opts[0]]
+        _, environment, key, of, default, allowed, _, price = rows()[setting.opts[0]]
         for variable in setting.variables:
             assert f"`{variable}`" in environment, setting.name
         assert key == f"`{setting.name}`"
@@ -56,7 +56,12 @@ def test_every_setting_is_described_with_its_variables_key_and_default(command: 
         value = setting.default
         if value is not None:
             assert f"`{str(value).lower() if isinstance(value, bool) else value}`" in default, (setting.name, command)
-        assert costs
+        assert allowed and price
+
+
+def test_the_table_is_made_from_the_declarations() -> None:
+    text = DOCUMENT.read_text()
+    assert text == written(text), "python -m tests.cli.settings_table writes it"
 
 
 def test_no_row_is_about_a_flag_that_is_not_there() -> None:

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from taskd_net.cli.group import group
-from taskd_net.cli.settings import COMMANDS, Setting
+from taskd_net.cli.options import SettingOption
+from taskd_net.cli.settings import COMMANDS
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
@@ -247,4 +248,4 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
             monkeypatch.setenv(variable, str(values.get(setting.name, 42)))
             assert settings_of(command, "--config", str(path))[setting.name][1:] == ("environment", variable)
             monkeypatch.delenv(variable)
-        assert [param for param in group.commands[command].params if isinstance(param, Setting)] == list(settings)
+        assert [param for param in group.commands[command].params if isinstance(param, SettingOption)] == list(settings)

@@ -49,12 +49,12 @@ FIGURES: Final = {
         "the log has one line a minute for each kind of fault" if limits.READER_LOG_S == 60.0 else "",
     ],
     "docs/configuration.md": [
-        f"at most {limits.LOG_FILE_BYTES * limits.LOG_FILES // _MIB} MiB for each node",
+        f"At most {limits.LOG_FILE_BYTES * limits.LOG_FILES // _MIB} MiB for each node",
         f"more\nthan {limits.CONFIG_BYTES // _MIB} MiB, or cannot be read within {_seconds(limits.CONFIG_READ_S)}",
-        f"Children of ours send {limits.ANNOUNCE_POSITIONS:,} at a time",
-        f"A child of ours has up to {limits.SHARED_IN_FLIGHT:,}",
-        f"at least {limits.MESSAGE_BYTES}, the largest message",
-        f"At least {limits.UUID_CHARS} |",
+        f"Children of this package send {limits.ANNOUNCE_POSITIONS:,} at a time",
+        f"A child of this package has up to {limits.SHARED_IN_FLIGHT:,}",
+        f"At least {limits.MESSAGE_BYTES}, the largest message",
+        f"| {limits.UUID_CHARS} to ",
     ],
     "docs/design.md": [
         f"`ack_timeout` × {limits.ACK_TIMEOUT_PER_LEVEL} per level below the Mgr ({_NESTED} …)",

@@ -1,0 +1,51 @@
+"""A reader of files from outside: it ends in bounded time and memory, whatever the path leads to."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Content(NamedTuple):
+    """The bytes of a file, and the mode of the file that was read."""
+
+    data: bytes
+    mode: int
+
+
+def read_file(path: str | Path, most: int, seconds: float) -> Content:
+    """Read a whole file; the path may lead to a FIFO, a device or a folder.
+
+    Args:
+        path: the file.
+        most: bound on its bytes.
+        seconds: bound on the wait. A network file system that hangs can take longer.
+
+    Raises:
+        OSError: it cannot be opened or read.
+        ValueError: the path has a NUL, the file has more bytes, or its end did not come in time.
+    """
+    give_up_at = time.monotonic() + seconds
+    # Without O_NONBLOCK, opening a FIFO waits for whoever writes into it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        data = bytearray()
+        while len(data) <= most:
+            left = give_up_at - time.monotonic()
+            if left <= 0.0 or not poller.poll(left * 1000):
+                raise ValueError(f"it could not be read to its end within {seconds:g} s")
+            try:
+                part = os.read(descriptor, most + 1 - len(data))
+            except BlockingIOError:  # somebody else was faster
+                continue
+            if not part:
+                return Content(bytes(data), os.fstat(descriptor).st_mode)
+            data += part
+    finally:
+        os.close(descriptor)
+    raise ValueError(f"it has more than {most} bytes")

@@ -1,0 +1,192 @@
+"""Settings as options of click: flags, environment variables and keys of a file, in this order of precedence.
+
+The declaration of a setting (`schema.Setting`) says all that an option needs; click decides between the sources.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from taskd_net import ConfigError, limits, logs
+from taskd_net.address import Address
+from taskd_net.schema import Kind, Reading, Setting
+from taskd_net.untrusted import natural, shown
+
+FILE: Final = "taskd_net.cli.options.file"
+"""Key in `Context.meta`: the file that the settings were read from."""
+
+PREFIX: Final = "TASKD_NET_"
+
+
+class Origin(NamedTuple):
+    """The source of a value, `flag`, `environment`, `file` or `default`, and the name of the flag, variable or file."""
+
+    source: str
+    name: str | None
+
+
+class _Period(click.FloatRange):
+    """Seconds to wait: neither infinite nor NaN, which is in every range."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, limits.TIMEOUT_MAX_S)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail("not a number", param, ctx)
+        return seconds
+
+
+class _Port(click.types.StringParamType):
+    """An address to serve at; a port alone is on the loopback interface."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        try:
+            return str(Address.parse(text if natural(text, 65535) is None else f"127.0.0.1:{text}"))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Path(click.types.StringParamType):
+    """A path that shells complete, and nobody checks: a node checks its files when it reads them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type=self.name)]
+
+
+class _Form(NamedTuple):
+    """The form of a kind of value on the command line and in the file."""
+
+    param: click.ParamType[Any]
+    toml: tuple[type, ...]
+    metavar: str
+    expected: str
+
+
+def _form(setting: Setting) -> _Form:
+    if setting.kind is Kind.CHOICE:
+        words = setting.choices
+        if words == logs.LEVELS:
+            return _Form(click.Choice(words, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(words)}")
+        return _Form(click.Choice(words), (str,), "|".join(words), " or ".join(words))
+    return FORMS[setting.kind]
+
+
+FORMS: Final = {
+    Kind.ADDRESS: _Form(click.STRING, (str,), "HOST:PORT", "host:port, e.g. 127.0.0.1:9602 or [::1]:9602"),
+    Kind.FILE: _Form(_Path("file"), (str,), "FILE", "a file"),
+    Kind.FOLDER: _Form(_Path("dir"), (str,), "FOLDER", "a folder"),
+    Kind.PERIOD: _Form(_Period(), (int, float), "SECONDS", f"a number of seconds from 0 to {limits.TIMEOUT_MAX_S:.0f}"),
+    Kind.PORT: _Form(_Port(), (int, str), "PORT", "a port, or host:port, e.g. 9090 or 0.0.0.0:9090"),
+    Kind.POSITION: _Form(
+        click.STRING, (str,), "POSITION", "the position of an Agent or a Worker, e.g. Agent/0 or Worker/0/3"
+    ),
+    Kind.RANK: _Form(click.IntRange(0), (int,), "N", "a natural number"),
+    Kind.SECONDS: _Form(click.FLOAT, (int, float), "SECONDS", "a number of seconds"),
+    Kind.SIZE: _Form(click.STRING, (str,), "NxM", "nodes x processes per node, e.g. 4x8"),
+    Kind.SWITCH: _Form(click.BOOL, (bool,), "", "true or false"),
+    Kind.TEXT: _Form(click.STRING, (str,), "TEXT", "a text"),
+    Kind.WHOLE: _Form(click.INT, (int,), "N", "a whole number"),
+}
+
+
+class SettingOption(click.Option):
+    """An option with a place in the environment and in the file.
+
+    Args:
+        name: of the setting; `--ack-timeout` for `ack_timeout`, and `--no-…` beside it for a switch.
+        setting: its declaration.
+    """
+
+    name: str
+
+    def __init__(self, name: str, setting: Setting) -> None:
+        flag = f"--{name.replace('_', '-')}"
+        own: Mapping[str, Reading] = {PREFIX + name.upper(): str} if setting.prefixed else {}
+        self.setting = setting
+        self.form = _form(setting)
+        self.variables = {**own, **setting.variables}
+        super().__init__(
+            [f"{flag}/--no-{flag[2:]}" if setting.kind is Kind.SWITCH else flag],
+            type=self.form.param,
+            default=setting.default,
+            help=setting.about.partition(". ")[0].rstrip(".") + ".",
+            metavar=self.form.metavar or None,
+            show_default=setting.unset or True,
+            envvar=list(self.variables),
+            show_envvar=True,
+        )
+
+    def variable(self) -> tuple[str, str] | None:
+        """The environment variable that counts, and its value; None for none."""
+        for name, reading in self.variables.items():
+            text = os.environ.get(name)
+            said = reading(text) if text else None
+            if said is not None:
+                return name, said
+        return None
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """What click asks for the value in the environment."""
+        found = self.variable()
+        return found[1] if found else None
+
+    def type_cast_value(self, ctx: click.Context, value: object) -> object:
+        """Convert and check a value, as click does; what is wrong is said in one line, with the place it came from."""
+        origin = self.origin(ctx)
+        try:
+            if origin.source == "file" and type(value) not in self.form.toml:
+                raise click.BadParameter("of another type")
+            _require_usual(value)
+            cast = super().type_cast_value(ctx, value)
+            _require_usual(cast)
+            return cast
+        except click.BadParameter:
+            text = f"{self.name} is {shown(value)}; expected {self.form.expected}"
+            raise click.UsageError(f"{text} (from {place(origin)})") from None
+
+    def origin(self, ctx: click.Context) -> Origin:
+        """Where its value comes from."""
+        match ctx.get_parameter_source(self.name):
+            case ParameterSource.COMMANDLINE:
+                return Origin("flag", self.opts[0])
+            case ParameterSource.ENVIRONMENT:
+                found = self.variable()
+                return Origin("environment", found[0] if found else None)
+            case ParameterSource.DEFAULT_MAP:
+                return Origin("file", str(ctx.meta[FILE]))
+            case _:
+                return Origin("default", None)
+
+
+def _require_usual(value: object) -> None:
+    """Refuse a number that no setting means, and that cannot even be written in digits."""
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise click.BadParameter("too large")
+
+
+def place(origin: Origin) -> str:
+    """An origin in words: `--grace`, `the environment variable TASKD_NET_GRACE`, `the file x.toml`, `the default`."""
+    match origin.source:
+        case "flag":
+            return str(origin.name)
+        case "environment":
+            return f"the environment variable {origin.name}"
+        case "file":
+            return f"the file {origin.name}"
+        case _:
+            return "the default"

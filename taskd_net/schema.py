@@ -1,0 +1,142 @@
+"""Settings as data: the metadata of a config class's fields.
+
+One declaration gives a setting its type, default, range, price and reload rule. The constructor's checks, the flags,
+the environment variables, the TOML keys, the shell's completion and the table in docs/configuration.md come from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from enum import Enum
+from typing import Any, Final
+
+from taskd_net.address import Address
+from taskd_net.codes import ConfigError
+from taskd_net.untrusted import shown
+
+Reading = Callable[[str], str | None]
+"""The value in an environment variable's text; None for no value."""
+
+_KEY: Final = "setting"
+
+
+class Kind(Enum):
+    """The type of a setting's value."""
+
+    ADDRESS = "host:port"
+    CHOICE = "one of a few words"
+    FILE = "path of a file"
+    FOLDER = "path of a folder"
+    PERIOD = "seconds, or 0"
+    PORT = "port, or host:port"
+    POSITION = "position"
+    RANK = "rank"
+    SECONDS = "seconds"
+    SIZE = "nodes x processes"
+    SWITCH = "true or false"
+    TEXT = "text"
+    WHOLE = "whole number"
+
+
+class Reload(Enum):
+    """The event after which a running node uses a new value."""
+
+    RESTART = "restart"
+    SIGHUP = "SIGHUP"
+    WATCHED = "watched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table of settings.
+
+    Args:
+        kind: type of the value.
+        default: value without any other source; None for none.
+        about: meaning and unit in the first sentence, which `--help` prints; then the price of a change.
+        least: smallest value.
+        most: greatest value; None for no bound.
+        choices: allowed words.
+        variables: TaskD's own environment variables, in order; `TASKD_NET_<NAME>` counts before them.
+        prefixed: whether `TASKD_NET_<NAME>` exists; False where TaskD's variable means exactly the same.
+        unset: the absence of a value, in words.
+        reload: see `Reload`.
+    """
+
+    kind: Kind
+    default: Any
+    about: str
+    least: int = 0
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    variables: Mapping[str, Reading] = field(default_factory=dict)
+    prefixed: bool = True
+    unset: str = ""
+    reload: Reload = Reload.RESTART
+
+    @property
+    def range(self) -> str:
+        """The allowed values, in words."""
+        match self.kind:
+            case Kind.WHOLE | Kind.RANK:
+                return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
+            case Kind.SECONDS:
+                return "above 0" if self.most is None else f"above 0, to {self.most:.0f}"
+            case Kind.PERIOD:
+                return f"0 to {self.most:.0f}"
+            case Kind.CHOICE:
+                return ", ".join(f"`{word}`" for word in self.choices)
+            case _:
+                return str(self.kind.value)
+
+    def require(self, name: str, value: object) -> None:
+        """Check a value.
+
+        Raises:
+            ConfigError: names the setting, the value and the range.
+        """
+        if value is None and self.default is None:
+            return
+        expected = None
+        match self.kind:
+            case Kind.WHOLE:
+                right = isinstance(value, int) and not isinstance(value, bool) and value >= self.least
+                bounds = f", at least {self.least}" if self.most is None else f" from {self.least} to {self.most}"
+                if not right or (self.most is not None and value > self.most):  # type: ignore[operator]
+                    expected = f"a whole number{bounds}"
+            case Kind.SECONDS:
+                if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+                    expected = "a number of seconds above 0"
+                elif self.most is not None and value > self.most:
+                    expected = f"at most {self.most}"
+            case Kind.CHOICE if value not in self.choices:
+                expected = " or ".join(map(repr, self.choices))
+            case Kind.SWITCH if not isinstance(value, bool):
+                expected = "True or False"
+            case Kind.ADDRESS:
+                Address.parse(value, name)  # type: ignore[arg-type]
+        if expected is not None:
+            raise ConfigError(f"{name} is {shown(value)}; expected {expected}")
+
+
+def setting(kind: Kind, default: Any, about: str, **more: Any) -> Any:
+    """A dataclass field that is a setting; the arguments are those of `Setting`. `MISSING` makes it required."""
+    declared = Setting(kind=kind, default=None if default is MISSING else default, about=about, **more)
+    return field(default=default, metadata={_KEY: declared})
+
+
+def settings_of(config: object) -> dict[str, Setting]:
+    """The settings of a config class, or of an instance of one, by name."""
+    return {each.name: each.metadata[_KEY] for each in fields(config) if _KEY in each.metadata}  # type: ignore[arg-type]
+
+
+def require_all(config: object) -> None:
+    """Check every setting of a config.
+
+    Raises:
+        ConfigError: names the setting, the value and the range.
+    """
+    for name, each in settings_of(config).items():
+        each.require(name, getattr(config, name))
