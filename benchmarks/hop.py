@@ -71,7 +71,7 @@ def _traced_link(position: Position) -> Callable[[Node, int, Position, Pipe], Ba
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    from taskd_net.transport.traced import batched_link, load_tracer
+    from taskd_net.links.traced import batched_link, load_tracer
 
     trace.set_tracer_provider(TracerProvider())
     return partial(batched_link, tracer=load_tracer(position))

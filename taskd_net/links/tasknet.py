@@ -17,10 +17,10 @@ from taskd_net.core.links import UP
 from taskd_net.core.routes import LinkId
 from taskd_net.links.host import Host
 from taskd_net.links.ordered_acks import OrderedAcks, Pulse
+from taskd_net.links.peer import Profile
 from taskd_net.links.session import Pipe, Session
 from taskd_net.links.unary import UnaryWriter
 from taskd_net.position import Position
-from taskd_net.transport.peer import Profile
 from taskd_net.wire import codec
 
 

@@ -16,12 +16,12 @@ from enum import Enum
 import grpc
 
 from taskd_net.address import Address
+from taskd_net.links import peer as peers
 from taskd_net.observe.probe_client import NotAskedError, ProbeClient
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.probe_service import SERVICE
 from taskd_net.position import Position
 from taskd_net.tls.files import Tls
-from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import channel_to, open_stream
 
 _NOBODY = range(1_000_000_000, 2_000_000_000)

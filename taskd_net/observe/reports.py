@@ -18,14 +18,14 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import Link
+from taskd_net.links import peer as peers
+from taskd_net.links.connections import host_of, is_of_this_machine
 from taskd_net.links.host import Host
 from taskd_net.links.session import Context
 from taskd_net.observe import status_codec as wire
 from taskd_net.position import Role
 from taskd_net.states import State
-from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import STATUS_SERVICE
-from taskd_net.transport.connections import host_of, is_of_this_machine
 
 _URGENT_SHARE: Final = 20
 """Where a parent asks for longer pauses between figures, changes of state are gathered for this part of them."""

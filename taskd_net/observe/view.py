@@ -16,15 +16,15 @@ from taskd_net import limits
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
+from taskd_net.links.connections import Connections
 from taskd_net.links.host import Host
+from taskd_net.links.peer import OURS
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import standings_of
 from taskd_net.observe.ledger import Ledger, Record, Report
 from taskd_net.observe.records import Flow, NodeStatus, Own
 from taskd_net.position import Position
 from taskd_net.states import State
-from taskd_net.transport.connections import Connections
-from taskd_net.transport.peer import OURS
 from taskd_net.version import __version__
 
 _Quantiles: TypeAlias = tuple[float | None, float | None]

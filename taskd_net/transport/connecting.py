@@ -12,15 +12,15 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, TaskdNetError, describe
 from taskd_net.core.links import UP
+from taskd_net.links import peer as peers
 from taskd_net.links.host import Host
 from taskd_net.links.session import ClientPipe, Session
 from taskd_net.links.tasknet import ToParent
+from taskd_net.links.traced import batched_link
 from taskd_net.position import Position
 from taskd_net.tls.explain import explain
 from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
-from taskd_net.transport import peer as peers
-from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:

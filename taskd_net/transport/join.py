@@ -22,13 +22,13 @@ from taskd_net.codes import Refusal, describe
 from taskd_net.core.actions import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
+from taskd_net.links import peer as peers
 from taskd_net.links.host import Host
 from taskd_net.links.session import Session
 from taskd_net.observe.reports import Reporter
 from taskd_net.position import Position
 from taskd_net.states import end_of
 from taskd_net.tls.rotation import Rotation
-from taskd_net.transport import peer as peers
 from taskd_net.transport.channel import unary_call
 from taskd_net.transport.connecting import Connection, Connector, Failed
 from taskd_net.wire import codec, requests

@@ -8,9 +8,9 @@ from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
+from taskd_net.links.connections import Connections, host_of
 from taskd_net.links.session import Context
 from taskd_net.tls.credentials import peer_names
-from taskd_net.transport.connections import Connections, host_of
 
 
 class Permissions:

@@ -19,24 +19,24 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links import grpc_status
+from taskd_net.links import peer as peers
 from taskd_net.links.batched import BatchedLink
+from taskd_net.links.connections import host_of
 from taskd_net.links.host import Host
 from taskd_net.links.quota import Quota
 from taskd_net.links.session import Context, ServerPipe, Session
 from taskd_net.links.tasknet import ToChild
+from taskd_net.links.traced import batched_link
 from taskd_net.links.transfers import Calls, Transfers
 from taskd_net.observe.probe_service import ProbeService
 from taskd_net.observe.reports import StatusService
 from taskd_net.position import Position
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import Strangers
-from taskd_net.transport import peer as peers
 from taskd_net.transport import standard
 from taskd_net.transport.channel import LINK_SERVICE, STATUS_SERVICE, server_options
-from taskd_net.transport.connections import host_of
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
 from taskd_net.transport.permissions import Permissions
-from taskd_net.transport.traced import batched_link
 from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:

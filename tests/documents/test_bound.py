@@ -13,8 +13,7 @@ import pytest
 from taskd_net import Code, limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core.actions import Kind
-from taskd_net.links import grpc_status
-from taskd_net.transport import peer
+from taskd_net.links import grpc_status, peer
 from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")

@@ -29,11 +29,11 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.expect import Expected
 from taskd_net.limits import FAILURES_TOLD
+from taskd_net.links import peer as peers
+from taskd_net.links.connections import host_of
 from taskd_net.page.feed import Feed
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
-from taskd_net.transport import peer as peers
-from taskd_net.transport.connections import host_of
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import Batch, read_batch, read_branches, write_batch

@@ -11,8 +11,8 @@ import pytest
 
 from taskd_net import Ack, Code, Position
 from taskd_net.core.links import UP
+from taskd_net.links.peer import CONTRACT
 from taskd_net.links.tasknet import ToChild, ToParent
-from taskd_net.transport.peer import CONTRACT
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from tests.links.pipes import FakeChannel, FakeNode, FakePipe, frame

@@ -8,8 +8,8 @@ import pytest
 
 from taskd_net import Ack, Code, Position
 from taskd_net.core.frame import Frame
+from taskd_net.links.peer import CONTRACT
 from taskd_net.links.unary import UnaryWriter
-from taskd_net.transport.peer import CONTRACT
 from tests.links.pipes import FakeChannel, frame
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent

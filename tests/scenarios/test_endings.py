@@ -11,13 +11,13 @@ import pytest
 from taskd_net import Code, NodeConfig, limits
 from taskd_net.address import Address
 from taskd_net.core.actions import Kind
+from taskd_net.links import peer as peers
 from taskd_net.observe import reports
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import document
 from taskd_net.observe.status_client import AskFailed, NotForgotten, StatusClient
 from taskd_net.position import Position
 from taskd_net.states import State
-from taskd_net.transport import peer as peers
 from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
 from tests.peers.known import forget_children, seen, states, until, until_joined

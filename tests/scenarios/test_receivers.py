@@ -10,9 +10,9 @@ import pytest
 
 from taskd_net import Code, Failure, Position, limits
 from taskd_net.address import Address
+from taskd_net.links import peer as peers
 from taskd_net.observe.probe_client import ProbeClient
 from taskd_net.observe.probe_codec import Series
-from taskd_net.transport import peer as peers
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode
 from tests.peers.original.cluster import Originals

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from taskd_net import Code, ConfigError, Node, NodeConfig
 from taskd_net.links.batched import BatchedLink
-from taskd_net.transport.traced import TracedLink
+from taskd_net.links.traced import TracedLink
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh
 from tests.peers.stubs import pb

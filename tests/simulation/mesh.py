@@ -43,8 +43,8 @@ from taskd_net.core.probes import Ended
 from taskd_net.core.router import Arrival, Router, RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
+from taskd_net.links import peer as peers
 from taskd_net.position import Destination, Position
-from taskd_net.transport import peer as peers
 from tests.simulation.original import OriginalRouter
 
 Tree: TypeAlias = dict[Position, Position | None]

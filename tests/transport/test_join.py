@@ -8,11 +8,11 @@ import grpc
 import pytest
 
 from taskd_net import Code, limits
+from taskd_net.links.peer import parent_metadata
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
 from taskd_net.transport.join import Backoff
-from taskd_net.transport.peer import parent_metadata
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon
@@ -34,7 +34,7 @@ async def test_fault_of_ours_does_not_keep_a_node_from_joining(mesh: Mesh, monke
     mesh.expected_errors.add("upstream_failed")
     mgr = await mesh.mgr()
     with monkeypatch.context() as patch:
-        patch.setattr("taskd_net.transport.peer.of_parent", lambda _: 1 / 0)
+        patch.setattr("taskd_net.links.peer.of_parent", lambda _: 1 / 0)
         worker = await mesh.worker(0, 0, mgr, join=False)
         await mesh.logged("upstream_failed", node=worker.position, times=2)
     await soon(worker.joined())

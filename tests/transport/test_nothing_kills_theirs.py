@@ -19,11 +19,11 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.core.actions import Action, Announce, EndStream, Forgot, Kind
 from taskd_net.core.links import UP
+from taskd_net.links import peer as peers
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.session import Session
 from taskd_net.links.tasknet import ToChild, ToParent
 from taskd_net.position import Position
-from taskd_net.transport import peer as peers
 from taskd_net.transport.connecting import Connection
 from taskd_net.transport.join import Backoff, Joiner, _Stay
 from taskd_net.transport.serve import MeshServer

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, Message, Position
-from taskd_net.transport import peer as peers
+from taskd_net.links import peer as peers
 from taskd_net.transport.channel import open_stream, unary_call
 from taskd_net.wire import codec, requests
 from taskd_net.wire.batches import write_batch

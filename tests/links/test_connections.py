@@ -3,8 +3,8 @@
 import pytest
 
 from taskd_net.address import Address
-from taskd_net.transport.connections import Connections, host_of, is_of_this_machine
-from taskd_net.transport.peer import CONTRACT, ORIGINAL, Peer
+from taskd_net.links.connections import Connections, host_of, is_of_this_machine
+from taskd_net.links.peer import CONTRACT, ORIGINAL, Peer
 
 A, B, C = "ipv4:10.0.0.1:40001", "ipv4:10.0.0.2:40001", "ipv4:10.0.0.1:40003"
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from taskd_net.address import Address
 from taskd_net.core.routes import LinkId
-from taskd_net.transport.peer import Peer
+from taskd_net.links.peer import Peer
 
 
 def host_of(connection: str) -> str:

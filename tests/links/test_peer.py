@@ -7,8 +7,8 @@ import pytest
 from taskd_net import Position, __version__
 from taskd_net.core.actions import Kind
 from taskd_net.core.probes import Ended
+from taskd_net.links import peer as peers
 from taskd_net.states import State
-from taskd_net.transport import peer as peers
 
 
 def test_nodes_of_ours_recognise_each_other() -> None:
