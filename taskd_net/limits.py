@@ -229,12 +229,18 @@ CONFIG_BYTES: Final = 1024 * 1024
 CONFIG_READ_S: Final = 5.0
 """Seconds for reading one: a disk that spins up takes a few. A FIFO that nobody writes into is given up then."""
 
-GATHER_S: Final = 0.002
-"""Seconds for which a message that comes by a unary call waits at most for the answer to the one before it, to leave
-together with others (`links/transfers.py`): a few round trips to the next hop, less than a slow answer takes."""
+GATHER_IDLE_S: Final = 0.0004
+"""Seconds without a further unary call after which the gathered ones are decided on (`links/transfers.py`): gRPC hands
+over the next one within half of that, if it has it."""
 
-GATHER_MESSAGES: Final = 64
-"""Messages that are gathered so at most: more in one batch gains little, and they are decided on in one go."""
+GATHER_S: Final = 0.002
+"""Seconds for which a message that comes by a unary call is gathered at most: a few round trips to the next hop."""
+
+GATHER_MESSAGES: Final = 16
+"""Messages that are gathered at most: twice as many in one batch gain nothing that can be measured."""
+
+GATHER_DECISIONS: Final = 8
+"""Decisions on one message alone after which calls no longer count as coming together."""
 
 LOG_FILE_BYTES: Final = 10 * 1024 * 1024
 """Bytes of one log file, some 50,000 lines: with a line per change of state, days of a job in trouble."""

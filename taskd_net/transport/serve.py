@@ -101,7 +101,7 @@ class MeshServer:
         self._limits = host.router.limits
         self._whole = Quota(self._limits)
         self._quotas: dict[LinkId, Quota] = {}
-        self._transfers = Transfers(host, self._permissions, self._quota)
+        self._transfers = Transfers(host, self._permissions, self._quota, self._failed, self._end_failed)
         self._closing = False
         self.health = standard.Health(serving=host.router.upstream is None)
         self.depth = 0
@@ -120,7 +120,7 @@ class MeshServer:
             {
                 "Register": unary(self._open_to_new(self._guarded(self._register))),
                 "PathDiscovery": unary(self._guarded(self._path_discovery)),
-                "TransferMessage": unary(self._guarded(self._transfers.take)),
+                "TransferMessage": unary(self._transfers.take),
                 "InitServerDownStream": grpc.stream_stream_rpc_method_handler(self._down_stream),
             }
         )
@@ -217,25 +217,36 @@ class MeshServer:
     # ---- the calls
 
     def _guarded(self, call: _Call) -> _Unary:
-        """A call whose failures are answered in the way that the peer understands: a refusal its code, a fault 5999."""
+        """A call whose failures are answered in the way that the peer understands."""
 
         async def guarded(data: bytes, context: Context) -> bytes:
             try:
                 ack = await call(data, context)
-            except Refusal as refusal:
-                if isinstance(refusal, Violation):
-                    self._host.perform(self._router.report_violation(host_of(context.peer()), refusal))
-                ack = Ack(refusal.uuid, refusal.code, self._router.position, str(refusal))
-                self._host.log.debug("request_refused", call=call.__name__, code=int(ack.code), detail=ack.detail)
-            except Exception:
-                # The gate: one bad request must not cost the others their node.
-                self._host.log.exception("request_failed", call=call.__name__, peer=context.peer())
-                ack = Ack("", Code.SERVER_ERR, self._router.position)
-            if ack.code and self._peer(context).profile.fails_by_status:
-                await context.abort(grpc.StatusCode.UNKNOWN, grpc_status.text_for(ack.code))
+            except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
+                ack = self._failed(call.__name__, error, context)
+            if ack.code:
+                await self._end_failed(ack, context)
             return codec.write_ack(ack)
 
         return guarded
+
+    def _failed(self, call: str, error: Exception, context: Context) -> Ack:
+        """The answer to a call that has failed: a refusal's code, 5999 for a fault.
+
+        One bad request must not cost the others their node.
+        """
+        if not isinstance(error, Refusal):
+            self._host.log.error("request_failed", call=call, peer=context.peer(), exc_info=error)
+            return Ack("", Code.SERVER_ERR, self._router.position)
+        if isinstance(error, Violation):
+            self._host.perform(self._router.report_violation(host_of(context.peer()), error))
+        self._host.log.debug("request_refused", call=call, code=int(error.code), detail=str(error))
+        return Ack(error.uuid, error.code, self._router.position, str(error))
+
+    async def _end_failed(self, ack: Ack, context: Context) -> None:
+        """End a call that has failed by a status, where the peer understands nothing else."""
+        if self._peer(context).profile.fails_by_status:
+            await context.abort(grpc.StatusCode.UNKNOWN, grpc_status.text_for(ack.code))
 
     def _open_to_new(self, register: _Unary) -> _Unary:
         """A call that is turned away as soon as this node has begun to leave."""

@@ -1,8 +1,9 @@
-"""Messages by unary calls: gathered while the one before waits for its answer, and each of them answered."""
+"""Messages by unary calls: gathered when several come together, and each of them answered."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from taskd_net.core.links import UP
 from taskd_net.links.quota import Quota
 from taskd_net.links.transfers import Calls, Transfers
 from taskd_net.peer_limits import DEFAULT
+from taskd_net.wire.codec import read_ack
 from tests.links.pipes import FakeNode, frame
 from tests.peers.mesh import soon
 
@@ -53,8 +55,20 @@ class Serving:
         self.node.links[UP] = cast("Any", self.up)
         self.node.router.upstream_up(0.0, self.up, MGR)
         self.quota = Quota(DEFAULT, Quota(DEFAULT))
-        self.transfers = Transfers(self.node, cast("Any", self), lambda _: self.quota)
-        self.calls: dict[str, asyncio.Task[Ack]] = {}
+        self.transfers = Transfers(self.node, cast("Any", self), lambda _: self.quota, self.failed, self.end)
+        self.calls: dict[str, asyncio.Task[bytes]] = {}
+        self.errors: list[Exception] = []
+        self.ended: list[Ack] = []
+
+    def failed(self, call: str, error: Exception, context: object) -> Ack:
+        """A call has failed."""
+        assert call == "TransferMessage"
+        self.errors.append(error)
+        return Ack("", Code.SERVER_ERR, MGR)
+
+    async def end(self, ack: Ack, context: object) -> None:
+        """A call's answer has a code."""
+        self.ended.append(ack)
 
     def bringer(self, *_: object) -> int:
         """The gate: everything comes from the one child."""
@@ -70,6 +84,12 @@ class Serving:
             data = frame(uuid=uuid, src=str(WORKER), to="Mgr").data
             self.calls[uuid] = asyncio.create_task(self.transfers.take(data, cast("Any", self)))
         await asyncio.sleep(0)
+
+    async def forwards(self, uuids: str) -> None:
+        """Wait until the latest messages that have gone to the parent are these."""
+        while self.up.forwarded[-len(uuids) :] != list(uuids):
+            self.up.more.clear()
+            await soon(self.up.more.wait())
 
     def answer(self, uuid: str) -> None:
         """The parent answers a message with 0."""
@@ -90,8 +110,9 @@ async def serving() -> AsyncIterator[Serving]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is decided on by time."""
-    monkeypatch.setattr("taskd_net.limits.GATHER_S", 1000.0)
+    """What is gathered stays so for some turns of the loop, and not for longer than it has to."""
+    monkeypatch.setattr(limits, "GATHER_IDLE_S", 0.01)
+    monkeypatch.setattr(limits, "GATHER_S", 1000.0)
 
 
 async def test_message_that_comes_alone_goes_at_once(serving: Serving, patient: None) -> None:
@@ -99,36 +120,49 @@ async def test_message_that_comes_alone_goes_at_once(serving: Serving, patient: 
         await serving.send(uuid)
         assert serving.up.forwarded[-1] == uuid
         serving.answer(uuid)
-        ack = await soon(serving.calls[uuid])
+        ack = read_ack(await soon(serving.calls[uuid]), WORKER)
         assert (ack.uuid, ack.code, ack.src) == (uuid, Code.OK, MGR)
     assert not serving.transfers.busy
 
 
-async def test_messages_are_gathered_until_the_one_before_is_answered(serving: Serving, patient: None) -> None:
+async def test_messages_that_come_together_go_together(serving: Serving, patient: None) -> None:
     await serving.send("abc")
     assert (serving.up.forwarded, serving.transfers.busy) == (["a"], True)
-    serving.answer("a")
-    assert (await soon(serving.calls["a"])).ok
-    await serving.send("d")  # it joins those that are about to go, or comes after them
-    assert serving.up.forwarded[:3] == ["a", "b", "c"]
-    serving.answer("b")  # not the last one: the others stay together
-    await serving.send("e")
-    assert "e" not in serving.up.forwarded
+    await serving.forwards("abc")
+    assert not serving.transfers.busy
+    serving.answer("b")
+    assert read_ack(await soon(serving.calls["b"]), WORKER).ok
 
 
-async def test_message_waits_for_a_slow_answer_only_so_long(serving: Serving) -> None:
+async def test_messages_are_gathered_as_long_as_more_come(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GATHER_IDLE_S", 1000.0)
+    monkeypatch.setattr(limits, "GATHER_S", 0.05)
+    began = time.monotonic()
     await serving.send("ab")
-    while len(serving.up.forwarded) < 2:
-        serving.up.more.clear()
-        await soon(serving.up.more.wait())
-    assert serving.up.forwarded == ["a", "b"]
-    assert not any(call.done() for call in serving.calls.values())
+    await serving.forwards("ab")
+    assert time.monotonic() - began >= 0.05
 
 
-async def test_so_many_messages_are_gathered_at_most(
-    serving: Serving, patient: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("taskd_net.limits.GATHER_MESSAGES", 3)
+async def test_one_after_many_is_gathered_and_later_ones_are_not(serving: Serving, patient: None) -> None:
+    await serving.send("abx")
+    await serving.forwards("abx")
+    for uuid in "abx":
+        serving.answer(uuid)
+        await soon(serving.calls[uuid])
+    gathered = []
+    for uuid in "cdefghijkl":
+        await serving.send(uuid)
+        gathered.append(serving.transfers.busy)
+        await serving.forwards(uuid)
+        serving.answer(uuid)
+        await soon(serving.calls[uuid])
+    assert gathered == [True] * limits.GATHER_DECISIONS + [False] * 2
+
+
+async def test_so_many_messages_are_gathered_at_most(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GATHER_IDLE_S", 1000.0)
+    monkeypatch.setattr(limits, "GATHER_S", 1000.0)
+    monkeypatch.setattr(limits, "GATHER_MESSAGES", 3)
     await serving.send("abc")
     assert serving.up.forwarded == ["a"]
     await serving.send("de")
@@ -139,16 +173,12 @@ async def test_caller_that_has_gone_sends_nothing(serving: Serving, patient: Non
     await serving.send("abc")
     serving.calls["b"].cancel()
     await asyncio.wait([serving.calls["b"]])
-    serving.answer("a")
-    await soon(serving.calls["a"])
-    await asyncio.sleep(0)
-    assert serving.up.forwarded == ["a", "c"]
+    await serving.forwards("ac")
 
 
 async def test_fault_with_one_message_costs_the_others_nothing(
     serving: Serving, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await serving.send("abc")
     arrived = serving.node.router.frame_arrived
 
     def fail(now: float, came_from: int, message: Frame, *rest: Any) -> list[Action]:
@@ -157,11 +187,13 @@ async def test_fault_with_one_message_costs_the_others_nothing(
         return arrived(now, came_from, message, *rest)
 
     monkeypatch.setattr("taskd_net.core.router.Router.frame_arrived", lambda _, *given: fail(*given))
-    serving.answer("a")
-    with pytest.raises(IndexError):
-        await soon(serving.calls["b"])
+    await serving.send("abc")
+    assert read_ack(await soon(serving.calls["b"]), WORKER).code == Code.SERVER_ERR
+    assert isinstance(serving.errors[0], IndexError)
+    assert [ack.code for ack in serving.ended] == [Code.SERVER_ERR]
+    await serving.forwards("ac")
     serving.answer("c")
-    assert (await soon(serving.calls["c"])).ok
+    assert read_ack(await soon(serving.calls["c"]), WORKER).ok
 
 
 # ---- calls that still come while the node drains
