@@ -133,7 +133,7 @@ class Rig(FakeNode):
 
     async def call(self, name: str, data: bytes, connection: str) -> None:
         call = {"Register": self.parent._register, "PathDiscovery": self.parent._path_discovery}
-        guarded = self.parent._guarded(call.get(name, self.parent._transfers.take))
+        guarded = self.parent._guarded(call[name]) if name in call else self.parent._transfers.take
         try:
             answer = await guarded(data, cast("Any", FakeContext(connection, GO)))
         except Aborted:
