@@ -13,10 +13,11 @@ from taskd_net.config import NodeConfig
 from taskd_net.driver import Driver
 from taskd_net.links.traced import load_tracer
 from taskd_net.observe.view import View
+from taskd_net.retry import Backoff
 from taskd_net.sending import Sender
 from taskd_net.tls.rotation import Rotation
 from taskd_net.transport.absence import Absence
-from taskd_net.transport.join import Backoff, Joiner
+from taskd_net.transport.join import Joiner
 from taskd_net.transport.serve import MeshServer
 
 

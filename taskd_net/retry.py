@@ -1,9 +1,12 @@
-"""Sending a message again, with the same uuid, until it has arrived or it is not worth it any more."""
+"""Repeated attempts: pauses that grow, and a bound on their number and time."""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Awaitable, Callable
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from taskd_net import limits
@@ -12,16 +15,53 @@ from taskd_net.core.frame import Ack
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """How often, and for how long, a message is sent again that was answered with 5xxx or 6xxx.
-
-    A 4xxx is not tried again: the answer would be the same. Receivers suppress what they have got already (contract,
-    section 5), so an Ack 0 means that the message was delivered once, whichever attempt did it.
+class Backoff:
+    """Pauses between attempts: exponential, with full jitter.
 
     Args:
-        attempts: how often it is sent at most, the first time included. More: longer outages are outlasted.
-        within: seconds in all, pauses included; a last attempt ends there too, whatever its own timeout. Between two
-            attempts there is a random pause that doubles: up to 50 ms at first, up to 1 s later (`limits`).
+        initial: seconds, upper bound of the first pause.
+        maximum: seconds, upper bound of every pause.
+    """
+
+    initial: float
+    maximum: float
+
+    def pause(self, failures: int) -> float:
+        """Seconds to wait after this many failures in a row (from 1)."""
+        return random.uniform(0.0, min(self.maximum, self.initial * 2.0 ** min(failures - 1, 30)))
+
+
+async def repeat(attempt: Callable[[], Awaitable[Ack]], pauses: Iterable[float], least: int = 1) -> Ack:
+    """Repeat an attempt while its answer is a failure, once after each pause.
+
+    Args:
+        attempt: sends the message, with the same uuid each time.
+        pauses: seconds before each further attempt; their end is the end of the attempts.
+        least: smallest code that is worth another attempt.
+
+    Returns:
+        The last answer.
+    """
+    ack = await attempt()
+    for pause in pauses:
+        if ack.code < least:
+            break
+        await asyncio.sleep(pause)
+        ack = await attempt()
+    return ack
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Bounds on resends of a message that was answered with 5xxx or 6xxx.
+
+    A 4xxx is final: the answer would be the same. Receivers suppress duplicates (contract, section 5), so an Ack 0
+    means one delivery, by whichever attempt.
+
+    Args:
+        attempts: bound on the sends, the first one included. More outlast longer outages.
+        within: seconds for all attempts and pauses; the last attempt ends there too, whatever its own timeout. Pauses
+            are random, up to 50 ms at first, and double up to 0.8 s (`limits`).
 
     Raises:
         ArgumentError: names the field, its value and what was expected.
@@ -39,24 +79,12 @@ class Retry:
 
     async def run(self, attempt: Callable[[], Awaitable[Ack]]) -> Ack:
         """Repeat an attempt while that may help. Returns the last answer."""
-        # Not at the top: who sends without retries, a training process, has no need of it.
-        from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, stop_before_delay
-        from tenacity.wait import wait_random_exponential
+        return await repeat(attempt, self._pauses(time.monotonic() + self.within), least=5000)
 
-        def last(state: RetryCallState) -> Ack:
-            assert state.outcome is not None
-            ack: Ack = state.outcome.result()
-            return ack
-
-        retrying = AsyncRetrying(
-            retry=retry_if_result(_worth_another),
-            stop=stop_after_attempt(self.attempts) | stop_before_delay(self.within),
-            wait=wait_random_exponential(multiplier=limits.BACKOFF_INITIAL_S, max=limits.BACKOFF_MAX_S),
-            retry_error_callback=last,
-        )
-        ack: Ack = await retrying(attempt)
-        return ack
-
-
-def _worth_another(ack: Ack) -> bool:
-    return ack.code >= 5000
+    def _pauses(self, until: float) -> Iterator[float]:
+        backoff = Backoff(limits.BACKOFF_INITIAL_S, limits.BACKOFF_MAX_S)
+        for failures in range(1, self.attempts):
+            pause = backoff.pause(failures)
+            if time.monotonic() + pause >= until:
+                return
+            yield pause

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Ack, BlockingNode, Code, NodeConfig, Position, Retry
+from taskd_net.retry import repeat
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
 
@@ -138,3 +139,17 @@ def test_blocking_node_has_it_too() -> None:
     with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
         assert mgr.send("x", to="Worker/0/0", retry=Retry(attempts=3)).code == Code.NO_ROUTE
         assert mgr.statistics.sent == 3
+
+
+# ---- the loop
+
+
+@pytest.mark.parametrize(("codes", "made"), [([0], 1), ([5001, 0], 2), ([4999, 4999, 4999, 0], 3)])
+async def test_attempts_end_with_success_or_with_the_pauses(codes: list[int], made: int) -> None:
+    answers = iter(codes)
+
+    async def attempt() -> Ack:
+        return Ack("uuid", next(answers), Position.mgr())
+
+    ack = await soon(repeat(attempt, [0.0, 0.0]))
+    assert ack.code == codes[made - 1] and len(list(answers)) == len(codes) - made

@@ -6,7 +6,7 @@ elsewhere, from these reports.
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import os
 import queue
 import signal
@@ -30,6 +30,7 @@ from taskd_net.codes import ConfigError, describe
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
 from taskd_net.position import Position, Role
+from taskd_net.retry import repeat
 from taskd_net.untrusted import shown
 from taskd_net.wire.codec import Message
 
@@ -116,12 +117,10 @@ class Manager:
         """Answer a 201 with a 210, which leaves the Agent its own count of restarts."""
         body, uuid = Body(bodies.ACTION, bodies.START, restarts), str(uuid4())
         try:
-            ack = await node.send(body.to_json(), to=agent, mtype=MTYPE, uuid=uuid)
-            for _ in range(1, limits.COMMAND_ATTEMPTS):
-                if ack.ok:
-                    break
-                await asyncio.sleep(limits.COMMAND_RETRY_S)
-                ack = await node.send(body.to_json(), to=agent, mtype=MTYPE, uuid=uuid)
+            ack = await repeat(
+                lambda: node.send(body.to_json(), to=agent, mtype=MTYPE, uuid=uuid),
+                itertools.repeat(limits.COMMAND_RETRY_S, limits.COMMAND_ATTEMPTS - 1),
+            )
             if ack.ok:
                 log.info("agent_may_start", agent=str(agent))
             else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -20,20 +22,19 @@ from taskd_net.codes import describe
 from taskd_net.core.frame import Ack
 from taskd_net.node import Node
 from taskd_net.position import Position
-from taskd_net.retry import Retry
+from taskd_net.retry import Retry, repeat
 
 MGR: Final = Position.mgr()
 
 
 async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
     """Send one report to the Mgr until it has it, with the same uuid, so that it is there once."""
-    uuid, text, failed = str(uuid4()), body.to_json(), False
+    send = partial(node.send, body.to_json(), to=MGR, mtype=mtype, uuid=str(uuid4()), wait=False)
     await node.joined()
-    while not (ack := await node.send(text, to=MGR, mtype=mtype, uuid=uuid, wait=False)).ok:
-        if not failed:
-            log.warning("report_not_taken", node=str(node.position), code=body.code, reason=describe(ack.code))
-        failed = True
+    if not (ack := await send()).ok:
+        log.warning("report_not_taken", node=str(node.position), code=body.code, reason=describe(ack.code))
         await asyncio.sleep(limits.REPORT_RETRY_S)
+        await repeat(send, itertools.repeat(limits.REPORT_RETRY_S))
     log.debug("report_taken", node=str(node.position), code=body.code)
 
 
@@ -85,11 +86,7 @@ class Reports:
         if self._away:
             text = f"the Mgr has not taken an earlier report ({self._away})"
             raise Refused(f"{text}; this one was not tried, and none is before it can be reached again")
-        uuid, json, until = str(uuid4()), body.to_json(), time.monotonic() + timeout
-        ack = self._node.send(json, to=MGR, mtype=self._mtype, timeout=timeout, uuid=uuid)
-        left = until - time.monotonic()
-        if ack.code >= 5000 and left > 0:
-            ack = self._node.send(json, to=MGR, mtype=self._mtype, timeout=left, uuid=uuid, retry=_within(left))
+        ack = self._node.send(body.to_json(), to=MGR, mtype=self._mtype, timeout=timeout, retry=_within(timeout))
         if not ack.ok:
             self._not_taken(ack)
             raise Refused(f"the Mgr has not got it: {_reason(ack)}")
@@ -106,7 +103,7 @@ class Reports:
         """
         if len(self._waiting) >= limits.REPORTS_WAITING:
             raise Refused(f"{limits.REPORTS_WAITING} reports wait for the Mgr already")
-        self._waiting.append(_Waiting(body.code, body.to_json(), str(uuid4()), time.monotonic() + timeout))
+        self._waiting.append(_Waiting(body.code, body.to_json(), time.monotonic() + timeout))
         if not self._in_loop(self._posted.set):
             raise Refused("the Worker is being destroyed")
 
@@ -176,11 +173,7 @@ class Reports:
         if left <= 0:
             self._lost += 1
             return
-        ack = await node.send(report.text, to=MGR, mtype=self._mtype, timeout=left, uuid=report.uuid)
-        left = report.until - time.monotonic()
-        if ack.code >= 5000 and left > 0:
-            retry = _within(left)
-            ack = await node.send(report.text, to=MGR, mtype=self._mtype, timeout=left, uuid=report.uuid, retry=retry)
+        ack = await node.send(report.text, to=MGR, mtype=self._mtype, timeout=left, retry=_within(left))
         if not ack.ok:
             self._lost += 1
             if not self._away:  # the first one only: a line per message is no help
@@ -193,7 +186,6 @@ class _Waiting(NamedTuple):
 
     code: int
     text: str
-    uuid: str
     until: float
 
 

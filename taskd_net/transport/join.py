@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -27,6 +26,7 @@ from taskd_net.links.host import Host
 from taskd_net.links.session import Session
 from taskd_net.observe.reports import Reporter
 from taskd_net.position import Position
+from taskd_net.retry import Backoff
 from taskd_net.states import end_of
 from taskd_net.tls.rotation import Rotation
 from taskd_net.transport.channel import unary_call
@@ -35,18 +35,6 @@ from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:
     from taskd_net.observe.tracing import Tracer
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Pauses between attempts: exponential, with full jitter."""
-
-    initial: float
-    maximum: float
-
-    def pause(self, failures: int) -> float:
-        """Seconds to wait after this many failures in a row (from 1)."""
-        return random.uniform(0.0, min(self.maximum, self.initial * 2.0 ** min(failures - 1, 30)))
 
 
 class _Lost(Exception):

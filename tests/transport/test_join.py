@@ -9,10 +9,10 @@ import pytest
 
 from taskd_net import Code, limits
 from taskd_net.links.peer import parent_metadata
+from taskd_net.retry import Backoff
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
-from taskd_net.transport.join import Backoff
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon

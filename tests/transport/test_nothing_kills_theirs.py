@@ -24,8 +24,9 @@ from taskd_net.links.batched import BatchedLink
 from taskd_net.links.session import Session
 from taskd_net.links.tasknet import ToChild, ToParent
 from taskd_net.position import Position
+from taskd_net.retry import Backoff
 from taskd_net.transport.connecting import Connection
-from taskd_net.transport.join import Backoff, Joiner, _Stay
+from taskd_net.transport.join import Joiner, _Stay
 from taskd_net.transport.serve import MeshServer
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
