@@ -1,4 +1,4 @@
-"""The Manager of a job, the root of its mesh: prints what the nodes report.
+"""The Manager of a job, the root of its mesh, prints the reports of the nodes.
 
 It listens on port 9601 of POD_IP, or of 127.0.0.1, until SIGTERM or Ctrl-C:
 
@@ -15,7 +15,7 @@ STOP = {signal.SIGINT, signal.SIGTERM}
 
 
 def print_new(seen: set[str]) -> None:
-    """Print what has come in since the last look. Here a job decides what is to be done about it."""
+    """Print the new reports. A real job decides on them here."""
     for node, reports in taskd_net.last_reports().items():
         for kind, report in reports.items():
             if report.uuid not in seen:
@@ -25,7 +25,7 @@ def print_new(seen: set[str]) -> None:
 
 def main() -> None:
     """Serve the job."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # they wait for sigtimedwait below
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # sigtimedwait below takes them
     if not taskd_net.init_taskd_manager({"job_id": "example", "node_nums": 1, "proc_per_node": 2}):
         sys.exit(1)  # the log says why
     serving = threading.Thread(target=taskd_net.start_taskd_manager)

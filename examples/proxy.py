@@ -1,4 +1,4 @@
-"""The Proxy of a node, started from Python. `taskd-net proxy` is the same as a daemon.
+"""The Proxy of a node, started from Python. The daemon `taskd-net proxy` does the same.
 
 python proxy.py --manager 10.0.0.7 --rank 3
 """
@@ -15,16 +15,16 @@ STOP = {signal.SIGINT, signal.SIGTERM}
 def main() -> None:
     """Serve the node until SIGTERM or Ctrl-C."""
     arguments = argparse.ArgumentParser(description="Run the Proxy of a node.")
-    arguments.add_argument("--manager", default="127.0.0.1", help="address of the Manager, whose port is 9601")
-    arguments.add_argument("--listen-port", type=int, default=9602, help="where the Workers of this node connect")
-    arguments.add_argument("--rank", type=int, default=0, help="of this node")
+    arguments.add_argument("--manager", default="127.0.0.1", help="address of the Manager; its port is 9601")
+    arguments.add_argument("--listen-port", type=int, default=9602, help="port for the Workers of this node")
+    arguments.add_argument("--rank", type=int, default=0, help="rank of this node")
     options = arguments.parse_args()
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # they wait for sigwait below
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # sigwait below takes them
     config = {"UpstreamAddr": options.manager, "ListenPort": options.listen_port, "ServerRank": options.rank}
     if not taskd_net.init_taskd_proxy(config):
         sys.exit(1)  # the log says why
-    print(f"listening on port {options.listen_port}", flush=True)  # and joins the Manager, whenever that is there
+    print(f"listening on port {options.listen_port}", flush=True)  # joins the Manager in the background
     signal.sigwait(STOP)
     taskd_net.destroy_taskd_proxy()
 

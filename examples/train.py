@@ -1,4 +1,4 @@
-"""A training process with a Worker: it reports its steps, and saves a checkpoint when it is told to.
+"""A training process with a Worker: it reports its steps, and saves a checkpoint on command.
 
 One process for each rank, as torchrun starts them; the Proxy of the node is at 127.0.0.1:9602 or TASKD_NET_UPSTREAM:
 
@@ -17,7 +17,7 @@ save_now = threading.Event()
 
 
 def on_checkpoint(command: Command) -> None:
-    """Called in a thread of its own for each CHECKPOINT; the training loop does the work."""
+    """Handle a CHECKPOINT in the Worker's own thread; the training loop does the work."""
     print(f"checkpoint, asked for by {command.src}", flush=True)
     save_now.set()
 
@@ -29,22 +29,22 @@ def main() -> None:
     arguments.add_argument("--step-seconds", type=float, default=0.05)
     options = arguments.parse_args()
 
-    # Each call returns False where it cannot do its work, and the log says why. The training goes on without a mesh.
+    # A failed call returns False and logs the reason. The training goes on without a mesh.
     taskd_net.register_handler("CHECKPOINT", on_checkpoint)
     taskd_net.init_taskd_worker(rank_id=int(os.environ["RANK"]))
     taskd_net.start_taskd_worker()
 
     weight = 0.0
     for step in range(1, options.steps + 1):
-        time.sleep(options.step_seconds)  # what a real step takes
+        time.sleep(options.step_seconds)  # stands for a real step
         loss = (weight - 3.0) ** 2
         weight -= 0.05 * 2 * (weight - 3.0)
         if step % 20 == 0:
-            # Handed over; a step waits for nobody. Given up after 30 s without a Manager.
+            # Queued, so that the step does not wait. Given up after 30 s without a Manager.
             taskd_net.send_to_manager(0, "STEP", f"step {step}, loss {loss:.4f}", timeout=30.0, wait=False)
         if save_now.is_set():
             save_now.clear()
-            # Returns when the Manager has it, or after 3 s; at once when it was away a moment ago.
+            # Returns when the Manager has it, or after 3 s; at once if the Manager is known to be away.
             taskd_net.send_to_manager(0, "SAVED", f"step {step}", {"weight": str(weight)})
     taskd_net.send_to_manager(0, "DONE", f"weight {weight:.3f}")
     taskd_net.destroy_taskd_worker()
