@@ -165,7 +165,7 @@ def _table(page: str, heading: str) -> list[list[str]]:
 
 
 def test_every_extension_key_has_a_row_with_its_values() -> None:
-    texts = _texts("taskd_net/transport", "taskd_net/wire")
+    texts = _texts("taskd_net")
     known = {text for text in texts if re.fullmatch(r"taskd-net-[a-z-]+", text)}
     values = {
         peer.LINKS_KEY: {peer.BATCHED},
