@@ -1,1 +1,1 @@
-"""What the mesh costs, measured beside what else one could use. Run it with `taskd-net bench`; see README.md."""
+"""The cost of the mesh, beside its alternatives. Run it with `taskd-net bench`; see README.md."""

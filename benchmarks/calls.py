@@ -1,13 +1,13 @@
 """The cost of a Worker of the original's to our Proxy: its unary calls to the Mgr, beside a handler that does nothing.
 
     python -m benchmarks.calls                  calls a second and CPU time of each; their ratio
-    python -m benchmarks.calls --against TREE   the Proxy and Mgr of another checkout of this package take turns, too
+    python -m benchmarks.calls --against TREE   the Proxy and Mgr of another checkout of this package take turns as well
     python -m benchmarks.calls --to Proxy/0     messages for the Proxy itself: no second hop
 
-The Worker (`systems/calls.py`) keeps 64 calls in flight and costs less than half of a client of gRPC's. The other
-server (`systems/bare.py`) has our settings, and answers each call with one and the same Ack: nothing that is written
-with grpc.aio is faster. All servers stay up and take short turns, and each ratio is the median over the turns of
-figures that were taken one after the other: what else the machine does meets both.
+The Worker (`systems/calls.py`) keeps 64 calls in flight and costs less than half of a gRPC client. The other server
+(`systems/bare.py`) has our settings, and answers each call with the same Ack: no server on grpc.aio is faster. All
+servers stay up and take short turns, so that other load of the machine affects all. Each ratio is the median over the
+turns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BARE, OURS, BEFORE = "a handler alone", "our Proxy", "the other checkout's"
 
 @dataclass(slots=True)
 class Server:
-    """One of those that are called, and what was measured of it, turn by turn.
+    """A server under test, and its figures, turn by turn.
 
     Attributes:
         rate: calls a second.
@@ -86,7 +86,7 @@ def ratio(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def main() -> None:
-    """Measure, as the command line says."""
+    """Measure by the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--against", type=Path, metavar="TREE", help="another checkout")
     parser.add_argument("--to", default=MGR, help=f"whom the messages are for: {MGR} or {PROXY}")

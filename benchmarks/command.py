@@ -1,4 +1,4 @@
-"""`taskd-net bench`: which measures are taken, with what effort, and what becomes of the results."""
+"""`taskd-net bench`: the choice of measures, their effort, and the use of the results."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
 
     Args:
         names: of `MEASURES`.
-        quick: only what the targets need, with fewer turns.
+        quick: only the figures for the targets, with fewer turns.
         as_json: print data instead of tables.
-        turns: how often each system's turn comes; None for the default.
+        turns: turns of each system; None for the default.
         plots: a folder for the plots, the results as data, and the tables as Markdown.
 
     Returns:
@@ -60,7 +60,7 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
 
     effort = Effort(turns or QUICK_TURNS, latency_seconds=0.6) if quick else Effort(turns or TURNS)
     bench = Bench(effort, progress)
-    # Ctrl-C raises already; the other ways of being ended must leave no process behind either.
+    # Ctrl-C raises already; the other signals must not leave processes behind either.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
@@ -96,7 +96,7 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
 
 
 def for_targets(bench: Bench) -> None:
-    """Only what the targets need."""
+    """Only the figures for the targets."""
     compared = (OURS, "unary", "nats")
     bench.latency((64,), compared)
     bench.rates([(64, 64, (*compared, "tasknet")), (64, 256, (OURS,)), (65_536, 64, (OURS, "nats"))])

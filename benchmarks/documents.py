@@ -1,4 +1,4 @@
-"""The generated parts of the documents: what stands between two markers, and whole files in `docs/benchmarks/`."""
+"""The generated parts of the documents: text between two markers, and whole files in `docs/benchmarks/`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def fill(document: Path, name: str, text: str) -> bool:
-    """Put a text between `<!-- name: generated -->` and `<!-- end of name -->`. Returns False where they are not."""
+    """Put a text between `<!-- name: generated -->` and `<!-- end of name -->`. Returns False without these markers."""
     if not document.is_file():
         return False
     begin, end = f"<!-- {name}: generated -->", f"<!-- end of {name} -->"

@@ -11,7 +11,7 @@ LOWEST_NS, HIGHEST_NS, DIGITS = 1_000, 120_000_000_000, 3
 
 
 class Latencies:
-    """Nanoseconds, by how often they occurred."""
+    """Latencies in nanoseconds, with their counts."""
 
     def __init__(self) -> None:
         self._histogram = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
@@ -27,19 +27,19 @@ class Latencies:
 
     @classmethod
     def merged(cls, encoded: Iterable[str]) -> Self:
-        """The sum of several that were encoded."""
+        """Merge encoded histograms."""
         latencies = cls()
         for text in encoded:
             latencies._histogram.decode_and_add(text)
         return latencies
 
     def encode(self) -> str:
-        """As text, to be merged elsewhere."""
+        """Encode as text, for `merged`."""
         data: bytes = self._histogram.encode()
         return data.decode()
 
     def percentile(self, percent: float) -> float:
-        """Microseconds that this share of the messages took at most."""
+        """Microseconds within which this share of the messages was acknowledged."""
         return float(self._histogram.get_value_at_percentile(percent)) / 1000.0
 
     @property
@@ -48,7 +48,7 @@ class Latencies:
         return int(self._histogram.get_total_count())
 
     def distribution(self) -> list[tuple[float, float]]:
-        """Microseconds, and the share of the messages that took at most so long; ascending."""
+        """Pairs of microseconds and the share of messages within them, ascending."""
         total, seen, points = self.count, 0, []
         for item in self._histogram.get_recorded_iterator():
             seen += item.count_added_in_this_iter_step

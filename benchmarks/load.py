@@ -1,4 +1,4 @@
-"""Load: messages sent as fast as a number in flight allows, or at a fixed rate, and what each of them took."""
+"""Load: messages sent with a fixed number in flight, or at a fixed rate, with the latency of each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Send: TypeAlias = Callable[[str, str | bytes], Awaitable[None]]
 async def closed_loop(
     send: Send, to: str, body: str | bytes, seconds: float, in_flight: int
 ) -> tuple[list[int], float]:
-    """Keep `in_flight` messages under way: the next one leaves when one has been acknowledged.
+    """Keep `in_flight` messages under way: each acknowledgement starts the next one.
 
-    Returns what each message took, in nanoseconds, and the seconds until the last was acknowledged.
+    Returns the latency of each message in nanoseconds, and the seconds until the last acknowledgement.
     """
     took: list[int] = []
     clock = time.perf_counter_ns
@@ -37,10 +37,9 @@ async def closed_loop(
 
 
 async def open_loop(send: Send, to: str, body: str | bytes, seconds: float, rate: int) -> tuple[list[int], float]:
-    """Send at a fixed rate, whatever the answers do.
+    """Send at a fixed rate, independent of the answers.
 
-    What a message took counts from the moment at which it should have been sent: a sender that is held up makes the
-    messages late that wait behind it, and that is not left out.
+    A latency counts from the intended start, so that the delay of a blocked sender is part of it.
     """
     took: list[int] = []
     clock = time.perf_counter_ns
@@ -67,7 +66,7 @@ async def open_loop(send: Send, to: str, body: str | bytes, seconds: float, rate
 
 
 class _Ticks:
-    """A timer of the kernel: the event loop's own is too coarse by a millisecond."""
+    """A kernel timer, because the event loop's own is a millisecond too coarse."""
 
     def __init__(self, interval: int) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -81,7 +80,7 @@ class _Ticks:
         self._loop.add_reader(self._fd, self._ticked.set)
 
     async def next(self) -> int:
-        """Wait for the next tick. Returns how many there were since the last call."""
+        """Wait for the next tick. Returns the number of ticks since the last call."""
         while True:
             await self._ticked.wait()
             self._ticked.clear()

@@ -1,4 +1,4 @@
-"""Where and with what it was measured: said under every figure."""
+"""The machine and the versions of a measurement, for the line under every figure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Machine(TypedDict):
 
 
 def describe() -> Machine:
-    """This machine, now."""
+    """Describe this machine now."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -43,7 +43,7 @@ def describe() -> Machine:
 
 
 def caption(machine: Machine) -> str:
-    """The same in a line."""
+    """The same in one line."""
     versions = ", ".join(f"{package} {version}" for package, version in machine["versions"].items())
     cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
     return f"{cores} of {machine['cpu']}, Python {machine['python']}, {versions}; {machine['date']}"

@@ -1,6 +1,6 @@
-"""What is measured. One method for each name that `taskd-net bench` knows.
+"""The measures: one method for each name that `taskd-net bench` knows.
 
-Systems take turns within a measure (A B C D, A B C D, …), so that whatever else the machine does meets all of them.
+Systems take turns within a measure (A B C D, A B C D, …), so that other load of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ RATES: Final = (1000, 4000, 16_000)
 """Messages a second of the open-loop runs."""
 
 HEADROOM: Final = 1.5
-"""An open-loop run needs a system that can do this many times its rate: above it, it would measure only the backlog."""
+"""Least capacity of a system in an open-loop run, × the rate: a slower one would only show its backlog."""
 
 LARGE_SHARE: Final = 0.4
-"""Of the time for latencies, what bodies above 64 B get: their percentiles are no targets."""
+"""Share of the latency time for bodies above 64 B: their percentiles are no targets."""
 
 WARM_UP: Final = 0.2
-"""Seconds of load before each measurement, as a share of it."""
+"""Warm-up before each measurement, as a share of its seconds."""
 
 BROADCASTS: Final = (8, 64, 512)
 JOINS: Final = (8, 64, 512, 2000)
@@ -50,10 +50,10 @@ SWITCH_INTERVALS: Final = (0.005, 0.0005)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure.
+    """The effort of a run.
 
     Attributes:
-        turns: how often each system's turn comes.
+        turns: turns of each system.
         seconds: of a throughput measurement.
         latency_seconds: of a latency measurement.
         settle: seconds for memory and CPU at rest.
@@ -77,8 +77,8 @@ class Bench:
     """One run of measures.
 
     Args:
-        effort: how long to measure.
-        progress: is told what is going on.
+        effort: the effort of the run.
+        progress: called with the current step.
         names: the systems that take part; peers are compared with `taskd_net`.
     """
 
@@ -92,12 +92,12 @@ class Bench:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The block in which measures can be taken; no process outlives it."""
+        """The block for measures; no process outlives it."""
         with closing(self._processes):
             yield
 
     def chain(self, system: str) -> Chain:
-        """A system's chain: started when it is first needed, and kept."""
+        """A system's chain, started on first use and kept."""
         if system not in self._chains:
             self._progress(f"starting {system}")
             chain = Chain(system, self._processes)
@@ -145,7 +145,7 @@ class Bench:
                 self.results.add("cpu", role, "µs", chain.system, used / run.count * 1e6, **case)
 
     def open_loop(self, rates: Sequence[int] = RATES) -> None:
-        """Two hops up at a fixed rate, latency from the intended start. Only what can keep up takes part."""
+        """Two hops up at a fixed rate, latency from the intended start. Systems that are too slow are left out."""
         capacity: dict[str, float] = {}
         for chain in self._chains_for((), UP):
             run = self._load(chain, UP, SMALL, 64, 0.3)
@@ -160,7 +160,7 @@ class Bench:
                         paced = cast(Loaded, sender.ask("pace", to=to, body=SMALL, seconds=seconds, rate=rate))
                         self.results.add_latencies("open-loop", chain.system, paced["latencies"], rate=rate)
 
-    # ---- longer ways, and many
+    # ---- longer ways, and many receivers
 
     def four_hops(self, names: Sequence[str] = ("taskd_net", "tasknet", "unary")) -> None:
         """Worker → Proxy → Mgr → Proxy → Worker: latency with one in flight, messages/s with 64."""
@@ -183,7 +183,7 @@ class Bench:
 
     def _four_hops(self, chain: Chain) -> None:
         seconds, worker = self.effort.latency_seconds, chain.worker
-        # Two hops in the same turn: a ratio of figures that were taken apart would compare the machine too.
+        # Two hops in the same turn, so that the ratio does not depend on the machine's other load.
         for hops, to in ((4, FAR_WORKER), (2, MGR)):
             worker.load(to, body=SMALL, in_flight=1, seconds=seconds * WARM_UP)
             one = worker.load(to, body=SMALL, in_flight=1, seconds=seconds, latencies=True)
@@ -194,7 +194,7 @@ class Bench:
         self.results.add("four-hops", "messages/s", "1/s", chain.system, rate, hops=4, in_flight=64)
 
     def broadcast(self, workers: Sequence[int] = BROADCASTS, names: Sequence[str] = ("taskd_net", "tasknet")) -> None:
-        """Mgr → every Worker, under 4 Proxies: time to the last ack, and how often each link was crossed."""
+        """Mgr → every Worker, under 4 Proxies: time to the last ack, and copies on each link."""
         for count in workers:
             for name in names:
                 processes: list[Process] = []
@@ -229,7 +229,7 @@ class Bench:
                 self.results.add("broadcast", "copies per link", "", system, copies / (PROXIES + count), workers=count)
 
     def join(self, children: Sequence[int] = JOINS) -> None:
-        """Children that join one parent all at once: time, and the parent's memory and CPU time for each at rest."""
+        """Children that join one parent at once: time, and the parent's memory and CPU time for each at rest."""
         for turn in self._turns("join"):
             for count in children:
                 processes: list[Process] = []
@@ -265,10 +265,10 @@ class Bench:
             share = (parent.cpu() - cpu) / self.effort.settle * 1000
             self.results.add("join", "CPU of the parent at rest", "ms/s", OURS, share, children=count)
 
-    # ---- what it costs beside something else
+    # ---- costs beside other work
 
     def idle(self, names: Sequence[str] = ()) -> None:
-        """CPU time of each process while nothing is sent."""
+        """CPU time of each process without traffic."""
         chains = [self.chain(name) for name in self._names if not names or name in names]
         self._progress("CPU at rest")
         time.sleep(1.0)
@@ -334,7 +334,7 @@ class Bench:
 
     def _chains_for(self, names: Sequence[str], direction: str) -> list[Chain]:
         """The chains of these systems (none: of all), in the order in which they take turns."""
-        # Upwards `stream` is `unary`.
+        # Upwards `stream` is the same as `unary`.
         left_out = () if names or direction == DOWN else ("stream",)
         return [self.chain(name) for name in self._names if name not in left_out and (not names or name in names)]
 
@@ -345,7 +345,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _turn(self, what: str, system: str) -> Iterator[None]:
-        """One turn of one system: where it fails, that is recorded, and the others count."""
+        """One turn of one system. A failure is recorded and excludes this turn only."""
         try:
             yield
         except TurnFailed as failed:
@@ -377,10 +377,10 @@ def _statistics(process: Process) -> list[dict[str, int]]:
 
 
 def _copies(before: Sequence[Sequence[dict[str, int]]], after: Sequence[Sequence[dict[str, int]]], sent: int) -> float:
-    """Copies of each broadcast on all links together, by the counters of all nodes: Mgr, Proxies, then Workers.
+    """Copies of each broadcast on all links, by the counters of all nodes: Mgr, Proxies, then Workers.
 
     Raises:
-        TurnFailed: a Worker got one not at all or twice, or a link was crossed more than once.
+        TurnFailed: a Worker got no copy or two, or a link carried more than one.
     """
     grown = [
         [{name: new[name] - old[name] for name in new} for old, new in zip(*process, strict=True)]

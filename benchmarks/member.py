@@ -1,8 +1,8 @@
-"""One process of a benchmark: a member of a system under test, asked over stdin and stdout, a line of JSON each.
+"""One process of a benchmark: a member of a system under test, driven by lines of JSON over stdin and stdout.
 
 A request is `{"do": "load", ...}`; its answer is `{"value": ...}` or `{"error": "..."}`, in the order of the requests.
-The first answer comes unasked, when the member has started. The process ends when its stdin does, so it cannot outlive
-whoever started it.
+The first answer comes by itself, when the member has started. The process ends with its stdin, so it cannot outlive
+its controller.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from taskd_net.demo.steering import CLOSE_S, LINE_BYTES
 
 
 class Started(TypedDict):
-    """A member has started: where others connect to it, and whose CPU time is its own."""
+    """The start of a member: its address, and the processes whose CPU time is its own."""
 
     address: str
     pids: list[int]
 
 
 class Loaded(TypedDict):
-    """What a load came to: messages, seconds, and their latencies (`histogram.Latencies`) where they were asked for."""
+    """The result of a load: messages, seconds, and on request their latencies (`histogram.Latencies`)."""
 
     count: int
     seconds: float
@@ -85,7 +85,7 @@ async def _serve(member: Member) -> None:
             except (NotAcknowledged, ExceptionGroup, TimeoutError, ValueError) as error:
                 _say({"error": _words(error)})
     finally:
-        # Nobody is left who could end a process that does not get through closing.
+        # No controller is left to end a process that hangs in closing.
         signal.alarm(CLOSE_S)
         await member.close()
 
@@ -97,7 +97,7 @@ def _words(error: BaseException) -> str:
 
 
 def main() -> None:
-    """Be the member that the argument describes, until stdin ends."""
+    """Run the member that the argument describes, until stdin ends."""
     spec: Spec = json.loads(sys.argv[1])
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -14,7 +14,7 @@ ROLES: Final = ("Worker", "Proxy", "Mgr")
 
 
 class Chain:
-    """Worker, Proxy and Mgr of a system, a process each. All who are started stand in `processes`, to be ended.
+    """Worker, Proxy and Mgr of a system, a process each. `processes` collects all started ones, to be ended.
 
     `certificates` is the folder with the files of TLS; empty for plain text.
     `worker` and `mgr` name another system for one of them.
@@ -47,12 +47,12 @@ class Chain:
         self.worker = start(WORKER, self.proxy.address, of=worker or system)
 
     def ready(self) -> None:
-        """Wait until everybody can reach everybody."""
+        """Wait until every member can reach every other."""
         for process in (self.mgr, self.proxy, self.worker):
             process.ask("ready")
 
     def ends(self, direction: str) -> tuple[Process, Process, str]:
-        """Who sends, who receives, and the receiver's position."""
+        """The sender, the receiver, and the receiver's position."""
         return (self.worker, self.mgr, MGR) if direction == UP else (self.mgr, self.worker, WORKER)
 
     @property

@@ -1,10 +1,9 @@
-"""The cost of each step of a migration to our nodes: chains with the four calls in place of one fast link, or of both.
+"""The cost of each step of a migration to our nodes: chains with the four calls on one link, or on both.
 
     python -m benchmarks.migration              ratios of messages/s, and of the CPU time of each role
 
-Where one of the original's is at the other end of a link, ours speaks the four calls with it. So each step is a chain
-of ours in which that link is not the fast one; what the node at its other end costs is its own. Chains stay up and take
-turns, and each ratio is the median over the turns.
+A link to a node of the original carries the four calls. So each step is a chain of ours in which that link is not
+batched. Chains stay up and take turns, and each ratio is the median over the turns.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ STEPS = {
     "our Proxy below a Mgr of theirs, or theirs below our Mgr": (FAST, FOUR),
     "both": (FOUR, FOUR),
 }
-"""The system of the Worker and of the Mgr; a link between two of which one has the four calls alone has these."""
+"""The systems of Worker and Mgr. A link carries the four calls if one of its ends knows no other kind."""
 
 
 @dataclass(slots=True)
 class Step:
-    """One chain, and what was measured of it, turn by turn: messages/s, and CPU time for each message by role."""
+    """One chain, and its figures, turn by turn: messages/s, and CPU time for each message by role."""
 
     chain: Chain
     rate: dict[str, list[float]] = field(default_factory=lambda: {UP: [], DOWN: []})
@@ -63,7 +62,7 @@ def measure(turns: int = TURNS, seconds: float = 0.25) -> dict[str, Step]:
 
 
 def main() -> None:
-    """Measure, as the command line says."""
+    """Measure by the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=int, default=TURNS, help="turns of each chain")
     steps = measure(parser.parse_args().turns)

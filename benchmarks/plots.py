@@ -1,4 +1,4 @@
-"""The plots, as SVG and PNG: on a light card with dark ink, so that a page's own background does not matter."""
+"""The plots, as SVG and PNG: dark ink on a light card, readable on any background."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.results import Results
 from benchmarks.systems import ALL, OURS
 
 PAPER, INK, FAINT, GRID = "#fcfcfd", "#1f2933", "#66727f", "#dfe4ea"
-# Told apart by those who do not see all colours, too; ours is the one that stands out.
+# A palette for colour-blind readers, too; ours stands out.
 COLOURS: Final = {
     OURS: "#0b62d6",
     "tasknet": "#5aa9e6",
@@ -38,7 +38,7 @@ NAMES: Final = {
 
 
 def draw(results: Results, machine: Machine, folder: Path) -> list[Path]:
-    """Draw what there are results for. Returns the files."""
+    """Draw the plots that have results. Returns the files."""
     mpl.rcParams.update(
         {
             "svg.hashsalt": "taskd_net",
@@ -67,7 +67,7 @@ def draw(results: Results, machine: Machine, folder: Path) -> list[Path]:
 
 
 def _latency(results: Results) -> Figure | None:
-    """Which share of the messages took at most how long; the far end of the scale stretched."""
+    """Latency by share of the messages; the far end of the scale is stretched."""
     if not results.curve("latency", "p50", OURS, "body", direction=UP):
         return None
     figure, panels = _figure("How long a message takes, until it is acknowledged", 2)
@@ -120,7 +120,7 @@ def _throughput(results: Results) -> Figure | None:
 
 
 def _children(results: Results) -> Figure | None:
-    """What grows with the number of children, and what does not."""
+    """Costs by number of children."""
     curves = [
         ("broadcast", "p50", "workers", 1e-3, "Broadcast to all, last ack", "Workers", "ms"),
         ("join", "time to the last", "children", 1.0, "All join at once, last one in", "children", "s"),
@@ -213,7 +213,7 @@ def _ticks(
 
 
 def _steps(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, … in a range; only 1 and 10 and so on in a large one."""
+    """Ticks at 1, 2, 5, 10, … of a range; powers of 10 alone in a large one."""
     within = [
         factor * 10.0**power for power in range(-6, 9) for factor in (1, 2, 5) if low <= factor * 10.0**power <= high
     ]

@@ -1,4 +1,4 @@
-"""The processes of a benchmark, seen from outside: started, asked, measured, and ended, whatever happens."""
+"""The processes of a benchmark, from outside: start, requests, measurements, and a certain end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from taskd_net.environment import wanted
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ANSWER_S: Final = 120.0
-"""Seconds for an answer, at the latest: above everything that is asked for here."""
+"""Seconds for an answer: longer than every request here takes."""
 
 
 class BenchFailed(Exception):
-    """A process has died or does not answer: there is nothing to go on with."""
+    """A process has died or does not answer, so the run cannot continue."""
 
 
 class TurnFailed(Exception):
-    """What was asked for did not succeed, in one turn of one system; the others count."""
+    """One turn of one system failed; the others count."""
 
 
 class Process:
@@ -68,21 +68,21 @@ class Process:
 
     @property
     def address(self) -> str:
-        """Where the member listens."""
+        """The address of the member."""
         return self._start()["address"]
 
     @property
     def pid(self) -> int:
-        """The process whose CPU time is the member's."""
+        """The process that holds the member's CPU time."""
         return self._start()["pids"][0]
 
     def ask(self, do: str, **arguments: object) -> object:
-        """Ask for something and wait for the answer."""
+        """Send a request and wait for the answer."""
         self.begin(do, **arguments)
         return self.answer()
 
     def begin(self, do: str, **arguments: object) -> None:
-        """Ask for something whose answer `answer` gets: several processes work at once."""
+        """Send a request, and leave its answer to `answer`, so that several processes work at once."""
         self._start()
         assert self._process.stdin is not None
         try:
@@ -92,10 +92,10 @@ class Process:
             raise BenchFailed(self._obituary()) from None
 
     def answer(self) -> object:
-        """The answer to the oldest request that was not answered yet.
+        """The answer to the oldest open request.
 
         Raises:
-            TurnFailed: it did not succeed.
+            TurnFailed: the request failed.
             BenchFailed: the process has died or does not answer.
         """
         answer = json.loads(self._line())
@@ -112,17 +112,17 @@ class Process:
 
     def cpu(self) -> float:
         """Seconds of CPU time that the member has used, to the nanosecond."""
-        # The clock of another process, as clock_getcpuclockid(3) numbers it.
+        # The clock of another process, by the numbering of clock_getcpuclockid(3).
         return time.clock_gettime((~self.pid << 3) | 2)
 
     def resident(self) -> int:
-        """Bytes of memory that are in use."""
+        """Bytes of memory in use."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
     # ---- the end
 
     def begin_end(self) -> None:
-        """Have the process end; `end` waits for it."""
+        """Ask the process to end; `end` waits for it."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -170,7 +170,7 @@ class Process:
 
 @contextlib.contextmanager
 def closing(processes: list[Process]) -> Iterator[None]:
-    """End these processes, also those that are put into the list meanwhile, at the end of the block."""
+    """End these processes at the end of the block, also those added to the list meanwhile."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""`make profile`: a flame graph of a Proxy under load, and where its time goes."""
+"""`make profile`: a flame graph of a Proxy under load, and a table of its time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from benchmarks.systems import OURS
 SAMPLES_A_SECOND: Final = 400
 TOP: Final = 25
 MARGIN_S: Final = 2.0
-"""Load before and after a recording, which takes some time to begin."""
+"""Seconds of load before and after a recording, because a recorder starts slowly."""
 
 
 def record(role: str, direction: str, seconds: int, *, body: int, in_flight: int, system: str = OURS) -> stacks.Stacks:
-    """Record one process of the two hops under load; what it does while it waits is left out.
+    """Record one process of the two hops under load, without its waits.
 
     Raises:
-        BenchFailed: py-spy is not installed, or may not look into a process.
+        BenchFailed: py-spy is not installed, or may not read a process.
     """
     processes: list[Process] = []
     with closing(processes), tempfile.TemporaryDirectory() as folder:

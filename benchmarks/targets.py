@@ -1,4 +1,4 @@
-"""What the mesh is meant to reach, and whether it does."""
+"""The targets of the mesh, and whether it reaches them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether it was reached."""
+        """Whether the bound holds."""
         if self.value is None:
             return False
         return self.value >= self.bound if self.at_least else self.value <= self.bound
@@ -46,7 +46,7 @@ class Target:
 
 
 def targets(results: Results) -> Iterator[Target]:
-    """Every target, with what was measured."""
+    """Every target with its figure."""
     for direction in (UP, DOWN):
         rate: Conditions = {"direction": direction, "body": 64, "in_flight": 64}
         large: Conditions = {"direction": direction, "body": 65_536, "in_flight": 64}
@@ -92,7 +92,7 @@ def targets(results: Results) -> Iterator[Target]:
         growth = last_value / first if first else None
         yield Target(name.format(f"{most:,}"), growth, unit.format(f"{least:,}"), GROWTH)
 
-    # Only where it was taken: `--quick` leaves it out, as it waits for 10 s.
+    # `--quick` leaves it out, because it waits for 10 s.
     if any(key.measure == "worker" for key in results.figures):
         for metric, name, unit, bound in (
             ("import, beyond grpcio's", "a Worker's import time beyond grpcio's", "ms", 150.0),
@@ -103,4 +103,4 @@ def targets(results: Results) -> Iterator[Target]:
 
 
 GROWTH = 1.5
-"""What still counts as independent of the size: a processor's caches hold a hundred routes, not a hundred thousand."""
+"""The bound for independence of the size: a processor's caches hold a hundred routes, not a hundred thousand."""

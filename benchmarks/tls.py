@@ -1,4 +1,4 @@
-"""What TLS costs: a chain with it beside one without, in turns."""
+"""The cost of TLS: a chain with it and one without, in turns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _turn(bench: Bench, plain: Chain, secure: Chain) -> None:
             rates.append(many.count / many.seconds)
             add("tls", "messages/s", "1/s", OURS, rates[-1], over=over, body=body, in_flight=64)
         add("tls", "messages/s, TLS against plain text", "x", OURS, rates[1] / rates[0], body=body, in_flight=64)
-    # The percentiles of this turn, which are the last that were recorded.
+    # The percentiles of this turn were recorded last.
     took = [bench.results.last("tls", "p50", OURS, over=over) for over in (PLAIN, TLS)]
     add("tls", "p50, TLS against plain text", "x", OURS, took[1] / took[0])
 

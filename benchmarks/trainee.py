@@ -1,8 +1,8 @@
 """A training process, seen from `worker`: `python -m benchmarks.trainee KIND UPSTREAM RANK`.
 
 Each line of its stdin is a request, each line of its stdout the answer, as JSON. A number: compute for so many seconds,
-and say how many rounds a second that were. `join`: get what KIND says beside the loop (`grpc`: a connected channel of
-gRPC's alone; `worker`: a joined Worker), and say what that has cost. It ends with its stdin.
+and answer with the rounds a second. `join`: add KIND beside the loop (`grpc`: a connected gRPC channel alone; `worker`:
+a joined Worker), and answer with the cost. The process ends with its stdin.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Cost(TypedDict):
 
 
 def main(kind: str, upstream: str, rank: str) -> None:
-    """Be a training process."""
+    """Run a training process."""
     for line in sys.stdin:
         request = json.loads(line)
         answer = _compute(request) if isinstance(request, float) else _join(kind, upstream, rank)
@@ -57,7 +57,7 @@ def _join(kind: str, upstream: str, rank: str) -> Cost:
 
 
 def _hold_channel(upstream: str) -> None:
-    """What a program has that talks to the same Proxy with gRPC alone: a loop in a thread, a connected channel."""
+    """Hold the parts of a program that uses the same Proxy over gRPC alone: a loop in a thread, a connected channel."""
     import grpc.aio
 
     connected = threading.Event()

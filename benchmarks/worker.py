@@ -1,4 +1,4 @@
-"""What a Worker costs the training process that it is in: the measure `worker`."""
+"""The cost of a Worker for its training process: the measure `worker`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from benchmarks.trainee import Cost
 from taskd_net.environment import wanted
 
 IDLE_SETTLES: Final = 5
-"""CPU at rest is measured over this many times the time that others settle: 10 s, or a rare wake-up is not in it."""
+"""Factor on the settling time for CPU at rest: 10 s, so that rare wake-ups count."""
 
 SLICES: Final = 6
-"""Turns of the loops within each turn, a third of a measurement of throughput each: short against what else the machine
-does, long against the switch interval."""
+"""Turns of the loops within each turn, a third of a throughput measurement each: short compared with other load of the
+machine, long compared with the switch interval."""
 
 RATE: Final = 50
 """Messages a second under load: more than any Mgr sends, and as many as get through to a handler beside a loop that
@@ -47,12 +47,12 @@ class Trainee:
         )
 
     def join(self) -> Cost:
-        """Get what its kind says."""
+        """Join by its kind."""
         self._begin("join")
         return cast(Cost, self._answer())
 
     def begin(self, seconds: float) -> None:
-        """Have it compute; `rate` waits for the end."""
+        """Start computing; `rate` waits for the end."""
         self._begin(seconds)
 
     def rate(self) -> float:
@@ -97,9 +97,9 @@ class Trainee:
 
 
 def worker(bench: Bench) -> None:
-    """What a Worker costs its training process: import time, memory, threads, CPU at rest, and a loop beside it."""
+    """The cost of a Worker for its training process: import time, memory, threads, CPU at rest, a loop beside it."""
     upstream = bench.chain(OURS).proxy.address
-    # Their own, beside the Workers of all other measures.
+    # Processes of their own, beside the Workers of all other measures.
     ranks = iter(range(1000, 2000))
     joined = []
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
@@ -117,7 +117,7 @@ def worker(bench: Bench) -> None:
 
 
 def _startup(bench: Bench, plain: Trainee, one: Trainee) -> None:
-    """A training process that joins, beside one that has but gRPC."""
+    """A training process that joins, beside one with gRPC alone."""
     add = bench.results.add
     plain_cost, cost = plain.join(), one.join()
     add("worker", "import, beyond grpcio's", "ms", OURS, cost["taskd_net"])
@@ -143,7 +143,7 @@ def _loops(bench: Bench, bare: Trainee, one: Trainee) -> None:
 
 
 def _speed(bare: Trainee, one: Trainee, seconds: float) -> float:
-    """How fast the loop is in one of the two, against the other."""
+    """The speed of the loop in one process, relative to the other."""
     rates = []
     for _ in range(SLICES):
         for each in (bare, one):

@@ -24,7 +24,7 @@ async def main() -> None:
     """Serve until SIGTERM or Ctrl-C."""
     arguments = argparse.ArgumentParser(description="On request, have all Workers save a checkpoint.")
     arguments.add_argument("--upstream", default="127.0.0.1:9602", help="host:port of a Proxy, or of the Manager")
-    # The Agent of a node is its launcher, so a service takes a rank that no node has. `service` keeps it out of the job.
+    # The Agent of a node is its launcher, so a service takes a rank that no node has. `service`: no rank of the job.
     arguments.add_argument("--rank", type=int, default=1000, help="the service is Agent/RANK")
     options = arguments.parse_args()
 

@@ -1,4 +1,4 @@
-"""The systems under test: one module for each, all with the same face (`member.Member`)."""
+"""The systems under test: one module for each, all with the same interface (`member.Member`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALL = (OURS, *PEERS)
 
 
 def make(spec: Spec) -> Member:
-    """Make the member of a system that a specification describes; a system's libraries are imported only here."""
+    """Make the member that a specification describes, and import its libraries only here."""
     match spec["system"]:
         case "taskd_net" | "tasknet":
             from benchmarks.systems.taskd import Nodes

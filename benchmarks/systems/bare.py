@@ -1,4 +1,4 @@
-"""A handler of grpc.aio and nothing else: what a unary call costs in Python before anybody does anything with it."""
+"""A bare handler of grpc.aio: the cost of a unary call in Python without any work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from taskd_net.wire import codec
 
 
 class Bare(Member):
-    """A server with our settings whose handlers answer every call with one and the same Ack, unread."""
+    """A server with our settings, whose handlers answer every call unread, with the same Ack."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""A Worker of the original's, as far as its parent can tell, that costs little: HTTP/2 with frames made before.
+"""A cheap Worker of the original, as its parent sees it: HTTP/2 with prepared frames.
 
-A client in Python costs as much for each unary call as the server that it is to measure. This one writes the frames
-that grpc-go would write, with headers that the server has in its table after the first call, and looks at no more of an
-answer than whether it is an Ack with code 0.
+A gRPC client in Python costs as much for each unary call as the server under test. This one writes the frames of
+grpc-go, with headers that the server has in its table after the first call. It checks only that each answer is an Ack
+with code 0.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from taskd_net.wire import codec, requests
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _ACK: Final = 1
-"""Of SETTINGS and PING."""
+"""The ACK flag of SETTINGS and PING."""
 _END_STREAM: Final = 1
 _END_HEADERS: Final = 4
 _INITIAL_WINDOW: Final = 4
-"""The setting's number."""
+"""The number of this setting."""
 _WINDOW: Final = 2**31 - 1
-"""The receive window: everything."""
+"""The receive window, unlimited."""
 _FIRST_DYNAMIC: Final = 62
-"""HPACK's index of the entry that was added last."""
+"""HPACK's index of the newest entry."""
 
 USER_AGENT: Final = "grpc-go/1.60.1"
 _UUID_DIGITS: Final = 12
@@ -70,7 +70,7 @@ class Calls(Member):
         now = time.time_ns() // 1_000_000
         message = Message(uuid, "default", True, self._position, Position.parse(to), now, body)
         before, _, behind = codec.write_message(message).data.partition(uuid.encode())
-        # Other uuids in each load: none of them is a duplicate.
+        # New uuids in each load, so that none is a duplicate.
         count, self._sent = self._sent, self._sent + 0x1000_0000
         return await self._connected().load(before, behind, count, seconds, in_flight)
 
@@ -98,7 +98,7 @@ class _Connection(asyncio.Protocol):
         self._calls: dict[int, asyncio.Future[int]] = {}
         self._codes: dict[int, int] = {}
         self._load: _Load | None = None
-        # With the headers of `TransferMessage` as they are written from the second time on.
+        # The headers of `TransferMessage` from the second call on.
         self._known = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -137,7 +137,7 @@ class _Connection(asyncio.Protocol):
     ) -> tuple[list[int], float]:
         headers = [*self._headers("TransferMessage"), ("grpc-timeout", "10S")]
         if not self._known:
-            # The first call puts them into the server's table.
+            # The first call adds them to the server's table.
             stream = self._open(_to_be_known(headers), _framed(before + b"f" * _UUID_DIGITS + behind), last=True)
             first = self._calls[stream] = asyncio.get_running_loop().create_future()
             if code := await first:
@@ -181,7 +181,7 @@ class _Connection(asyncio.Protocol):
         return stream
 
     def _send(self, calls: int) -> None:
-        """Begin calls of the load; those for which the server has no window wait until it has."""
+        """Begin calls of the load, as far as the server's window allows."""
         load = self._load
         assert load is not None and self._transport is not None
         load.ready += calls
@@ -204,7 +204,7 @@ class _Connection(asyncio.Protocol):
         if not load.began and not load.ready and not load.done.done():
             load.done.set_result(None)
 
-    # ---- what comes in
+    # ---- incoming frames
 
     def data_received(self, data: bytes) -> None:
         received = self._received
@@ -261,15 +261,15 @@ class _Connection(asyncio.Protocol):
 
 @dataclass(slots=True)
 class _Load:
-    """One load: the parts of the frames of each call, which have the stream's number and the uuid between them.
+    """One load: the fixed parts of each call's frames, around the stream's number and the uuid.
 
     Attributes:
         size: bytes of a call's data, which the server's window counts.
-        count: the uuid of the last call, as a number.
-        until: when the last call begins.
+        count: the number in the last call's uuid.
+        until: the time of the last start.
         ready: calls that may begin.
-        began: when those under way did.
-        took: how long those took that are done.
+        began: start times of the calls under way.
+        took: durations of the finished calls.
     """
 
     head: bytes
@@ -291,7 +291,7 @@ def _code(ack: bytes) -> int:
 
 
 def _framed(data: bytes) -> bytes:
-    """A message as gRPC frames it."""
+    """A message in gRPC's framing."""
     return struct.pack(">BI", 0, len(data)) + data
 
 
@@ -309,15 +309,15 @@ def _text(text: str) -> bytes:
 
 
 def _literally(headers: _Headers) -> bytes:
-    """Headers in HPACK that nobody remembers."""
+    """Headers in HPACK without a table entry."""
     return b"".join(b"\x00" + _text(name) + _text(value) for name, value in headers)
 
 
 def _to_be_known(headers: _Headers) -> bytes:
-    """Headers in HPACK that go into the reader's table."""
+    """Headers in HPACK with a new table entry each."""
     return b"".join(b"\x40" + _text(name) + _text(value) for name, value in headers)
 
 
 def _known(count: int) -> bytes:
-    """The same from then on: the index of each, the last of which is the first in the table."""
+    """The indexes of these headers afterwards; the last header is the first in the table."""
     return bytes(0x80 | (_FIRST_DYNAMIC + count - 1 - number) for number in range(count))

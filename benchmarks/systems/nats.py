@@ -1,4 +1,4 @@
-"""NATS: request and reply through `nats-server`. Its place in the tree is the Proxy's."""
+"""NATS: request and reply through `nats-server`. The server is in the Proxy's place."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START_S = 20.0
 
 
 class NatsServer(Member):
-    """The server, with its own defaults. It ends with this process, however that ends."""
+    """The server, with its own defaults. It always ends with this process."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""A relay as somebody writes it from `proto/tasknet.proto` with grpc.aio: parsed messages, one call for each.
+"""A typical relay for `proto/tasknet.proto` on grpc.aio: parsed messages, one call for each.
 
-Upwards every message is a unary `TransferMessage`, whose answer is the end-to-end acknowledgement. Downwards there are
-two ways of writing it, and both are measured:
+Upwards every message is a unary `TransferMessage`, and its answer is the end-to-end acknowledgement. Downwards there
+are two variants, both measured:
 
 - `unary`: every node serves `TransferMessage`, and a parent calls its child as a child calls its parent. The child
-  says at Register, in the request's metadata, where it serves.
+  gives its address in the metadata of Register.
 - `stream`: the parent writes one message after another down `InitServerDownStream`, and a dictionary of futures by
   uuid waits for the Acks that come up it.
 """
@@ -58,7 +58,7 @@ class RelayNode(Member):
         return self._address
 
     async def ready(self) -> None:
-        """Register with the parent and be announced up to the root."""
+        """Register with the parent, and announce the node up to the root."""
         if not self._upstream:
             return
         self._up = Stub(self._channel(self._upstream))
@@ -77,7 +77,7 @@ class RelayNode(Member):
         return "x" * size
 
     async def send(self, to: str, body: str | bytes) -> None:
-        """Make a message and hand it on as if it had come in."""
+        """Make a message and route it like a received one."""
         assert isinstance(body, str)
         role, server, *process = to.split("/")
         dst = pb.Position(role=role, serverRank=server, processRank=process[0] if process else "-1")
@@ -98,14 +98,14 @@ class RelayNode(Member):
     # ---- the service, with the names that generated code has
 
     async def Register(self, request: pb.RegisterReq, context: _Context) -> pb.Ack:
-        """A child has come."""
+        """Register a child."""
         if not self._stream:
             metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
             self._children[_key(request.pos)] = Stub(self._channel(metadata["address"])).TransferMessage
         return pb.Ack(uuid=request.uuid, src=self._position)
 
     async def PathDiscovery(self, request: pb.PathDiscoveryReq, context: _Context) -> pb.Ack:
-        """Somebody can be reached through a child."""
+        """Add a route through a child."""
         for position in request.path:
             self._routes[_key(position)] = _key(request.proxyPos)
         if self._up is None:
@@ -114,7 +114,7 @@ class RelayNode(Member):
         return await self._up.PathDiscovery(request)
 
     async def TransferMessage(self, request: pb.Message, context: _Context) -> pb.Ack:
-        """A message has come."""
+        """Route a message from a child."""
         return await self._hand_on(request)
 
     async def InitServerDownStream(self, _: AsyncIterator[pb.Ack], context: _Acks) -> None:
@@ -183,7 +183,7 @@ class _DownStream:
 
 
 class Stub:
-    """What `protoc` generates for a client."""
+    """The client as `protoc` generates it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.Register: grpc.aio.UnaryUnaryMultiCallable[pb.RegisterReq, pb.Ack] = channel.unary_unary(
@@ -209,7 +209,7 @@ class Stub:
 
 
 def add_servicer(servicer: RelayNode, server: grpc.aio.Server) -> None:
-    """What `protoc` generates for a server."""
+    """The server as `protoc` generates it."""
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Register": grpc.unary_unary_rpc_method_handler(
             servicer.Register,

@@ -1,4 +1,4 @@
-"""The Router alone, in memory: what a decision costs, by the size of the mesh. No gRPC, no event loop."""
+"""The Router alone, in memory: the cost of a decision by the size of the mesh. No gRPC, no event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskd_net.core.router import Router
 from taskd_net.wire.codec import write_message
 
 LINKS: Final = 100
-"""Children that the routes of a unicast are spread over."""
+"""Children that share the routes of a unicast."""
 
 DESTINATIONS: Final = 1000
 ROUNDS: Final = 15
@@ -43,7 +43,7 @@ class RouterAlone(Member):
 
 
 def unicast(routes: int) -> float:
-    """Nanoseconds for one message that comes down to a Proxy with this many routes, and for its answer."""
+    """Nanoseconds for one message down through a Proxy with this many routes, and for its answer."""
     proxy = _proxy(min(LINKS, routes), routes)
     chosen = random.Random(routes)
     frames = [_frame(Position.worker(1, chosen.randrange(routes)), number) for number in range(DESTINATIONS)]
@@ -51,7 +51,7 @@ def unicast(routes: int) -> float:
 
 
 def broadcast(links: int) -> float:
-    """Nanoseconds for one message that a Proxy with this many children passes on to all, and for their answers."""
+    """Nanoseconds for one message from a Proxy to all of its children, and for their answers."""
     proxy = _proxy(links, links)
     return _best_of(proxy, [_frame(Position("Worker", "All", "All"), number) for number in range(4)])
 
@@ -73,7 +73,7 @@ def _frame(to: Position, number: int) -> Frame:
 
 
 def _best_of(proxy: Router, frames: list[Frame]) -> float:
-    """The quickest of some rounds: what lies above it is the machine, not the code."""
+    """The fastest of some rounds, because other load only adds time."""
     gc.collect()
     times = []
     for _ in range(ROUNDS + 1):

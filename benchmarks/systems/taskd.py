@@ -1,4 +1,4 @@
-"""Ourselves: nodes as they are, nodes with `links = "tasknet"`, and the blocking face."""
+"""This package: nodes as they are, nodes with `links = "tasknet"`, and `BlockingNode`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOIN_S = 60.0
 def config(
     position: Position, upstream: str, links: Literal["batched", "tasknet"] = "batched", certificates: str = ""
 ) -> NodeConfig:
-    """The configuration of a node here: defaults but for a roomy inbox, and TLS where there are certificates."""
+    """The configuration of a node here: defaults except a large inbox, and TLS with certificates."""
     tls = None
     if certificates:
         key, crt = f"{certificates}/node.key", f"{certificates}/node.crt"
@@ -39,7 +39,7 @@ def config(
 
 
 class Nodes(Member):
-    """One or many nodes on one event loop. The first one sends; all of them take what comes in at once."""
+    """One or many nodes on one event loop. The first one sends; all receive without delay."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Nodes(Member):
         self._stop = threading.Event()
 
     async def start(self) -> str:
-        """Start the nodes, if there are few: many are made to join by `join`, all at once."""
+        """Start a few nodes; `join` starts many at once."""
         if len(self._positions) > 1:
             return ""
         await self._start()
@@ -113,7 +113,7 @@ class Nodes(Member):
             self.received += 1
 
     def _compute(self, interval: float) -> None:
-        """Run a loop in pure Python in another thread, as a training script without a framework would."""
+        """Run a loop in pure Python in another thread, like a training script without a framework."""
         self._rest()
         sys.setswitchinterval(interval)
         self._stop.clear()
@@ -128,7 +128,7 @@ class Nodes(Member):
 
 
 class Blocking(Member):
-    """`BlockingNode`, called by a thread of its own, as a training script calls it."""
+    """`BlockingNode` in a thread of its own, as in a training script."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Blocking(Member):
         return "x" * size
 
     async def load(self, to: str, body: str | bytes, seconds: float, in_flight: int) -> tuple[list[int], float]:
-        """Send one message after another in a thread that has no event loop."""
+        """Send one message after another from a thread without an event loop."""
         if in_flight != 1:
             raise ValueError("a blocking caller has one message in flight")
         assert isinstance(body, str)

@@ -1,4 +1,4 @@
-"""ZeroMQ: a ROUTER that relays between DEALERs, with acknowledgements from end to end, all in asyncio."""
+"""ZeroMQ: a ROUTER that relays between DEALERs, with end-to-end acknowledgements, in asyncio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MESSAGE, ACK = b"M", b"A"
 
 
 class ZmqRelay(Member):
-    """The relay: a message's first part names where it goes."""
+    """The relay. A message's first part is its destination."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class ZmqRelay(Member):
 
     async def start(self) -> str:
         """Listen."""
-        # Without it, a ROUTER drops what it cannot deliver.
+        # Without it, a ROUTER drops undeliverable messages.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         port = self._socket.bind_to_random_port("tcp://127.0.0.1")
         self._task = asyncio.create_task(self._relay())
@@ -44,7 +44,7 @@ class ZmqRelay(Member):
 
 
 class ZmqClient(Member):
-    """A DEALER that answers every message with an acknowledgement, and keeps a future for each of its own."""
+    """A DEALER that acknowledges every message, and keeps a future for each message it sends."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class ZmqClient(Member):
         return ""
 
     async def ready(self) -> None:
-        """The relay knows a client once it has heard from it: a message to itself."""
+        """Send a message to itself, because the relay learns a client from its first message."""
         await self.send(self._name.decode(), b"")
         self.received = 0
 
