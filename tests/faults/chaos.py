@@ -14,14 +14,14 @@ from tests.faults.ledger import Letter
 
 EVERY_S: Final = 1.0
 AT_ONCE: Final = 0.3
-"""Share of the members that something is wrong with at any time, at most: what is left has to be a mesh."""
+"""Greatest share of members in trouble at a time, so that the rest is still a mesh."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """Something that was wrong with a member, from when to when.
+    """One fault of a member, with its times.
 
-    `until` is when it is to be undone, and once it was when that was done.
+    `until` is the time to undo it, and afterwards the time at which that was done.
     """
 
     member: str
@@ -34,12 +34,12 @@ class Chaos:
     """Faults for one laboratory, whose Proxies and Workers all reach their parents through relays.
 
     Args:
-        lab: where.
-        seed: of the choice of faults. The processes have their own chances, so no two runs are the same.
+        lab: the laboratory.
+        seed: of the choice of faults. The processes have random numbers of their own, so no two runs are the same.
 
     Attributes:
         counts: faults so far, by kind.
-        history: all of them.
+        history: all faults.
     """
 
     def __init__(self, lab: Lab, seed: int) -> None:
@@ -55,10 +55,10 @@ class Chaos:
         return self.counts.total()
 
     def run(self, until: float, more: Callable[[], bool] = lambda: False) -> float:
-        """Let it happen until then, and on while `more` says so; then undo all, and wait until the mesh is whole.
+        """Inject faults until then, and on while `more` returns True. Then undo all, and wait until the mesh is whole.
 
         Returns:
-            Seconds that the last took.
+            Seconds of that wait.
         """
         following = time.monotonic()
         while (now := time.monotonic()) < until or more():
@@ -81,7 +81,7 @@ class Chaos:
         if len(self._faults) >= AT_ONCE * len(self._lab.members):
             return
         chance = self._random
-        # Everybody that others depend on as often as all Workers together.
+        # A Proxy or the Mgr as often as all Workers together.
         inner = [member for member in members if member.kind != "worker"]
         member = chance.choice(inner if inner and chance.random() < 0.5 else members)
         kinds = ["kill", "stop"] if member is self._lab.mgr else ["kill", "stop", "cut", "reset", "bad network"]
@@ -97,7 +97,7 @@ class Chaos:
         fault.until = time.monotonic()
 
     def longest_whole(self, letter: Letter) -> float:
-        """The longest time, while a message was tried, in which nothing was wrong on its way. Seconds."""
+        """Seconds of the longest time without a fault on a message's way, while it was being sent."""
         lab, ended = self._lab, letter.attempts[-1].ended
         place = {member.position: member for member in lab.members}
         sender = next(member for member in lab.members if member.name == letter.sender.rpartition(".")[0])
@@ -111,7 +111,7 @@ class Chaos:
 
     def _do(self, kind: str, member: Member) -> tuple[Callable[[], object], float]:
         lab, chance = self._lab, self._random
-        # Many short ones, and some that are longer than it takes to notice.
+        # Many short ones, and some longer than the detection time.
         seconds = min(10.0, chance.expovariate(1 / 3.0))
         match kind:
             case "kill":

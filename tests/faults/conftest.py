@@ -17,16 +17,16 @@ _FIGURES = pytest.StashKey[Figures]()
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How much of a fault: enough to see that what must hold does, or as much as the table says.
+    """The extent of the faults: short, to check the promises, or long, to measure the table's figures.
 
     Attributes:
         workers: Workers of the mesh, below two Proxies.
         rounds: times that a kill is repeated.
-        away: seconds that a killed node stays away before it is started again.
-        stop, cut, absence, late: seconds of a stop, a cut, an absent Mgr, and of a Mgr that starts last.
+        away: seconds between a kill and the restart.
+        stop, cut, absence, late: seconds of a stop, a cut, an absent Mgr, and the delay of a Mgr that starts last.
         lossy, flood: seconds of a bad network and of a flood.
-        chaos, messages: seconds of chaos, and messages that have their code by its end at least.
-        crowd: children that come back together.
+        chaos, messages: seconds of chaos, and least number of messages with a code by its end.
+        crowd: children that rejoin together.
         joins: joins and leaves.
         grace: seconds that a lost child keeps its place.
     """
@@ -49,7 +49,7 @@ class Form:
 
     @property
     def long(self) -> bool:
-        """Whether it is the form of the table: its figures are held against what is promised."""
+        """True for the long form, whose figures must keep the promises."""
         return self.name == "long"
 
 
@@ -94,14 +94,14 @@ LONG = Form(
     params=[pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=[pytest.mark.long])],
 )
 def form(request: pytest.FixtureRequest) -> Form:
-    """How much of a fault."""
+    """The extent of the faults."""
     form: Form = request.param
     return form
 
 
 @pytest.fixture(scope="module")
 def lab_settings() -> dict[str, Any]:
-    """What a module's laboratory is made with beside the defaults."""
+    """Settings of a module's laboratory beside the defaults."""
     return {}
 
 
@@ -115,7 +115,7 @@ def running_lab(form: Form, lab_settings: dict[str, Any], tmp_path_factory: pyte
 
 @pytest.fixture
 def lab(running_lab: Lab) -> Iterator[Lab]:
-    """The mesh, whole again after every test, and its promises kept."""
+    """The mesh. After every test it is whole again, and its promises held."""
     try:
         yield running_lab
     finally:
@@ -131,7 +131,7 @@ def lab(running_lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture
 def figures(form: Form, request: pytest.FixtureRequest) -> Figures:
-    """Where a test reports. What the short forms report is printed and counts for nothing."""
+    """The report of a test. Reports of the short forms are printed only."""
     return request.config.stash[_FIGURES] if form.long else Figures()
 
 
@@ -141,7 +141,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the figures where that was asked for, and fail the run if a promise was missed."""
+    """Write the figures on request, and fail the run if a promise was missed."""
     figures = session.config.stash[_FIGURES]
     if session.config.getoption("--write-figures", False):
         figures.write()
@@ -150,7 +150,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the figures, and what was missed."""
+    """Print the figures, and the missed promises."""
     figures = config.stash[_FIGURES]
     if not figures.rows:
         return

@@ -1,4 +1,4 @@
-"""Many Workers in one process, told what to do over its standard input, a JSON object a line.
+"""Many Workers in one process, with orders over its standard input, a JSON object a line.
 
 `python -m tests.faults.crowd 127.0.0.1:9601 100 125`: 125 Workers of one node, from rank 100 on.
 """
@@ -26,7 +26,7 @@ class Crowd:
         self._nodes: list[Node] = []
 
     async def start(self, first: int | None = None) -> None:
-        """Start them, from this rank on."""
+        """Start the Workers, from this rank on."""
         first = self._first if first is None else first
         self._nodes = [
             Node(NodeConfig.worker(server_rank=0, rank=rank, upstream=self._upstream))
@@ -36,7 +36,7 @@ class Crowd:
             await node.start()
 
     async def joined(self, timeout: float) -> list[float]:
-        """Wait until all have joined; when each had."""
+        """Wait until all have joined. Returns the time of each."""
 
         async def one(node: Node) -> float:
             await node.joined(timeout)
@@ -58,12 +58,12 @@ class Crowd:
         return True
 
     async def send(self, to: str) -> list[int]:
-        """Each sends a message; the codes."""
+        """Send a message from each Worker. Returns the codes."""
         acks = await asyncio.gather(*(node.send("x", to=to) for node in self._nodes))
         return [ack.code for ack in acks]
 
     async def withdraw(self) -> int:
-        """Each takes itself out of the routes; how many could."""
+        """Withdraw each Worker from the routes. Returns the number of successes."""
         return sum(await asyncio.gather(*(node.withdraw(5.0) for node in self._nodes)))
 
     async def close(self) -> None:
@@ -73,7 +73,7 @@ class Crowd:
 
 
 async def main(upstream: str, first: int, count: int) -> None:
-    """Be a crowd until the input ends."""
+    """Run a crowd until the input ends."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     crowd = Crowd(upstream, first, count)

@@ -1,4 +1,4 @@
-"""The figures of the fault laboratory: each beside what is promised, printed, and written into docs/reliability.md."""
+"""The figures of the fault laboratory, each beside its promise: printed, and written into docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADINGS: Final = ("fault", "promise", "measured")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One fault and what must hold under it, as the table says it."""
+    """One fault and its promise, in the table's words."""
 
     fault: str
     promise: str
@@ -74,7 +74,7 @@ ROWS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value. `met`: whether the promise was kept, None where nothing is promised."""
+    """One measured value. `met`: whether it keeps the promise; None without one."""
 
     text: str
     met: bool | None
@@ -82,7 +82,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Figures:
-    """All that was measured in one run, by row."""
+    """All figures of one run, by row."""
 
     rows: dict[str, list[Figure]] = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ class Figures:
         at_most: float | None = None,
         at_least: float | None = None,
     ) -> None:
-        """Report a value; with a bound it is held against the promise."""
+        """Report a value; with a bound, check the promise."""
         bounds = [at_most is None or value <= at_most, at_least is None or value >= at_least]
         met = all(bounds) if at_most is not None or at_least is not None else None
         figure = Figure(f"{what} {number(value)}{' ' if unit else ''}{unit}", met)
@@ -106,17 +106,17 @@ class Figures:
         print(f"{row}: {figure.text}{promise}{'  MISSED' if met is False else ''}")
 
     def note(self, row: str, text: str) -> None:
-        """Report what was seen, in words."""
+        """Report an observation in words."""
         self.rows.setdefault(row, []).append(Figure(text, None))
         print(f"{row}: {text}")
 
     @property
     def missed(self) -> list[str]:
-        """The promises that were not kept."""
+        """The broken promises."""
         return [f"{row}: {figure.text}" for row, all_ in self.rows.items() for figure in all_ if figure.met is False]
 
     def write(self, document: Path = DOCUMENT) -> None:
-        """Fill in the measured column; a row that was not measured in this run keeps what it says."""
+        """Fill in the measured column. Rows without a figure in this run stay."""
         text = document.read_text()
         found = re.search(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), text, re.DOTALL)
         assert found is not None, f"{document} has no place for the figures"
@@ -131,7 +131,7 @@ class Figures:
 
 
 def number(value: float) -> str:
-    """As many digits as mean something."""
+    """A value with its significant digits."""
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"

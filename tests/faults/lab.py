@@ -1,4 +1,4 @@
-"""The fault laboratory: a mesh of real processes, with traffic, to which anything can be done.
+"""The fault laboratory: a mesh of real processes, with traffic and faults.
 
     with Lab(folder, proxies=2, workers=4) as lab:
         lab.begin_traffic()
@@ -30,14 +30,14 @@ from tests.faults.network import Machines
 from tests.faults.steered import ANSWER_S, Steered, SteeredFailed
 
 JOIN_S: Final = 60.0
-"""Seconds within which a mesh has joined, on a machine that does other things too; a hang, if not."""
+"""Seconds for a mesh to join on a busy machine; longer is a hang."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on, outside of the range that connections are made from.
+    """A free port, outside of the range of ephemeral ports.
 
-    From inside that range the connection of somebody else could take it between a kill and a restart, and a child that
-    keeps trying a port where nobody listens can end up connected to itself.
+    Another connection could take an ephemeral port between a kill and a restart. A child that keeps trying such a port
+    can even connect to itself.
     """
     while True:
         port = random.randrange(12_000, 30_000)
@@ -47,15 +47,15 @@ def free_port() -> int:
 
 
 class Member:
-    """One place in the mesh and the process that fills it: started, killed and started again, each time a new life.
+    """One place in the mesh and its process: each start is a new life.
 
     Args:
-        lab: where it belongs.
+        lab: its laboratory.
         name: of the place.
-        position: who the node is, as a destination.
+        position: of the node, as a destination.
         kind: `mgr`, `proxy`, `agent` or `worker`.
         settings: of its `NodeConfig`.
-        wrapper: a command that it is run by.
+        wrapper: a command that runs it.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class Member:
 
     @property
     def life(self) -> str:
-        """The name of its present life, or of its last one."""
+        """The name of its current life, or of its last one."""
         return f"{self.name}.{self.lives}"
 
     @property
     def records(self) -> str:
-        """The file that its present life writes into."""
+        """The records of its current life."""
         return str(self._lab.records / f"{self.life}.records")
 
     @property
     def alive(self) -> bool:
-        """Whether it has a process."""
+        """True while its process lives."""
         return self._process is not None
 
     @property
@@ -99,7 +99,7 @@ class Member:
             raise SteeredFailed(f"{self.name} is not running")
         return self._process
 
-    # ---- what can be done to it
+    # ---- faults
 
     def launch(self) -> None:
         """Start its process, without waiting for it."""
@@ -109,7 +109,7 @@ class Member:
         self._process = Steered(self.name, arguments, self._lab.folder / f"{self.name}.log", self._wrapper)
 
     def start(self) -> float:
-        """Start its process and its traffic; when it had begun to listen and to join."""
+        """Start its process and its traffic. Returns the time of listening."""
         if self._process is None:
             self.launch()
         self.started_at = self.process.event("started")["at"]
@@ -118,45 +118,45 @@ class Member:
         return self.started_at
 
     def kill(self) -> float:
-        """`kill -9`, of a stopped one too; when."""
+        """`kill -9`, also of a stopped process. Returns the time."""
         self.stopped = False
         process, self._process = self.process, None
         at = time.monotonic()
         process.kill()
-        # What it wrote down until its end counts as before it.
+        # All its records count as written before the kill.
         self._lab.killed[self.life] = time.monotonic()
         return at
 
     def stop(self) -> float:
-        """SIGSTOP; when."""
+        """SIGSTOP. Returns the time."""
         self.stopped = True
         self.process.signal(signal.SIGSTOP)
         return time.monotonic()
 
     def cont(self) -> float:
-        """SIGCONT; when."""
+        """SIGCONT. Returns the time."""
         if self.stopped:
             self.stopped = False
             self.process.signal(signal.SIGCONT)
         return time.monotonic()
 
     def begin_end(self) -> None:
-        """Let it begin to end in good order; `end` waits for it."""
+        """Begin an orderly end; `end` waits for it."""
         if self._process is not None:
             self.cont()
             self._process.begin_end()
 
     def end(self) -> None:
-        """End it in good order."""
+        """End it in an orderly way."""
         if self._process is not None:
             self.cont()
             process, self._process = self._process, None
             process.end()
 
-    # ---- what it can be asked
+    # ---- orders
 
     def ask(self, do: str, *, within: float = ANSWER_S, **arguments: object) -> Any:
-        """Give it an order and wait for what comes of it (`member.Member`)."""
+        """Give it an order, and return the result (`member.Member`)."""
         return self.process.ask(do, within=within, **arguments)
 
     def begin(self, **traffic: Any) -> None:
@@ -166,11 +166,11 @@ class Member:
             self.ask("begin", **traffic)
 
     def forget_traffic(self) -> None:
-        """A later life has none."""
+        """Give later lives no traffic."""
         self._traffic = None
 
     def log(self) -> str:
-        """What it has logged, in all its lives."""
+        """The log of all its lives."""
         return (self._lab.folder / f"{self.name}.log").read_text(errors="replace")
 
 
@@ -178,12 +178,12 @@ class Lab:
     """A Mgr, Proxies and Workers, each a process.
 
     Args:
-        folder: where records and logs go; a new one.
-        proxies: how many.
-        workers: how many, in all; each Proxy gets as many as the others.
-        relayed: names of members whose way to their parent leads through a relay.
+        folder: a new folder for records and logs.
+        proxies: number of Proxies.
+        workers: total number; each Proxy gets the same share.
+        relayed: names of members that reach their parent through a relay.
         settings: of every node's `NodeConfig`.
-        machines: where it runs: the Mgr and the first Proxy with its Workers on one machine, the rest on the other;
+        machines: two machines: one for the Mgr and the first Proxy with its Workers, the other for the rest.
             None: all on this one.
     """
 
@@ -243,7 +243,7 @@ class Lab:
         self.close()
 
     def connect(self) -> None:
-        """Set up the relays, and tell each member where its parent is."""
+        """Set up the relays, and give each member its parent's address."""
         self.records.mkdir(parents=True)
         if self._relayed:
             self._relays = Steered("relay", ["-m", "tests.faults.relay"], self.folder / "relay.log")
@@ -263,11 +263,11 @@ class Lab:
             self._relays.end()
             self._relays = None
 
-    # ---- who is there
+    # ---- members
 
     @property
     def members(self) -> list[Member]:
-        """All places: the Mgr, then the Proxies, then the Workers, then those that a test has added."""
+        """All members: the Mgr, the Proxies, the Workers, then the additions of a test."""
         return [self.mgr, *self.proxies, *self.workers, *self.others]
 
     def parent(self, member: Member) -> Member:
@@ -275,7 +275,7 @@ class Lab:
         return self.mgr if member.kind == "proxy" else self.proxies[int(member.settings["server_rank"])]
 
     def way(self, sender: Member, receiver: Member) -> set[str]:
-        """The names of the members that a message passes, both ends included."""
+        """The names of the members on a message's way, both ends included."""
         lines = []
         for end in (sender, receiver):
             line = [end]
@@ -291,7 +291,7 @@ class Lab:
         return [worker for worker in self.workers if self.parent(worker) is proxy]
 
     def add(self, name: str, position: str, kind: str, settings: Mapping[str, Any]) -> Member:
-        """One more place, whose process is not started yet."""
+        """Add a member, without starting its process."""
         member = Member(self, name, position, kind, {**self._settings, **settings})
         self.others.append(member)
         return member
@@ -301,16 +301,16 @@ class Lab:
     def begin_traffic(
         self, interval: float = 0.1, *, posts: bool = False, retries: bool = False, **traffic: Any
     ) -> None:
-        """Traffic in every direction.
+        """Begin traffic in every direction.
 
         Each Worker sends to the Mgr, to its neighbour and to one below another Proxy; the Mgr and Proxies to Workers.
 
         Args:
             interval: seconds between two messages of a flow.
             posts: each Worker also posts to one below another Proxy, three messages one after another.
-            retries: every second Worker leaves it to its node to send a message again; else, and with all others, each
-                attempt is written down.
-            traffic: what else `member.Member.begin` takes.
+            retries: every second Worker lets its node retry. The others, and all without `retries`, record each
+                attempt.
+            traffic: further arguments of `member.Member.begin`.
         """
         workers, count = self.workers, len(self.workers)
         step = max(1, count // max(1, len(self.proxies)))
@@ -330,7 +330,7 @@ class Lab:
             proxy.begin(to=["Mgr/0", *sorted(to)], interval=interval, **traffic)
 
     def quiet(self, within: float = ANSWER_S) -> None:
-        """End the traffic; every message has its code."""
+        """End the traffic. Every message has its code then."""
         for member in self.members:
             member.forget_traffic()
         self.together("quiet", within=within)
@@ -338,7 +338,7 @@ class Lab:
     def together(
         self, do: str, members: Iterable[Member] | None = None, *, within: float = ANSWER_S, **arguments: object
     ) -> dict[str, Any]:
-        """Give several members (None: all that live) the same order; what came of it, by name."""
+        """Give several members (None: all living ones) the same order. Returns the results by name."""
         asked = [member for member in (self.members if members is None else members) if member.alive]
         begun = [(member, member.process.begin(do, **arguments)) for member in asked]
         return {member.name: member.process.answer(number, within) for member, number in begun}
@@ -346,10 +346,10 @@ class Lab:
     def probe(
         self, patience: float = JOIN_S, to: Iterable[Member] | None = None, by: Member | None = None
     ) -> dict[str, float]:
-        """Wait until these (None: all but the Mgr) can be reached from the Mgr; when each could, by name.
+        """Wait until the Mgr reaches these members (None: all but the Mgr). Returns the times by name.
 
         Raises:
-            AssertionError: one could not within `patience` seconds.
+            AssertionError: one was not reached within `patience` seconds.
         """
         by = by or self.mgr
         members = [m for m in (self.members if to is None else to) if m is not by]
@@ -370,13 +370,13 @@ class Lab:
         return f"127.0.0.1:{self._relays.ask('open', name=name, host=host, port=int(port))}"
 
     def shape(self, member: Member, **shape: Any) -> float:
-        """Change what the relay between a member and its parent does (`relay.Shape`); when."""
+        """Change the relay between a member and its parent (`relay.Shape`). Returns the time."""
         assert self._relays is not None
         self._relays.ask("shape", name=member.name, **shape)
         return time.monotonic()
 
     def heal(self, member: Member) -> float:
-        """Let everything pass between a member and its parent; when."""
+        """Let everything pass between a member and its parent. Returns the time."""
         assert self._relays is not None
         self._relays.ask("clear", name=member.name)
         return time.monotonic()
@@ -389,7 +389,7 @@ class Lab:
     # ---- the outcome
 
     def recover(self) -> None:
-        """Undo every fault, and wait until all members of the mesh can be reached."""
+        """Undo every fault, and wait until all members are reachable."""
         for name in sorted(self._relayed):
             assert self._relays is not None
             self._relays.ask("clear", name=name)
@@ -400,11 +400,11 @@ class Lab:
         self.probe()
 
     def ledger(self) -> Ledger:
-        """Everything that was written down so far."""
+        """All records so far."""
         return Ledger.read(self.records, self.killed)
 
     def turn_over(self) -> None:
-        """Begin a new ledger, while there is no traffic; the old one is gone."""
+        """Begin a new ledger without traffic, and drop the old one."""
         self._turns += 1
         old, self.records = self.records, self.folder / f"records{self._turns}"
         self.records.mkdir()
@@ -414,10 +414,10 @@ class Lab:
         shutil.rmtree(old)
 
     def audit(self) -> Audit:
-        """The ledger held against the promises, and the logs searched for what must not be there.
+        """Check the ledger against the promises, and the logs for errors.
 
         Raises:
-            AssertionError: somebody has logged an error or an exception.
+            AssertionError: a member has logged an error or an exception.
         """
         for member in self.members:
             wrong = [

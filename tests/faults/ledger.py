@@ -1,11 +1,11 @@
-"""The ledger: which message was sent, what its sender was told, and into which inboxes it went.
+"""The ledger: each message that was sent, its sender's answer, and the inboxes that got it.
 
-Every process of the laboratory writes what it sees into a file of its own, a JSON list a line, each with one system
-call, so that what it saw survives `kill -9`. Afterwards all files are read together and held against the promises.
+Every process of the laboratory records its observations in a file of its own, a JSON list a line. Each line is one
+system call, so it survives `kill -9`. The audit reads all files together and checks the promises.
 
-A receiver that is killed forgets what it has seen, so "delivered exactly once" is said of *lives*: no life of a
-receiver has a message in its inbox twice, and a second life may get a message again only if the first one was killed
-before the sender had its answer (docs/reliability.md).
+A killed receiver forgets what it has received, so "delivered exactly once" holds for *lives*. No life of a receiver has
+a message in its inbox twice. A second life may get a message again only if the first one was killed before the sender
+had its answer (docs/reliability.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from taskd_net import Code
 
 MARK = "L-"
-"""What the uuids begin with of the messages that the ledger follows."""
+"""Prefix of the uuids of recorded messages."""
 
 
 class Recorder:
@@ -31,7 +31,7 @@ class Recorder:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(self, what: str, *fields: object) -> None:
-        """Write one line: it is the system's before this returns."""
+        """Write one line with one system call."""
         os.write(self._file, json.dumps([what, *fields]).encode() + b"\n")
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One `send` of a message: when it began and ended, and what it was told."""
+    """One `send` of a message: its begin and end, and its answer."""
 
     began: float
     ended: float
@@ -51,7 +51,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Arrival:
-    """A message went into an inbox. `taken`: the application has had it."""
+    """A message in an inbox. `taken`: the application has received it."""
 
     life: str
     at: float
@@ -60,15 +60,15 @@ class Arrival:
 
 @dataclass(slots=True)
 class Letter:
-    """One message, under one uuid, however often it was sent.
+    """One message under one uuid, all attempts together.
 
     Attributes:
         uuid: its name.
         sender: the life that sent it.
-        dst: where to.
-        begun: when (seconds of the monotonic clock, which all processes of a machine share).
-        kind: `sent`, `retried` (its node sent it again, so that only the last answer is known) or `posted`.
-        code: what its sender was told in the end; None while it has not been told.
+        dst: the destination.
+        begun: its first attempt (seconds of the monotonic clock, which all processes of a machine share).
+        kind: `sent`, `retried` (its node resent it, so only the last answer is known) or `posted`.
+        code: its final code; None so far.
     """
 
     uuid: str
@@ -83,24 +83,24 @@ class Letter:
 
 @dataclass(slots=True)
 class Audit:
-    """What the ledger says. Lists name messages by uuid.
+    """The result of an audit. Lists name messages by uuid.
 
     Attributes:
         sent: sync messages.
         acked: of them acknowledged with 0.
         delivered: of them in the inbox of at least one life of the receiver.
-        lost: acknowledged with 0, and in no inbox; or in the inbox of a life that goes on, and never taken out.
+        lost: acknowledged with 0, and in no inbox; or in the inbox of a life that goes on, and never received.
         duplicated: twice in the inbox of one life, or in that of a second life while the first one went on, or after it
             was acknowledged.
         vanished: without any code, though the sender lives.
-        disordered: overtook an earlier one from the same sender to the same destination.
-        died: acknowledged with 0, and still in the inbox of a receiver when that was killed.
+        disordered: overtook an earlier message from the same sender to the same destination.
+        died: acknowledged with 0, and in the inbox of a receiver when it was killed.
         again: in the inboxes of two lives of a receiver that was killed before the sender had its answer.
-        denied: in an inbox, though no attempt up to then was answered 0 or 6001: so it was told otherwise.
-        stray: in an inbox though nobody sent it, as far as this ledger goes back: given up, and long after still there.
-        orphaned: without a code, as the sender was killed.
-        codes: how often each code was the last word to a sync message.
-        posted, arrived: `sync=false` messages that their first hop has taken, and how many of them arrived.
+        denied: in an inbox, though every attempt up to then was refused (neither 0 nor 6001).
+        stray: in an inbox, without a send in this ledger: given up, and delivered long after.
+        orphaned: without a code, because the sender was killed.
+        codes: final codes of sync messages, with their counts.
+        posted, arrived: `sync=false` messages taken by their first hop, and those of them that arrived.
     """
 
     sent: int = 0
@@ -121,7 +121,7 @@ class Audit:
 
     @property
     def broken(self) -> dict[str, list[str]]:
-        """The promises that were not kept, with the messages."""
+        """The broken promises, with the messages."""
         found = {
             "lost": self.lost,
             "duplicated": self.duplicated,
@@ -134,10 +134,10 @@ class Audit:
 
 
 class Ledger:
-    """All that was written down.
+    """All records.
 
     Args:
-        killed: the lives that were ended by `kill -9`, and when.
+        killed: the lives ended by `kill -9`, with the times.
     """
 
     def __init__(self, killed: Mapping[str, float] | None = None) -> None:
@@ -150,12 +150,12 @@ class Ledger:
         ledger = cls(killed)
         for path in sorted(folder.glob("*.records")):
             with path.open() as lines:
-                # The last line of a life that was killed is whole: one system call wrote it.
+                # The last line of a killed life is complete, because one system call wrote it.
                 ledger.add(path.stem, (json.loads(line) for line in lines))
         return ledger
 
     def add(self, life: str, records: Iterable[list[Any]]) -> None:
-        """Take in what one life has seen, in its order."""
+        """Add the records of one life, in order."""
         for record in records:
             match record:
                 case ["begin", uuid, dst, at, kind]:
@@ -178,7 +178,7 @@ class Ledger:
     # ---- questions
 
     def audit(self) -> Audit:
-        """Hold everything against the promises."""
+        """Check all promises."""
         audit = Audit()
         for letter in self.letters.values():
             self._judge(letter, audit)
@@ -186,7 +186,7 @@ class Ledger:
         return audit
 
     def attempts(self, since: float, until: float) -> Iterator[tuple[Letter, Attempt]]:
-        """The sends that were under way at any time between the two."""
+        """The sends under way at any time between the two."""
         for letter in self.letters.values():
             for attempt in letter.attempts:
                 if attempt.ended >= since and attempt.began <= until:
@@ -231,11 +231,11 @@ class Ledger:
         audit.again.append(letter.uuid)
 
     def _overtaking(self) -> Iterator[str]:
-        # By life of the sender, kind, destination and life of the receiver: the order of sending against that of
-        # arriving. What is posted and what is sent to the same destination is under way together.
+        # By life of the sender, kind, destination and life of the receiver: compare the order of sending with that of
+        # arrival. Posts and sends to the same destination are under way together.
         flows: dict[tuple[str, str, str, str], list[tuple[float, float, str]]] = {}
         for letter in self.letters.values():
-            # What was answered 6001 may come at any time, until it is sent again.
+            # After 6001 a message may arrive at any time, until it is resent.
             if letter.code != Code.OK:
                 continue
             first: dict[str, float] = {}
@@ -254,7 +254,7 @@ class Ledger:
 
 
 def _was_denied(letter: Letter) -> bool:
-    """Whether it had arrived when no attempt had begun yet that may have delivered it, by its answer."""
+    """True if it arrived before any attempt began whose answer permits a delivery."""
     arrived = min(arrival.at for arrival in letter.arrivals)
     codes = {attempt.code for attempt in letter.attempts if attempt.began <= arrived}
     return not codes & {Code.OK, Code.NETWORK_ACK_LOST}

@@ -1,7 +1,7 @@
-"""One node in a process of its own, told what to do over its standard input, a JSON object a line.
+"""One node in a process of its own, with orders over its standard input, a JSON object a line.
 
-Run with the kind of node, its settings, the name of this life and the file that the ledger's records go into:
-`python -m tests.faults.member mgr '{"listen": "127.0.0.1:9601"}' mgr.1 mgr.1.records`. It says `{"event": "started"}`
+Run with the kind of node, its settings, the name of this life and the file for the ledger's records:
+`python -m tests.faults.member mgr '{"listen": "127.0.0.1:9601"}' mgr.1 mgr.1.records`. It prints `{"event": "started"}`
 with the time, then answers each order by its `id`, and ends with its input. Its log goes to its standard error.
 """
 
@@ -28,7 +28,7 @@ from tests.faults.ledger import MARK, Recorder
 
 
 class RecordingNode(Node):
-    """A node that writes down what goes into its inbox, before anybody can be told that it did."""
+    """A node that records each message for its inbox before any answer leaves."""
 
     def __init__(self, config: NodeConfig, recorder: Recorder) -> None:
         super().__init__(config)
@@ -43,7 +43,7 @@ class RecordingNode(Node):
 
 
 class Member:
-    """The node and what can be asked of it: one method for each order, its arguments those of the order."""
+    """The node and its orders: one method for each order, with the order's arguments."""
 
     def __init__(self, node: RecordingNode, name: str, recorder: Recorder) -> None:
         self.node = node
@@ -55,7 +55,7 @@ class Member:
         self.received = 0
 
     async def receive(self) -> None:
-        """Take messages out of the inbox while reading is not forbidden, until the node is closed and it is empty."""
+        """Receive messages, unless reading is paused, until the node is closed and the inbox is empty."""
         while True:
             await self.reads.wait()
             try:
@@ -71,19 +71,19 @@ class Member:
     # ---- orders
 
     async def joined(self, timeout: float) -> float:
-        """Wait until the node has joined; when it had."""
+        """Wait until the node has joined. Returns the time."""
         await self.node.joined(timeout)
         return time.monotonic()
 
     async def send(self, to: str, timeout: float, body: str = "x", sync: bool = True) -> dict[str, Any]:
-        """Send one message, without waiting for the node to join; the answer, and how long it took."""
+        """Send one message, without waiting for the join. Returns the answer and its latency."""
         began = time.monotonic()
         ack = await (self.node.send if sync else self.node.post)(body, to=to, timeout=timeout, wait=False)
         ended = time.monotonic()
         return {"code": ack.code, "src": str(ack.src), "detail": ack.detail, "at": ended, "seconds": ended - began}
 
     async def until(self, to: str, codes: list[int], patience: float, timeout: float) -> dict[str, Any]:
-        """Send until the answer is one of these codes; the last answer."""
+        """Send until the answer is one of these codes. Returns the last answer."""
         give_up_at = time.monotonic() + patience
         while (told := await self.send(to, timeout))["code"] not in codes and time.monotonic() < give_up_at:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -105,15 +105,15 @@ class Member:
         )
 
     async def quiet(self) -> None:
-        """End the steady traffic: every message has its code."""
+        """End the steady traffic. Every message has its code then."""
         await self.steady.stop()
 
     async def flood(self, to: str, seconds: float, in_flight: int, size: int = 64, sync: bool = True) -> dict[str, Any]:
-        """Send as much as goes."""
+        """Send as fast as possible."""
         return await traffic.flood(self.node, to, seconds=seconds, in_flight=in_flight, size=size, sync=sync)
 
     async def probe(self, to: list[str], patience: float) -> dict[str, Any]:
-        """When each of these could be reached."""
+        """Wait until each of these is reachable. Returns the times."""
         return await traffic.probe(self.node, to, patience=patience)
 
     async def offer(self, to: str, seconds: float, rate: float, size: int = 64) -> dict[str, Any]:
@@ -129,13 +129,13 @@ class Member:
             self.reads.clear()
 
     async def step_clock(self, seconds: float) -> None:
-        """Let the wall clock of this process jump; the monotonic one, like the system's, does not."""
+        """Step the wall clock of this process, not the monotonic one."""
         clock, clock_ns = time.time, time.time_ns
         time.time = lambda: clock() + seconds
         time.time_ns = lambda: clock_ns() + int(seconds * 1e9)
 
     async def usage(self) -> dict[str, int]:
-        """What the process has open and holds: after a collection, so that only what is really held counts."""
+        """The process's open files, tasks, threads and memory, after a garbage collection."""
         gc.collect()
         return {
             **opened(),
@@ -147,14 +147,14 @@ class Member:
         }
 
     async def turn_over(self, records: str) -> None:
-        """Go on in another file of records."""
+        """Continue in another file of records."""
         before, self.recorder = self.recorder, Recorder(Path(records))
         self.node.recorder = self.steady.recorder = self.recorder
         before.close()
 
 
 def opened() -> dict[str, int]:
-    """What this process has open, and the bytes of memory that it uses."""
+    """The open files and the bytes of memory of this process."""
     return {
         "fds": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "threads": sum(1 for _ in Path("/proc/self/task").iterdir()),
@@ -163,7 +163,7 @@ def opened() -> dict[str, int]:
 
 
 def say(**fields: object) -> None:
-    """Tell the laboratory."""
+    """Write a line to the laboratory."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
@@ -179,7 +179,7 @@ async def obey(member: Member, order: dict[str, Any]) -> None:
 
 
 async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> None:
-    """Be a node until the input ends."""
+    """Run a node until the input ends."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     recorder = Recorder(Path(records))
@@ -190,7 +190,7 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> 
             group.create_task(member.receive())
             while line := await lines.readline():
                 group.create_task(obey(member, json.loads(line)))
-            # What is in the inbox was acknowledged, and can still be had.
+            # Messages in the inbox were acknowledged, and are still received.
             member.reads.set()
             await node.close()
             await member.steady.stop()

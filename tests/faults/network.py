@@ -1,7 +1,7 @@
-"""Two machines made of network namespaces, with a link between them that can be set down or lose packets one way.
+"""Two machines made of network namespaces, with a link that can go down or lose packets one way.
 
-The relay stands in for a network where no namespaces are to be had; here it is the kernel's own TCP that meets a dead
-link: no answer to a connection's first packet, retransmissions that take longer and longer.
+The relay stands in for a network where namespaces are not available. Here the kernel's own TCP meets a dead link: no
+answer to a connection's first packet, and retransmissions with growing pauses.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Final, Self
 
 _HOSTS: Final = ("10.211.37.1", "10.211.37.2")
-# Locally administered, and nobody's: what is sent there is lost without a word.
+# A locally administered address without an owner: packets to it are lost.
 _NOBODY: Final = "02:00:00:00:00:99"
 
 
 class Machines:
-    """Two of them. As a context they exist."""
+    """Two machines, which exist within the context."""
 
     def __init__(self) -> None:
         self._names = tuple(f"tn{os.getpid()}{letter}" for letter in "ab")
@@ -44,7 +44,7 @@ class Machines:
         self.close()
 
     def close(self) -> None:
-        """Remove them; the link goes with them."""
+        """Remove the machines and their link."""
         for name in self._names:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
@@ -53,7 +53,7 @@ class Machines:
         return _HOSTS[machine]
 
     def wrapper(self, machine: int) -> tuple[str, ...]:
-        """What a command is run by there. It becomes the command: signals reach it."""
+        """The command that runs another one there, by exec, so that signals reach it."""
         return ("ip", "netns", "exec", self._names[machine])
 
     def link(self, *, up: bool) -> None:
@@ -61,7 +61,7 @@ class Machines:
         _ip("-n", self._names[0], "link", "set", "veth0", "up" if up else "down")
 
     def lose(self, machine: int) -> None:
-        """From now on what this machine sends to the other one is lost; it still hears it."""
+        """Lose the packets from this machine to the other one, and not those back."""
         other = _HOSTS[1 - machine]
         _ip(
             *("-n", self._names[machine], "neigh", "replace", other),
@@ -74,7 +74,7 @@ class Machines:
 
 
 def why_not() -> str:
-    """Why there can be no namespaces here; empty where there can."""
+    """The reason why namespaces are not available here; empty if they are."""
     if shutil.which("ip") is None:
         return "the command `ip` (iproute2) is not installed"
     try:

@@ -1,11 +1,11 @@
-"""A TCP relay that does to a connection what networks do: delay, jitter, loss, little bandwidth, cuts, resets.
+"""A TCP relay with the faults of networks: delay, jitter, loss, little bandwidth, cuts, resets.
 
-Any number of relays run in one process of their own (`python -m tests.faults.relay`), so that they take no time from
-what is measured; the laboratory tells it what to do over its standard input, a JSON object a line.
+Any number of relays run in one process of their own (`python -m tests.faults.relay`), so that they do
+not slow down the nodes under test. The laboratory gives orders over its standard input, a JSON object a line.
 
-A relay sees streams of bytes, not packets, so it does what a network's faults look like above TCP: a lost packet is a
-stall, as everything behind it waits for the retransmission; a cut is a standstill after which everything that was sent
-meanwhile arrives, as TCP sends it again; while a relay is cut new connections get no answer either.
+A relay sees streams of bytes, not packets, so it imitates a network's faults as they look above TCP. A lost packet is a
+stall, because everything behind it waits for the retransmission. A cut is a standstill after which the delayed data
+arrives. A new connection gets no answer during a cut.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from typing import Any, Final
 import uvloop
 
 UP, DOWN = "up", "down"
-"""From the one who connects to the one who listens, and back."""
+"""Directions: from the connecting end to the listening end, and back."""
 
 SEGMENT: Final = 1448
-"""Bytes that one packet of an Ethernet carries: loss is counted by packets."""
+"""Bytes of one Ethernet packet: loss is counted by packets."""
 
 RETRANSMIT_S: Final = 0.2
-"""Seconds until TCP sends a lost packet again, at least: what a loss costs where nothing after it asks for it."""
+"""Least seconds until TCP retransmits a lost packet, if no later packet triggers it."""
 
 AHEAD: Final = 256 * 1024
-"""Bytes a relay takes in before it has passed them on: about what a socket holds; beyond it the sender is slowed."""
+"""Bytes that a relay buffers, about as many as a socket: beyond them the sender is slowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a relay does to what passes.
+    """The faults of a relay.
 
     Attributes:
-        delay: seconds on the way, in each direction.
-        jitter: seconds on top of that, at most, by chance. Nothing overtakes.
-        loss: share of packets that are lost and sent again.
-        reset: share of packets with which the connection is reset.
+        delay: seconds in each direction.
+        jitter: greatest random seconds on top. The order stays.
+        loss: share of lost and retransmitted packets.
+        reset: share of packets that reset the connection.
         rate: bytes a second in each direction, 0 without bound.
-        cut: directions in which nothing passes.
+        cut: blocked directions.
     """
 
     delay: float = 0.0
@@ -61,7 +61,7 @@ class Relay:
     """One address in front of another.
 
     Args:
-        host, port: where connections are passed on to.
+        host, port: the target of connections.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -72,13 +72,13 @@ class Relay:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listen; the port."""
+        """Listen. Returns the port."""
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def close(self) -> None:
-        """End every connection, and listen no more."""
+        """End every connection, and stop listening."""
         assert self._server is not None
         self._server.close()
         tasks = list(self._connections.values())
@@ -88,11 +88,11 @@ class Relay:
 
     @property
     def shape(self) -> Shape:
-        """What is done at present."""
+        """The current faults."""
         return self._shape
 
     def change(self, shape: Shape) -> None:
-        """From now on do this."""
+        """Change the faults."""
         self._shape = shape
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -103,7 +103,7 @@ class Relay:
             await self._changed.wait()
 
     def reset(self) -> int:
-        """Reset every connection; how many."""
+        """Reset every connection. Returns their number."""
         connections = list(self._connections)
         for connection in connections:
             connection.reset()
@@ -111,7 +111,7 @@ class Relay:
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self, reader, writer)
-        # A task of its own: one of asyncio's that is cancelled is reported as a fault.
+        # A task of its own, because asyncio reports a cancelled one of its own as a fault.
         running = self._connections[connection] = asyncio.create_task(connection.run(self._target))
         try:
             await asyncio.wait([running])
@@ -145,15 +145,15 @@ class Connection:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
         except OSError:
-            pass  # nobody listens there: whoever connected sees its connection end
+            pass  # no listener there: the connecting end sees its connection end
         finally:
             for writer in self._writers:
                 writer.close()
 
     def reset(self) -> None:
-        """End the connection at both ends as a reset does it: at once, what is under way is gone."""
+        """Reset the connection at both ends, and drop the data under way."""
         for writer in self._writers:
-            # uvloop raises RuntimeError for one that is closed already.
+            # uvloop raises RuntimeError for a closed one.
             with contextlib.suppress(OSError, RuntimeError):
                 connection = writer.get_extra_info("socket")
                 if connection is not None:
@@ -162,7 +162,7 @@ class Connection:
 
 
 class Way:
-    """One direction of a connection: a reader that stamps what comes, a writer that passes it on when it is due."""
+    """One direction of a connection: a reader that stamps data, a writer that passes it on when due."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class Way:
         self._latest = 0.0
 
     async def run(self) -> None:
-        """Until the reader's end is gone and everything has been passed on, or a reset."""
+        """Pass data on until the reader's end is gone and all data has passed, or until a reset."""
         writing = asyncio.create_task(self._write())
         try:
             while data := await self._read():
@@ -208,12 +208,12 @@ class Way:
             return b""
 
     def _due(self, size: int) -> float:
-        """When bytes that came now arrive. Not before what came earlier."""
+        """The arrival time of bytes received now, never before that of earlier bytes."""
         shape = self._relay.shape
         packets = -(-size // SEGMENT)
         on_the_way = shape.delay + random.uniform(0.0, shape.jitter)
         if random.random() > (1.0 - shape.loss) ** packets:
-            # It is missed after a round trip, or by the clock.
+            # The loss is noticed after a round trip, or by the retransmission timer.
             on_the_way += max(RETRANSMIT_S, 2.0 * shape.delay) + shape.delay
         if random.random() > (1.0 - shape.reset) ** packets:
             self._loop.call_later(on_the_way, self._reset)
@@ -248,12 +248,12 @@ class Switchboard:
         self._relays: dict[str, Relay] = {}
 
     async def open(self, name: str, host: str, port: int) -> int:
-        """Put a relay in front of an address; its port."""
+        """Put a relay in front of an address. Returns its port."""
         relay = self._relays[name] = Relay(host, port)
         return await relay.start()
 
     async def shape(self, name: str, **shape: Any) -> None:
-        """Change what a relay does; what is not named stays."""
+        """Change the named faults of a relay."""
         relay = self._relays[name]
         if "cut" in shape:
             shape["cut"] = tuple(shape["cut"])
@@ -264,12 +264,12 @@ class Switchboard:
         self._relays[name].change(Shape())
 
     async def reset(self, name: str) -> int:
-        """Reset every connection of a relay; how many."""
+        """Reset every connection of a relay. Returns their number."""
         return self._relays[name].reset()
 
 
 async def main() -> None:
-    """Be a switchboard until the input ends."""
+    """Run a switchboard until the input ends."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     switchboard = Switchboard()

@@ -1,8 +1,8 @@
-"""`make soak`: random faults for some minutes, a line of figures for each, and the sum as one JSON object at the end.
+"""`make soak`: random faults for some minutes, with a line of figures for each, and the sum as one JSON object.
 
     python -m tests.faults.soak 10
 
-After each minute the faults are undone, the traffic ends, and everything that was sent in it is accounted for.
+After each minute the faults are undone, the traffic ends, and every message is accounted for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MINUTE_S: Final = 60.0
 
 
 def main() -> int:
-    """Run it; 1 if a promise was broken."""
+    """Run the soak. Returns 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description="Random faults for some minutes, with everything accounted for.")
     parser.add_argument("minutes", type=float, help="how long")
     parser.add_argument("--workers", type=int, default=16, help="of the mesh, below two Proxies (%(default)s)")
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def soak(folder: Path, minutes: float, workers: int, seed: int, links: str) -> bool:
-    """Let it run. Returns whether a promise was broken: then what the processes have logged stays in the folder."""
+    """Run the soak. Returns True if a promise was broken; then the folder keeps the logs."""
     names = [f"proxy{rank}" for rank in range(2)] + [f"worker{rank}" for rank in range(workers)]
     totals = dict.fromkeys(("sent", "acked", "delivered", "lost", "duplicated"), 0)
     broken = False
@@ -59,7 +59,7 @@ def soak(folder: Path, minutes: float, workers: int, seed: int, links: str) -> b
                 audit = lab.audit()
                 lab.turn_over()
             except AssertionError as error:
-                # A process that has ended by itself, does not answer, cannot be reached, or has logged an error.
+                # A process that has ended by itself, is silent or unreachable, or has logged an error.
                 broken = True
                 print(f"  BROKEN: {error}", flush=True)
                 break

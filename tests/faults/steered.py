@@ -1,4 +1,4 @@
-"""A process that is told what to do over its standard input and answers over its standard output, seen from outside."""
+"""A process with orders over its standard input and answers over its standard output, from outside."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 ANSWER_S: Final = 60.0
-"""Seconds for an answer where nobody says otherwise: above everything that is asked for, so that a hang has an end."""
+"""Default seconds for an answer: longer than every order takes, so that a hang ends."""
 
 
 class SteeredFailed(AssertionError):
-    """A process has died, does not answer, or could not do what it was told."""
+    """A process has died, does not answer, or failed at an order."""
 
 
 class Steered:
@@ -30,8 +30,8 @@ class Steered:
     Args:
         name: for messages.
         arguments: of Python.
-        errors: the file that its standard error is added to.
-        wrapper: a command that it is run by, such as one that puts it into a network namespace.
+        errors: the file for its standard error.
+        wrapper: a command that runs it, for example in a network namespace.
     """
 
     def __init__(self, name: str, arguments: Sequence[str], errors: Path, wrapper: Sequence[str] = ()) -> None:
@@ -45,7 +45,7 @@ class Steered:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # A Ctrl-C is for whoever started the laboratory, which then ends the others.
+                # A Ctrl-C reaches the laboratory alone, which then ends the others.
                 start_new_session=True,
             )
         self._number = 0
@@ -59,13 +59,13 @@ class Steered:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """True until it has ended."""
         return self._process.poll() is None
 
     # ---- orders
 
     def begin(self, do: str, **arguments: object) -> int:
-        """Give an order; its number, with which `answer` waits for what comes of it."""
+        """Give an order. Returns its number, for `answer`."""
         self._number += 1
         assert self._process.stdin is not None
         order = json.dumps({"id": self._number, "do": do, **arguments})
@@ -77,10 +77,10 @@ class Steered:
         return self._number
 
     def answer(self, number: int, timeout: float = ANSWER_S) -> Any:
-        """What came of an order.
+        """The result of an order.
 
         Raises:
-            SteeredFailed: it failed, or the process does not answer or has ended.
+            SteeredFailed: the order failed, or the process is silent or has ended.
         """
         told = self._await("id", number, timeout)
         if "error" in told:
@@ -88,17 +88,17 @@ class Steered:
         return told["value"]
 
     def ask(self, do: str, *, within: float = ANSWER_S, **arguments: object) -> Any:
-        """Give an order and wait for what comes of it, for `within` seconds."""
+        """Give an order, and wait up to `within` seconds for the result."""
         return self.answer(self.begin(do, **arguments), within)
 
     def event(self, name: str, timeout: float = ANSWER_S) -> dict[str, Any]:
-        """Wait until the process tells of this by itself."""
+        """Wait until the process reports this event."""
         return self._await("event", name, timeout)
 
     # ---- signals and the end
 
     def signal(self, number: signal.Signals) -> None:
-        """Send this one process a signal."""
+        """Send the process a signal."""
         self._process.send_signal(number)
 
     def kill(self) -> None:
@@ -108,13 +108,13 @@ class Steered:
         self._close()
 
     def begin_end(self) -> None:
-        """Close its input, which ends it in good order; `end` waits for it."""
+        """Close its input, for an orderly end; `end` waits for it."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
     def end(self, timeout: float = 5.0) -> None:
-        """End it in good order, or else by force."""
+        """End it in an orderly way, or else by force."""
         self.begin_end()
         try:
             self._process.wait(timeout)

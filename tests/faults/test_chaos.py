@@ -1,4 +1,4 @@
-"""Everything at once: what was acknowledged has arrived exactly once, and everything else has a code."""
+"""All faults together: every acknowledged message arrived exactly once, every other one has a code."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.faults.lab import Lab
 pytestmark = pytest.mark.timeout(1800)
 
 RECOVERED_S = 15.0
-"""Twice what it takes to notice a silent fault, and to come back."""
+"""Twice the time to detect a silent fault and rejoin."""
 
 
 class Count:
-    """How many sync messages have their code, read from what the processes have written so far."""
+    """The number of sync messages with a code, by the records so far."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class Count:
         self.ended = 0
 
     def below(self, number: int) -> bool:
-        """Whether there are fewer. Looks once a second."""
+        """True while there are fewer. Reads once a second."""
         if time.monotonic() - self._looked > 1.0:
             for path in self._folder.glob("*.records"):
                 with path.open("rb") as file:
@@ -44,7 +44,7 @@ class Count:
 
 @pytest.fixture
 def lab(form: Form, tmp_path: Path) -> Iterator[Lab]:
-    """A mesh in which every way to a parent leads through a relay."""
+    """A mesh with a relay on every link."""
     names = [f"proxy{rank}" for rank in range(2)] + [f"worker{rank}" for rank in range(form.workers)]
     with Lab(tmp_path / "lab", workers=form.workers, relayed=names) as lab:
         yield lab
@@ -62,7 +62,7 @@ def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     assert not audit.broken, {promise: uuids[:5] for promise, uuids in audit.broken.items()}
     assert audit.sent - len(audit.orphaned) >= form.messages, audit.sent
     assert audit.acked > audit.sent / 2, audit.codes
-    # Nobody failed for as long as it takes to notice a fault and to come back, with nothing wrong on the way.
+    # No failure lasted longer than detection and rejoining without a fault on its way.
     failed = [letter for letter in lab.ledger().letters.values() if letter.kind != "posted" and letter.code]
     without_reason = max((chaos.longest_whole(letter) for letter in failed), default=0.0)
     assert without_reason < RECOVERED_S, without_reason

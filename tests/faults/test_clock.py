@@ -1,4 +1,4 @@
-"""The wall clock jumps: nothing of the package's looks at it but the time that a message says it was made at."""
+"""The wall clock jumps: of the package's decisions, none depends on it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ WALL_CLOCK = {"time", "time_ns", "gmtime", "localtime", "ctime", "now", "utcnow"
 ALLOWED = {
     "sending.py": {"time_ns"},  # createTime (contract, section 2)
     "logs.py": {"fromtimestamp"},  # the time in a log line
-    "api/manager.py": {"time"},  # when a report came, for whoever reads it
-    "observe/view.py": {"time"},  # since when a node is up, for whoever looks at it
-    "observe/probe_service.py": {"time_ns"},  # what time it is there, for whoever asks that
-    "observe/identify.py": {"time_ns"},  # who asks that
-    # Certificates are valid from one date to another: from when, and whether they still are.
+    "api/manager.py": {"time"},  # the time of a report, for readers
+    "observe/view.py": {"time"},  # the start of a state, for readers
+    "observe/probe_service.py": {"time_ns"},  # the node's time, as an answer
+    "observe/identify.py": {"time_ns"},  # the request for it
+    # the validity of certificates
     "cli/authority.py": {"now"},
     "cli/doctor/tls_files.py": {"now"},
     "tls/certificates.py": {"now"},
@@ -39,7 +39,7 @@ def test_steps(lab: Lab, form: Form, figures: Figures) -> None:
     for step in (HOUR_S, -HOUR_S, -HOUR_S, HOUR_S):
         lab.together("step_clock", seconds=step)
         time.sleep(5.0 if form.long else 0.3)
-    # One node alone: what the others say of the time is an hour off for it.
+    # One node alone, so that the others' time is an hour off for it.
     lab.together("step_clock", [lab.mgr], seconds=HOUR_S)
     time.sleep(5.0 if form.long else 0.3)
     until = time.monotonic()

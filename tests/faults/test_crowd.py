@@ -1,4 +1,4 @@
-"""Very many children of one parent: they lose it together and come back together, and come and go without a trace."""
+"""Very many children of one parent: a common loss and rejoin, and joins and leaves without a trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNTED = ("fds", "tasks", "python_threads", "children", "routes")
 
 
 class Doorman:
-    """Listens where a parent was, counts who knocks, and turns everybody away."""
+    """A listener in a parent's place that counts connections and refuses them all."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -45,13 +45,13 @@ class Doorman:
             connection.close()
 
     def close(self) -> None:
-        """Go away."""
+        """Stop listening."""
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._thread.join()
 
     def busiest(self, times: list[float]) -> int:
-        """The most knocks within a window."""
+        """The most connections within a window."""
         return max(sum(1 for other in times if 0 <= other - at < WINDOW_S) for at in times)
 
 
@@ -71,17 +71,17 @@ class Crowds:
         ]
 
     def ask(self, do: str, *, within: float = 120.0, **arguments: object) -> list[Any]:
-        """Give all of them an order; what came of it."""
+        """Give all processes an order. Returns the results."""
         begun = [(process, process.begin(do, **arguments)) for process in self._processes]
         return [process.answer(number, within) for process, number in begun]
 
     def start_other_ranks(self, turn: int) -> None:
-        """Start children that have not been there before."""
+        """Start children with new ranks."""
         for index, process in enumerate(self._processes):
             process.ask("start", first=(1 + turn) * 100_000 + index * self.each)
 
     def joined(self) -> list[float]:
-        """Wait until all have joined; when each had."""
+        """Wait until all have joined. Returns the times."""
         return [at for times in self.ask("joined", timeout=60.0) for at in times]
 
     def end(self) -> None:
@@ -92,7 +92,7 @@ class Crowds:
 
 @pytest.fixture
 def alone(form: Form, tmp_path: Path) -> Iterator[Lab]:
-    """A Mgr and a Proxy and nobody else, whose children are gone for good after a short time."""
+    """A Mgr and a Proxy alone, with a short grace time."""
     with Lab(tmp_path / "lab", proxies=1, workers=0, settings={"grace": 1.0, "registration_hold": 1.0}) as lab:
         yield lab
 
@@ -105,13 +105,13 @@ def test_reconnect_together(alone: Lab, form: Form, figures: Figures) -> None:
         children = len(crowds.joined())
         before = parent.ask("usage")
 
-        # All lose it at once. Somebody stands in its place who sees when each of them tries again.
+        # All lose the parent at once. The doorman in its place sees each attempt.
         parent.kill()
         doorman = Doorman(parent.settings["listen"])
         crowds.ask("left")
         time.sleep(3.0 if form.long else 1.0)
         doorman.close()
-        # Let those come to their end whom the doorman has let in and never answered; from now on all are turned away.
+        # Connections that the doorman accepted and never answered time out; from now on all are refused.
         time.sleep(4.0 if form.long else 0.5)
         knocks = doorman.knocks
         assert len(knocks) >= children
@@ -152,7 +152,7 @@ def test_nothing_is_left(alone: Lab, form: Form, figures: Figures) -> None:
         crowds.ask("close")
 
     def settled(reference: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What both hold when the grace time of the last child is over, and no more than this if that ever comes."""
+        """The resources of both nodes after the last child's grace time, once they are within these bounds."""
         give_up_at = time.monotonic() + 30.0
         while True:
             usage = alone.together("usage", watched)
@@ -164,7 +164,7 @@ def test_nothing_is_left(alone: Lab, form: Form, figures: Figures) -> None:
             time.sleep(0.1)
 
     try:
-        # What gRPC, Python's memory and the package's caches of positions keep once they are used is not what grows.
+        # Caches of gRPC, of Python's allocator and of positions stay filled; they are not growth.
         for turn in range(8 if form.long else 2):
             come_and_go(turn)
         before = settled()

@@ -1,4 +1,4 @@
-"""The network between two nodes is gone for a while: both ways, and one way, by a relay and between namespaces."""
+"""A network cut between two nodes: both ways and one way, by a relay and between namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(400)
 
 DETECTED_S = 8.0
 REJOINED_S = 2.0
-# From here on a cut is longer than a node takes to see it.
+# From here on a cut lasts longer than its detection.
 NOTICED_S = 9.0
 
 GONE = [Code.NET_STREAM_NOT_INITED]
@@ -28,14 +28,14 @@ GONE = [Code.NET_STREAM_NOT_INITED]
 
 @pytest.fixture(scope="module")
 def lab_settings() -> dict[str, Any]:
-    """The way of both nodes to the Mgr leads through a relay."""
+    """Both Proxies reach the Mgr through relays."""
     return {"relayed": ["proxy0", "proxy1"]}
 
 
 def cut_for(
     lab: Lab, form: Form, figures: Figures, row: str, begin: Callable[[], object], end: Callable[[], object]
 ) -> None:
-    """Cut off the last node for a while. Both ends see it; afterwards all is as before, and nobody else saw it."""
+    """Cut off the last node for a while. Both ends detect it, the others notice nothing, and all recover."""
     away, others = lab.proxies[1], [lab.mgr, lab.proxies[0], *lab.below(lab.proxies[0])]
     below = lab.below(away)
     lab.begin_traffic()

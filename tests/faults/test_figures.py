@@ -1,4 +1,4 @@
-"""The table in the document: what was measured is filled in, the rest stays, and a missed promise shows."""
+"""The table in the document: measured rows are filled in, others stay, and a missed promise shows."""
 
 from __future__ import annotations
 

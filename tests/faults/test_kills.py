@@ -1,4 +1,4 @@
-"""`kill -9`: of the Mgr, of a Proxy, of a Worker, each of which then comes back, under traffic all the time."""
+"""`kill -9`: of the Mgr, of a Proxy, of a Worker, each with a restart, under steady traffic."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NOT_THERE = (Code.NETWORK_ACK_LOST, Code.NET_STREAM_NOT_INITED)
 
 @pytest.fixture(scope="module")
 def lab_settings(form: Form) -> dict[str, Any]:
-    """With a grace time that a short test can wait for."""
+    """A grace time short enough for a test."""
     return {"settings": {"grace": form.grace}}
 
 
 def lives(lab: Lab, *, but: Member) -> dict[str, int]:
-    """The processes of all others."""
+    """The processes of all other members."""
     return {member.name: member.process.pid for member in lab.members if member is not but}
 
 
@@ -69,26 +69,26 @@ def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
     killed, brother, far = lab.workers[0], lab.workers[1], lab.workers[-1]
     senders = [lab.mgr, lab.proxies[0], lab.proxies[1], brother, far]
 
-    # What is under way to it when it dies: it is stopped first, so that nothing is answered.
+    # Messages under way at its death. It is stopped first, so that it answers none.
     killed.stop()
     asked = [(sender, sender.process.begin("send", to=killed.position, timeout=20.0)) for sender in senders]
     time.sleep(0.2)
     died = killed.kill()
     under_way = [sender.process.answer(number) for sender, number in asked]
-    # 6000: more than a few batches were under way to a process that took none of them, and this was not written.
+    # 6000: only a few batches are written ahead of a process that takes none, and this one was not.
     assert {told["code"] for told in under_way} <= {Code.NETWORK_SEND_LOST, *NOT_THERE}, under_way
     figures.add("kill-worker", "under way:", max(told["at"] for told in under_way) - died, "s", at_most=1.0)
 
-    # What is sent to it from then on.
+    # Later messages.
     afterwards = lab.together("send", senders, to=killed.position, timeout=20.0).values()
     assert {told["code"] for told in afterwards} <= set(NOT_THERE), afterwards
     figures.add("kill-worker", "sent later:", max(told["seconds"] for told in afterwards), "s", at_most=1.0)
 
-    # It comes back at once.
+    # It restarts at once.
     listening = killed.start()
     figures.add("kill-worker", "the same rank again routable:", lab.probe(to=[killed])[killed.name] - listening, "s")
 
-    # Its rank comes back at once, on the other node, with the position that this node gives it.
+    # Its rank restarts at once on the other node, with a position of that node.
     killed.kill()
     upstream = lab.proxies[1].settings["listen"]
     moved = lab.add("moved", "Worker/1/0", "worker", {"server_rank": 1, "rank": 0, "upstream": upstream})
@@ -102,7 +102,7 @@ def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
     same.end()
     moved.end()
 
-    # After the grace time nobody knows it any more: its place is free.
+    # After the grace time it is forgotten, and its place is free.
     proxy = lab.proxies[0]
     places = proxy.ask("usage")["children"]
     told = lab.mgr.ask(
@@ -115,7 +115,7 @@ def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
 
 
 def test_stopped_worker_dies_without_a_sign(lab: Lab) -> None:
-    """SIGTERM ends a process that the kernel has stopped only when it goes on: nobody waits for that."""
+    """A stopped process handles SIGTERM only after SIGCONT, so it must end by force."""
     worker = lab.workers[0]
     worker.stop()
     told = lab.mgr.ask("send", to=worker.position, timeout=0.5)

@@ -1,4 +1,4 @@
-"""The ledger finds what it is there to find: each broken promise, and none where none is broken."""
+"""The ledger finds each broken promise, and no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SENDER, RECEIVER, SECOND = "worker0.1", "worker1.1", "worker1.2"
 
 
 def sent(uuid: str, code: int | None, at: float = 1.0, *, ended: float = 2.0, kind: str = "sent") -> list[list[Any]]:
-    """What a sender writes down of one message."""
+    """A sender's records of one message."""
     begin = ["begin", uuid, "Worker/0/1", at, kind]
     if kind == "posted":
         return [begin, ["handed", uuid, code]]
@@ -21,7 +21,7 @@ def sent(uuid: str, code: int | None, at: float = 1.0, *, ended: float = 2.0, ki
 
 
 def got(uuid: str, at: float = 1.5, *, taken: bool = True) -> list[list[Any]]:
-    """What a receiver writes down of one message."""
+    """A receiver's records of one message."""
     return [["in", uuid, at], *([["took", uuid]] if taken else [])]
 
 
@@ -107,7 +107,7 @@ def test_order() -> None:
     records = sent("a", 0, 1.0) + sent("b", 0, 2.0) + sent("c", 0, 3.0)
     audit = ledger(worker0_1=records, worker1_1=got("b", 2.5) + got("a", 2.6) + got("c", 3.5)).audit()
     assert audit.broken == {"disordered": ["b"]}
-    # What was given up has no place in the order any more.
+    # A message that was given up has no place in the order.
     given_up = sent("a", 6001, 1.0) + records[3:]
     assert not ledger(worker0_1=given_up, worker1_1=got("b", 2.5) + got("a", 2.6)).audit().disordered
     # Another life of the receiver has its own order.

@@ -1,4 +1,4 @@
-"""Too much: a receiver that does not read, a flood, very large messages among small ones, a bad network."""
+"""Overload: a receiver that does not read, a flood, very large messages among small ones, a bad network."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ IN_FLIGHT_OF_A_LINK = 4096
 LARGEST_BODY = 8_388_608 - 256
 
 MEMORY_MIB = 256
-"""More than this no node may need beside what it needed before: the bounds of its links, a few times over."""
+"""Greatest growth of a node's memory: the bounds of its links, a few times over."""
 
 
 @pytest.fixture(scope="module")
 def lab_settings() -> dict[str, Any]:
-    """The way of both nodes to the Mgr leads through a relay."""
+    """Both Proxies reach the Mgr through relays."""
     return {"relayed": ["proxy0", "proxy1"]}
 
 
 class Peak:
-    """The most memory that some members use at any time, looked at from outside."""
+    """Peak memory of some members, sampled from outside."""
 
     def __init__(self, members: list[Member]) -> None:
         self._processes = {member.name: psutil.Process(member.process.pid) for member in members}
@@ -60,7 +60,7 @@ class Peak:
         self._thread.join()
 
     def report(self, figures: Figures, row: str) -> None:
-        """Give the most that each has used."""
+        """Report each member's growth."""
         for name, most in self.most.items():
             grown = (most - self.before[name]) / MIB
             assert grown < MEMORY_MIB, f"{name} grew by {grown:.0f} MiB"
@@ -76,7 +76,7 @@ def total(floods: list[dict[str, Any]]) -> Counter[int]:
 
 
 def in_words(codes: Counter[int]) -> str:
-    """How often each code came."""
+    """The codes with their counts."""
     return ", ".join(f"{number:,} × {code}" for code, number in sorted(codes.items()))
 
 
@@ -88,7 +88,7 @@ def together(lab: Lab, floods: list[tuple[Member, dict[str, Any]]], seconds: flo
 
 @contextlib.contextmanager
 def not_reading(member: Member) -> Iterator[None]:
-    """For a while it takes nothing out of its inbox."""
+    """Pause the reading of an inbox."""
     member.ask("inbox", reads=False)
     try:
         yield
@@ -99,7 +99,7 @@ def not_reading(member: Member) -> Iterator[None]:
 def test_worker_that_does_not_read(lab: Lab, form: Form, figures: Figures) -> None:
     deaf, *others = lab.workers
     seconds, turns = (2.0, 12) if form.long else (0.5, 1)
-    # Each of the others to its neighbour, and all of them now and then to the one that does not read.
+    # Each other Worker sends to its neighbour, and now and then to the one that does not read.
     floods: list[tuple[Member, dict[str, Any]]] = [
         (sender, {"to": receiver.position, "in_flight": 4}) for sender, receiver in pairwise(others)
     ]
@@ -123,7 +123,7 @@ def test_worker_that_does_not_read(lab: Lab, form: Form, figures: Figures) -> No
 
     with Peak([lab.mgr, *lab.proxies]) as peak:
         rate()
-        # Taking turns at who comes first: other things happen on the machine.
+        # In alternating order, because of other load on the machine.
         for turn in range(turns):
             for reads in (True, False) if turn % 2 else (False, True):
                 if reads:
@@ -140,12 +140,12 @@ def test_worker_that_does_not_read(lab: Lab, form: Form, figures: Figures) -> No
     figures.add("deaf", "throughput of the others, of that before:", 100.0 * ratio, "%", at_least=90.0)
     figures.add("deaf", "that is, messages/s:", statistics.mean(meanwhile))
     peak.report(figures, "deaf")
-    # What was posted to it is still there, and it works again.
+    # Posted messages are still there, and it works again.
     lab.probe(to=[deaf])
 
 
 def test_flood(lab: Lab, form: Form, figures: Figures) -> None:
-    """More than the receiver takes: ten times as much, at a fixed rate, from all Workers."""
+    """Ten times the receiver's rate, from all Workers."""
     lab.mgr.ask("inbox", reads=True, pause=0.001)
     seconds = 3.0 if form.long else 0.5
     received = int(lab.mgr.ask("usage")["received"])
@@ -177,7 +177,7 @@ def test_flood(lab: Lab, form: Form, figures: Figures) -> None:
 
 
 def test_flood_of_everything_that_links_hold(lab: Lab, form: Form, figures: Figures) -> None:
-    """Ten times as many messages at once as a link to the Mgr has in flight, each refused one sent anew at once."""
+    """Ten times the messages in flight of a link to the Mgr at once; each refused one is replaced at once."""
     each = 10 * IN_FLIGHT_OF_A_LINK * len(lab.proxies) // len(lab.workers)
     floods: list[tuple[Member, dict[str, Any]]] = [
         (worker, {"to": "Mgr/0", "in_flight": each, "size": 1024}) for worker in lab.workers
@@ -194,7 +194,7 @@ def test_flood_of_everything_that_links_hold(lab: Lab, form: Form, figures: Figu
 
 
 def recover(lab: Lab) -> float:
-    """Seconds until a message passes from the Mgr to everybody and from each Worker to the Mgr."""
+    """Seconds until a message passes from the Mgr to every member and from each Worker to the Mgr."""
     ended = time.monotonic()
     lab.probe()
     back = lab.together("until", lab.workers, to="Mgr/0", codes=[0], patience=30.0, timeout=1.0)
@@ -211,7 +211,7 @@ def test_large_among_small(lab: Lab, form: Form, figures: Figures) -> None:
     slow: dict[str, Any] = {"to": receiver.position, "in_flight": 1, "size": LARGEST_BODY}
     with Peak([lab.mgr, *lab.proxies]) as peak:
         heavy, light = together(lab, [(large, slow), (small, quick)], seconds)
-    # On a machine that is slow enough, some of either may time out.
+    # On a slow machine some of either may time out.
     for told in (light, heavy):
         codes = total([told])
         assert set(codes) <= {Code.OK, Code.NETWORK_ACK_LOST} and 2 * codes[Code.OK] > codes.total(), told

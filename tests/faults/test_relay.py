@@ -1,4 +1,4 @@
-"""The relay does to a connection what it is told to, and loses nothing that a network would bring."""
+"""The relay applies its faults, and loses no data that a network would deliver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.peers.mesh import soon
 
 
 class Ends:
-    """A connection through a relay, seen from both ends."""
+    """Both ends of a connection through a relay."""
 
     def __init__(self) -> None:
         self.far: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
@@ -21,7 +21,7 @@ class Ends:
         self.relay: Relay | None = None
 
     async def start(self) -> int:
-        """Listen behind a relay; the relay's port."""
+        """Listen behind a relay. Returns the relay's port."""
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
         self.relay = Relay("127.0.0.1", self._server.sockets[0].getsockname()[1])
         return await self.relay.start()
@@ -54,7 +54,7 @@ async def ends() -> AsyncIterator[Ends]:
 
 
 async def nothing(work: Awaitable[object]) -> None:
-    """What is cut stays away for as long as one can wait for it."""
+    """Check that no data passes a cut."""
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(work, 0.1)
 
@@ -93,7 +93,7 @@ async def test_rate(ends: Ends) -> None:
     began = loop.time()
     writer.write(b"x" * 300_000)
     await soon(far_reader.readexactly(300_000))
-    # The last of it is on the wire when it is passed on.
+    # The last bytes are on the wire when they are passed on.
     assert loop.time() - began >= 0.2
 
 

@@ -1,4 +1,4 @@
-"""The soak runs, and its last line says what it has to."""
+"""The soak runs, and its last line has the figures."""
 
 from __future__ import annotations
 

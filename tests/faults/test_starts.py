@@ -1,4 +1,4 @@
-"""Without the Mgr: everybody starts before it, and it goes away for a long time."""
+"""Without the Mgr: every node starts before it, and it is away for a long time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_mgr_away(lab: Lab, form: Form, figures: Figures) -> None:
     lab.begin_traffic(patience=2.0)
     time.sleep(0.3)
     since = lab.mgr.kill()
-    # What is under way to it when it dies has its own codes, until the Proxies have seen it.
+    # Messages under way at its death have other codes, until the Proxies detect the loss.
     gone = [Code.NET_STREAM_NOT_INITED]
     lab.together("until", lab.workers, to="Mgr/0", codes=gone, patience=30.0, timeout=3.0)
     asked: dict[tuple[int, str], list[float]] = {}
@@ -55,9 +55,9 @@ def test_mgr_away(lab: Lab, form: Form, figures: Figures) -> None:
     again = max(lab.probe().values()) - listening
     lab.quiet()
     for proxy in lab.proxies:
-        # The Proxy itself sends to the Mgr too; what concerns the Mgr is not among these.
+        # The Proxy's own sends to the Mgr are not among these.
         assert not failures_among(lab, [proxy, *lab.below(proxy)], since, until)
-    # The Proxy that is asked says so itself.
+    # The Proxy itself answers.
     assert {(code, src[:6]) for code, src in asked} == {(*gone, "Proxy/")}, asked
     near = [lab.proxies[0], *lab.below(lab.proxies[0])]
     figures.add("mgr-away", "failures below one Proxy", 0, at_most=0)

@@ -1,4 +1,4 @@
-"""Processes that are stopped for a while and then go on, under traffic all the time."""
+"""Stopped and resumed processes, under steady traffic."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.faults.undisturbed import failures_among, slowest_among
 pytestmark = pytest.mark.timeout(400)
 
 DETECTED_S = 8.0
-"""What is promised. A test waits longer: the machine does other things too."""
+"""The promise. A test waits longer, because the machine is busy."""
 
 
 def detected(lab: Lab, by: Member, to: Member, since: float) -> float:
-    """Seconds until `by` no longer waits for an answer of `to`, but says at once that its stream is gone."""
+    """Seconds until `by` answers for `to` at once, because its stream is gone."""
     told = by.ask("until", to=to.position, codes=[Code.NET_STREAM_NOT_INITED], patience=40.0, timeout=0.25)
     assert told["code"] == Code.NET_STREAM_NOT_INITED, told
     return float(told["at"]) - since

@@ -1,4 +1,4 @@
-"""What a node of the laboratory sends: steady flows that the ledger follows, floods that are only counted, probes."""
+"""The traffic of a laboratory node: steady flows for the ledger, floods that are only counted, probes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from taskd_net import Ack, Node, Retry
 from tests.faults.ledger import MARK, Recorder
 
 PROBE_TIMEOUT_S = 0.25
-"""Seconds of one look whether a node can be reached."""
+"""Seconds of one attempt to reach a node."""
 
 
 class Steady:
-    """Flows from one node to some others: in each, one message after another, each sent again until it has arrived.
+    """Flows from one node to others: in each, one message after another, resent until it arrives.
 
     Args:
         node: the sender.
         name: of the sender's life; part of the uuids.
-        recorder: where every message, attempt and answer is written down.
+        recorder: for every message, attempt and answer.
     """
 
     def __init__(self, node: Node, name: str, recorder: Recorder) -> None:
@@ -53,9 +53,9 @@ class Steady:
             posts: destinations of `sync=false` messages, each a flow of its own.
             interval: seconds between two messages of a flow.
             timeout: seconds of one attempt.
-            patience: seconds until a message is given up, with the code of the last attempt.
+            patience: seconds after which a message is given up with its last code.
             size: characters of a body.
-            retries: leave it to the node to send a message again; else it is done here, and each attempt written down.
+            retries: let the node retry; else retry here, and record each attempt.
         """
         self._stopping.clear()
         retry = Retry(attempts=1000, within=patience) if retries else None
@@ -67,7 +67,7 @@ class Steady:
             self._flows.append(asyncio.create_task(flow, name=f"posts to {dst}"))
 
     async def stop(self) -> None:
-        """Begin no further message, and wait until those under way have their code."""
+        """Begin no further message, and wait for the codes of those under way."""
         self._stopping.set()
         await asyncio.gather(*self._flows)
         self._flows.clear()
@@ -83,7 +83,7 @@ class Steady:
         *,
         post: bool = False,
     ) -> None:
-        # Not all in step.
+        # The flows start at different times.
         await asyncio.sleep(random.uniform(0.0, interval))
         while not self._stopping.is_set():
             if post:
@@ -95,7 +95,7 @@ class Steady:
                     await self._stopping.wait()
 
     async def _post(self, dst: str, body: str, timeout: float) -> None:
-        # Three at a time, so that they queue up behind each other.
+        # Three at a time, so that they queue.
         for _ in range(3):
             uuid = f"{MARK}{self._name}-{next(self._numbers)}"
             self.recorder.note("begin", uuid, dst, time.monotonic(), "posted")
@@ -120,7 +120,7 @@ class Steady:
 
 
 async def flood(node: Node, to: str, *, seconds: float, in_flight: int, size: int, sync: bool) -> dict[str, Any]:
-    """Keep messages in flight for some seconds, at least once, without sending any again; what became of them."""
+    """Keep messages in flight for some seconds, without retries. Returns the outcomes."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     codes: Counter[int] = Counter()
@@ -135,7 +135,7 @@ async def flood(node: Node, to: str, *, seconds: float, in_flight: int, size: in
             codes[ack.code] += 1
             if ack.ok:
                 took.append(loop.time() - began)
-            # A refusal costs no time: without this nothing else in the process has a turn.
+            # A refusal takes no time: without this pause no other task would run.
             await asyncio.sleep(0)
             if loop.time() >= until:
                 return
@@ -152,7 +152,7 @@ async def flood(node: Node, to: str, *, seconds: float, in_flight: int, size: in
 
 
 async def offer(node: Node, to: str, *, seconds: float, rate: float, size: int) -> dict[str, Any]:
-    """Send so many messages a second whatever becomes of them, without sending any again; what became of them."""
+    """Send at a fixed rate, without retries. Returns the outcomes."""
     loop = asyncio.get_running_loop()
     codes: Counter[int] = Counter()
     body = "x" * size
@@ -172,7 +172,7 @@ async def offer(node: Node, to: str, *, seconds: float, rate: float, size: int) 
 
 
 async def probe(node: Node, to: Sequence[str], *, patience: float) -> dict[str, Any]:
-    """When each of these could be reached: seconds of the monotonic clock, or the last code of one that could not."""
+    """Reach each of these nodes. Returns the times on the monotonic clock, or the last code of an unreachable one."""
 
     async def look(dst: str) -> float | str:
         give_up_at = time.monotonic() + patience

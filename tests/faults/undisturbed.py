@@ -1,4 +1,4 @@
-"""Whether a fault disturbed those whom it does not concern, by what the ledger says of their traffic."""
+"""The effect of a fault on uninvolved nodes, by the ledger of their traffic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.faults.ledger import Attempt, Letter
 
 
 def sends_among(lab: Lab, members: Collection[Member], since: float, until: float) -> list[tuple[Letter, Attempt]]:
-    """The sends from one of these to another one, at any time between the two."""
+    """The sends among these nodes, between two times."""
     names, positions = {member.name for member in members}, {member.position for member in members}
     return [
         (letter, attempt)
@@ -19,7 +19,7 @@ def sends_among(lab: Lab, members: Collection[Member], since: float, until: floa
 
 
 def failures_among(lab: Lab, members: Collection[Member], since: float, until: float) -> list[str]:
-    """Those of them that were not answered with 0. There have to be some at all."""
+    """The failed ones of these sends. There must be sends at all."""
     sends = sends_among(lab, members, since, until)
     assert sends, "there was no traffic to be disturbed"
     return [
@@ -30,5 +30,5 @@ def failures_among(lab: Lab, members: Collection[Member], since: float, until: f
 
 
 def slowest_among(lab: Lab, members: Collection[Member], since: float, until: float) -> float:
-    """Seconds that the slowest of them took."""
+    """Seconds of the slowest of these sends."""
     return max(attempt.ended - attempt.began for _, attempt in sends_among(lab, members, since, until))
