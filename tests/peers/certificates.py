@@ -19,8 +19,8 @@ class Folder:
     """A folder with the files of one node, or of all nodes of a test.
 
     Args:
-        path: where; made if it is missing.
-        authority: who signs; None makes one of its own.
+        path: of the folder, created if missing.
+        authority: the signer; None makes a new one.
     """
 
     def __init__(self, path: Path, authority: Authority | None = None) -> None:

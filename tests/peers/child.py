@@ -1,4 +1,4 @@
-"""A child that knows the four calls of the contract and nothing else: a Worker, an Agent, half of a Proxy."""
+"""A child with the four calls of the contract and nothing else: a Worker, an Agent, half of a Proxy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RawChild:
     """One foreign child. The switches may be turned at any time.
 
     Args:
-        position: who it is, `Worker/0/3`.
+        position: its own, `Worker/0/3`.
         one_at_a_time: finish with a message before reading the next one.
         options: of its channel.
 
@@ -28,9 +28,9 @@ class RawChild:
         code: the code of its Acks.
         drop_acks: acknowledge nothing.
         ack_async: also acknowledge `sync=false` messages; the contract asks for no such answer.
-        reading: cleared, it reads nothing more (a process that is alive and busy with something else).
-        received: what has come down, in order.
-        relay: what to do with a message that came down, in place of taking it: the other half of a Proxy.
+        reading: cleared, it stops reading (a busy process).
+        received: messages from above, in order.
+        relay: handles a message from above in its place: the other half of a Proxy.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RawChild:
         await asyncio.wait_for(self._stream.initial_metadata(), PATIENCE_S)
 
     async def announce(self, *path: str) -> Any:
-        """Announce who can be reached through it, itself when nobody is named."""
+        """Announce these nodes, or itself without any."""
         request = pb.PathDiscoveryReq(
             uuid=str(uuid4()),
             proxyPos=position(self.position),
@@ -86,7 +86,7 @@ class RawChild:
         return await self._stub.PathDiscovery(request, timeout=PATIENCE_S)
 
     async def join(self, address: str, *, announce_first: bool = False) -> None:
-        """All of it, in the contract's order or in that of the original's leaves."""
+        """Join, in the contract's order or in that of the original's leaves."""
         self.connect(address)
         assert (await self.register()).code == 0
         if announce_first:
@@ -118,23 +118,23 @@ class RawChild:
         return await self.transfer(self.message(to, body, sync=sync, uuid=uuid))
 
     async def call(self, method: str, data: bytes) -> Any:
-        """Make one of the unary calls with any bytes at all; returns the Ack."""
+        """Make a unary call with arbitrary bytes. Returns the Ack."""
         assert self._channel is not None
         call: Any = self._channel.unary_unary(f"/TaskNet/{method}", response_deserializer=pb.Ack.FromString)
         return await call(data, timeout=PATIENCE_S)
 
     def write_on_stream(self, ack: Any) -> None:
-        """Write an Ack that nobody asked for."""
+        """Write an unsolicited Ack."""
         self._acks.put_nowait(ack)
 
-    # ---- what comes down
+    # ---- messages from above
 
     async def take(self) -> Any:
-        """The next message that came down."""
+        """The next message from above."""
         return await asyncio.wait_for(self.received.get(), PATIENCE_S)
 
     async def ended(self) -> grpc.StatusCode:
-        """Wait for the end of the stream; the status it ended with."""
+        """Wait for the end of the stream. Returns its status."""
         code: grpc.StatusCode = await asyncio.wait_for(self._stream.code(), PATIENCE_S)
         return code
 
@@ -173,7 +173,7 @@ class RawChild:
     # ---- its end
 
     async def cut(self) -> None:
-        """Lose the connection, as a process does that is killed."""
+        """Lose the connection, like a killed process."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

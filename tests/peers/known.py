@@ -1,4 +1,4 @@
-"""What a node knows of the mesh, and waiting until it knows something."""
+"""A node's state of the mesh, and waiting for a condition on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.peers.mesh import PATIENCE_S, WatchedNode
 
 
 def seen(node: Node) -> dict[str, Document]:
-    """The nodes that a node knows of, by position."""
+    """The nodes known to a node, by position."""
     return dict(by_position(document(node.mesh())))
 
 
@@ -22,7 +22,7 @@ def states(node: Node) -> dict[str, str]:
 
 
 async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -> dict[str, Document]:
-    """Wait until what a node knows fulfils a condition; looked at each time that it is told something."""
+    """Wait until a node's state of the mesh fulfils a condition, checked at each change."""
     news, view = asyncio.Event(), node.view
     told, changed = view.told, view.changed
 
@@ -50,13 +50,13 @@ async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -
 async def until_joined(node: WatchedNode, position: str) -> dict[str, Document]:
     """Wait until a node knows that another one has joined.
 
-    That it knows of it says less: a node that has registered is known as lost until its stream stands.
+    To be known is less: a registered node is known as lost until its stream stands.
     """
     return await until(node, lambda now: now.get(position, {}).get("state") == "joined")
 
 
 def forget_children(node: Node) -> None:
-    """Let the grace time of all children without a stream be over."""
+    """End the grace time of all children without a stream."""
     for link in node.router.children.by_id.values():
         if not link.up:
             link.expires = 0.0

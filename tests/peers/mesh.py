@@ -1,8 +1,7 @@
-"""Nodes under test: started together, watched while they run, closed together.
+"""Nodes under test: a common start, checks while they run, a common end.
 
-A `Mesh` fails its test when a Router's own invariants break, and when anything logs an error that the test did not
-announce: gRPC about a handler that raised, asyncio about a task whose exception nobody saw, a node about a request that
-it could not handle.
+A `Mesh` fails its test when a Router's invariants break, or when an unexpected error is logged: by gRPC for a failed
+handler, by asyncio for an unseen exception of a task, by a node for a failed request.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from taskd_net import Message, Node, NodeConfig
 from taskd_net.core.actions import Action
 
 PATIENCE_S = 10.0
-"""How long anything may take that the contract promises to happen at once, on a machine that does other things too."""
+"""Seconds for an immediate effect, on a busy machine."""
 
 T = TypeVar("T")
 
@@ -28,12 +27,12 @@ _FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
 async def soon(work: Awaitable[T], timeout: float = PATIENCE_S) -> T:
-    """Await something that has to happen."""
+    """Await something that must happen."""
     return await asyncio.wait_for(work, timeout)
 
 
 class WatchedNode(Node):
-    """A node that checks its Router after every event and says when something has changed."""
+    """A node that checks its Router after every event, and reports changes."""
 
     def __init__(self, config: NodeConfig, mesh: Mesh) -> None:
         super().__init__(config)
@@ -48,7 +47,7 @@ class WatchedNode(Node):
         self._mesh.changed()
 
     async def take(self) -> Message:
-        """Receive a message that has to arrive."""
+        """Receive a message that must arrive."""
         return await soon(self.receive())
 
     async def take_all(self, count: int) -> list[str]:
@@ -56,7 +55,7 @@ class WatchedNode(Node):
         return [(await self.take()).body for _ in range(count)]
 
     async def take_until(self, count: int, body: str) -> list[Message]:
-        """Messages until so many with this body have come, whatever others send meanwhile."""
+        """Receive until `count` messages with this body have come, among any others."""
         taken: list[Message] = []
         while sum(message.body == body for message in taken) < count:
             taken.append(await self.take())
@@ -88,10 +87,9 @@ class _Log(logging.Handler):
 
 
 def _left_by_an_earlier_loop(record: logging.LogRecord) -> bool:
-    """Whether gRPC reports the end of a call that was cancelled together with the loop of the test before.
+    """True for gRPC's report on a call that was cancelled with the previous test's loop.
 
-    It hands every event to the loop of the moment, also one whose own loop is closed; with one loop in a process, as
-    everywhere but here, there is nobody whom it could disturb.
+    gRPC hands every event to the current loop, also that of a closed loop. Only tests have several loops in a process.
     """
     error = record.exc_info[1] if record.exc_info else None
     return (
@@ -102,21 +100,21 @@ def _left_by_an_earlier_loop(record: logging.LogRecord) -> bool:
 
 
 both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed"], indirect=True)
-"""Run a test over the fast link between nodes of ours, over nothing but the four calls, and over a mixture: every
-second node does without the fast link."""
+"""Run a test over batched links, over the four calls alone, and over a mixture, in which every second node has the four
+calls alone."""
 
 
 class Mesh:
     """Every node of one test.
 
     Args:
-        links: the links that its nodes use where a test does not say; `mixed`: every second node another kind.
+        links: the default kind of link of its nodes; `mixed`: every second node another kind.
 
     Attributes:
-        events: what the nodes have logged, by field; `event` is the verb.
+        events: the log of the nodes, by field; `event` is the verb.
         expected_errors: verbs of events of level ERROR that belong to the test.
         heard: other loggers whose errors fail the test.
-        broken: what went wrong on the side; has to be empty at the end.
+        broken: failures beside the test itself; must be empty at the end.
     """
 
     def __init__(self, links: str = "batched") -> None:
@@ -153,12 +151,12 @@ class Mesh:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the next node is made with, where a test does not say."""
+        """The default settings of the next node."""
         mixed = "tasknet" if len(self.nodes) % 2 else "batched"
         return QUICK | {"links": mixed if self._links == "mixed" else self._links}
 
     async def start(self, config: NodeConfig) -> WatchedNode:
-        """Start a node; it is closed with the mesh."""
+        """Start a node, which is closed with the mesh."""
         node = WatchedNode(config, self)
         await node.start()
         self.nodes.append(node)
@@ -199,13 +197,13 @@ class Mesh:
     # ---- waiting for something
 
     def changed(self) -> None:
-        """Something has changed: whoever waits looks again."""
+        """Wake all waiting conditions."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.get_loop().call_soon_threadsafe(_wake, waiter)
 
     async def until(self, true: Callable[[], object], timeout: float = PATIENCE_S) -> None:
-        """Wait until something is true that becomes so by what a node does or logs."""
+        """Wait until a condition on a node's behaviour or log holds."""
         async with asyncio.timeout(timeout):
             while not true():
                 waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -216,7 +214,7 @@ class Mesh:
                     self._waiters.discard(waiter)
 
     def count(self, event: str, **fields: object) -> int:
-        """How often an event has been logged so far."""
+        """The number of logged events so far."""
         wanted = {"event": event, **{key: str(value) for key, value in fields.items()}}
         return sum(wanted.items() <= seen.items() for seen in self.events)
 
@@ -226,7 +224,7 @@ class Mesh:
 
 
 QUICK: dict[str, Any] = {"backoff_initial": 0.01, "backoff_max": 0.2}
-"""Settings of every node below a Mgr: a test that restarts something should not wait for pauses."""
+"""Settings of every node below a Mgr: short pauses, for tests with restarts."""
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:
@@ -235,7 +233,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 def address_of(upstream: str | Node) -> str:
-    """Where a parent listens."""
+    """The address of a parent."""
     if isinstance(upstream, str):
         return upstream
     assert upstream.address is not None
@@ -243,7 +241,7 @@ def address_of(upstream: str | Node) -> str:
 
 
 async def free_address(host: str = "127.0.0.1") -> str:
-    """An address where nobody listens at present."""
+    """A free address."""
     server = await asyncio.start_server(lambda *_: None, host, 0)
     port = server.sockets[0].getsockname()[1]
     server.close()

@@ -1,4 +1,4 @@
-"""A parent that knows the four calls of the contract and nothing else: a Mgr, or a Proxy below whatever it is given."""
+"""A parent with the four calls of the contract and nothing else: a Mgr, or a Proxy below any parent."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
     """One foreign Mgr or Proxy. The switches may be turned at any time.
 
     Args:
-        position: who it is.
+        position: its own.
 
     Attributes:
-        refuse: by call name, a code or a gRPC status to answer with instead of doing anything.
+        refuse: by call name, a code or a gRPC status as the only reaction.
         hold: while set, an answer to this call (by name) waits for the event.
         confirm: send initial metadata when a stream is accepted.
-        says: what it says of itself in the answer to Register.
+        says: its own metadata in the answer to Register.
         drop_acks: never answer a TransferMessage.
-        ignore_acks: do as if no Ack came up a stream.
+        ignore_acks: ignore the Acks on streams.
         requests: every request, by call name.
-        opened: the child of each stream that stands, from the first on.
-        received: messages that are for this node.
-        delivered: uuids taken so far; a resend is acknowledged and not taken again.
+        opened: the children of all standing streams, oldest first.
+        received: messages for this node.
+        delivered: uuids so far; a resend is acknowledged and not delivered again.
     """
 
     def __init__(self, position: str = "Mgr/0") -> None:
@@ -61,7 +61,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         self._server: grpc.aio.Server | None = None
 
     async def start(self, listen: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None) -> None:
-        """Listen; `address` tells where."""
+        """Listen at `address`."""
         limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *limits])
         rpc.add_TaskNetServicer_to_server(self, self._server)
@@ -71,7 +71,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         await self._server.start()
 
     async def stop(self) -> None:
-        """End everything at once, as a process does that is killed."""
+        """End everything at once, like a killed process."""
         if self._server is not None:
             await self._server.stop(0)
             await self._server.wait_for_termination()
@@ -146,7 +146,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
     # ---- messages
 
     async def pass_on(self, message: Any, came_from: str) -> Any:
-        """Bring a message to everybody it is for; the Ack of the last branch that failed, or 0."""
+        """Deliver a message to all its receivers. Returns the Ack of the last failed branch, or 0."""
         header, dst = message.header, message.header.dst
         sender = name(header.src)
         answers: list[Any] = []
@@ -166,7 +166,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         return (failed or answers)[0]
 
     async def send(self, to: str, body: str = "", *, sync: bool = True, uuid: str = "") -> Any:
-        """Send a message of this node's own."""
+        """Send a message of this node."""
         header = pb.MessageHeader(
             uuid=uuid or str(uuid4()), mtype="raw", sync=sync, src=position(self.position), dst=position(to)
         )
@@ -198,17 +198,17 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         return await asyncio.wait_for(self.received.get(), PATIENCE_S)
 
     async def requested(self, call: str) -> Any:
-        """The next request of one of the calls (`Ack`: an Ack on a stream)."""
+        """The next request of a call (`Ack`: an Ack on a stream)."""
         return await asyncio.wait_for(self.requests[call].get(), PATIENCE_S)
 
-    # ---- what a Proxy does in another way
+    # ---- replaced by a Proxy
 
     async def announced(self, request: Any) -> Any:
         """Answer an announcement."""
         return self._ack(request.uuid)
 
     async def above(self, message: Any) -> list[Any]:
-        """The answers to a message of everybody who is not below."""
+        """The answers of all nodes that are not below."""
         return []
 
     def _ack(self, uuid: str, code: int = 0) -> Any:
@@ -216,7 +216,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
 
 
 class RawProxy(RawParent):
-    """A foreign Proxy: a parent whose upstream is a foreign child of somebody."""
+    """A foreign Proxy: a parent whose upstream side is a foreign child."""
 
     def __init__(self, position: str) -> None:
         super().__init__(position)
@@ -234,10 +234,10 @@ class RawProxy(RawParent):
         await super().stop()
 
     async def announced(self, request: Any) -> Any:
-        """Answer what the parent answers."""
+        """Pass the announcement on, and its answer back."""
         path = [name(node) for node in request.path]
         return await self.upstream.announce(*path, self.position)
 
     async def above(self, message: Any) -> list[Any]:
-        """Everybody who is not below is above."""
+        """All nodes that are not below are above."""
         return [await self.upstream.transfer(message)]

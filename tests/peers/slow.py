@@ -1,4 +1,4 @@
-"""A receiver that answers when the test says so."""
+"""A receiver that answers on the test's signal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class SlowChild(RawChild):
     """A foreign child.
 
     Attributes:
-        asked: a message has come.
-        answers: set it, and every message is acknowledged.
+        asked: set when a message has come.
+        answers: set it to acknowledge every message.
     """
 
     def __init__(self, position: str) -> None:

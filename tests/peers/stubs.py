@@ -1,4 +1,4 @@
-"""What a peer of any other project would have: code generated from the public proto file, nothing of the package."""
+"""The stubs of an independent peer: code generated from the public proto file, nothing of the package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROTO = Path(__file__).resolve().parents[2] / "proto"
 
 
 def _generate() -> tuple[Any, Any]:
-    """Generate with whatever grpc_tools is installed, import, and leave nothing behind but the modules."""
+    """Generate with the installed grpc_tools, import, and leave only the modules."""
     with tempfile.TemporaryDirectory() as folder:
         compiler = [sys.executable, "-m", "grpc_tools.protoc"]
         outputs = [f"--python_out={folder}", f"--grpc_python_out={folder}"]
@@ -30,19 +30,19 @@ pb, rpc = _generate()
 
 
 def position(text: str) -> Any:
-    """`Worker/0/3` as a Position of the wire; a processRank that is left out is `-1`."""
+    """`Worker/0/3` as a Position of the wire; a missing processRank is `-1`."""
     role, server_rank, process_rank, *_ = [*text.split("/"), "-1"]
     return pb.Position(role=role, serverRank=server_rank, processRank=process_rank)
 
 
 def name(position: Any) -> str:
-    """What identifies a Position of the wire, as text: `Worker/0/3`, `Proxy/1`."""
+    """The identity of a Position of the wire, as text: `Worker/0/3`, `Proxy/1`."""
     ranks = (position.serverRank, position.processRank) if position.role == "Worker" else (position.serverRank,)
     return "/".join((position.role, *ranks))
 
 
 def matches(dst: Any, node: str) -> bool:
-    """Whether the node of this name is among the receivers of a destination."""
+    """True if the named node is a receiver of the destination."""
     role, *ranks = node.split("/")
     return role == dst.role and all(
         wanted == "All" or rank in wanted.split(",")

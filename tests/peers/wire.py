@@ -1,4 +1,4 @@
-"""The cable between a child and its parent, and things that answer on a port without being a parent."""
+"""The cable between a child and its parent, and servers that are no parent."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 class Wire:
-    """A TCP relay on loopback that can be cut, frozen and plugged in again.
+    """A TCP relay on loopback that can be cut, frozen and restored.
 
     Args:
         target: `127.0.0.1:port` of the parent.
-        source: the address of this machine that the parent sees the child come from.
+        source: the child's address, as the parent sees it.
     """
 
     def __init__(self, target: str, *, source: str | None = None) -> None:
@@ -42,27 +42,27 @@ class Wire:
         await self._server.wait_closed()
 
     def cut(self) -> None:
-        """Break every connection now; new ones are accepted as long as the cable is plugged in."""
+        """Break every connection now; new ones are accepted while the cable is plugged in."""
         for writer in self._writers:
             writer.transport.abort()
         for task in self._tasks:
             task.cancel()
 
     def cut_below(self) -> None:
-        """Break the child's half of every connection; to the parent they look as if they stood."""
+        """Break the child's half of every connection; to the parent they still stand."""
         self._severed |= self._children
         for writer in self._children:
             writer.transport.abort()
 
     def freeze(self, *, up: bool = True, down: bool = True) -> None:
-        """Let nothing through any more, in one direction or both, and keep every connection: a machine is suspended."""
+        """Block one direction or both, and keep every connection, like a suspended machine."""
         if up:
             self._flowing_up.clear()
         if down:
             self._flowing_down.clear()
 
     def thaw(self) -> None:
-        """Let everything through again, also what has been waiting."""
+        """Unblock, and pass the waiting data."""
         self._flowing_up.set()
         self._flowing_down.set()
 
@@ -87,7 +87,7 @@ class Wire:
                 self._writers.discard(up_writer)
                 up_writer.transport.abort()
         except (OSError, asyncio.CancelledError, ExceptionGroup):
-            pass  # cut, or one of the two has gone: both connections end
+            pass  # cut, or one end has gone: both connections end
         finally:
             self._writers.discard(writer)
             self._children.discard(writer)
@@ -115,7 +115,7 @@ class NotAParent:
     """A TCP server that is no gRPC server.
 
     Args:
-        answer: what it sends to whoever connects; empty for silence.
+        answer: sent to each connection; empty for silence.
         hang_up: close each connection after that.
     """
 
@@ -142,7 +142,7 @@ class NotAParent:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._server is not None
-        if not self._server.is_serving():  # it came while the test ended
+        if not self._server.is_serving():  # connected while the test ended
             writer.transport.abort()
             return
         self.connections.put_nowait(None)

@@ -1,4 +1,4 @@
-"""Stand-ins of the original's nodes (Go), with their habits: what they do is described in `docs/interop.md`.
+"""Stand-ins for nodes of the original (Go), with the behaviour of `docs/interop.md`.
 
-They are built from `proto/tasknet.proto` and from what was seen on the wire, and use nothing of the package.
+They are built from `proto/tasknet.proto` and from observations on the wire, and use nothing of the package.
 """

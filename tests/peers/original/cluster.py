@@ -1,4 +1,4 @@
-"""The original's nodes of one test, beside ours."""
+"""Nodes of the original in one test, beside ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.peers.original.node import PATIENCE_S, OriginalNode
 
 
 class Originals:
-    """Starts them, waits until they have joined, and ends them with the test; none of them may have died."""
+    """The nodes of the original in one test: none may have died at its end."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
@@ -42,7 +42,7 @@ class Originals:
 
 
 async def stands(parent: Node | OriginalNode, child: str, *, still: bool = True) -> None:
-    """Wait until a child's stream stands at its parent, or no longer does."""
+    """Wait until a child's stream stands at its parent, or has ended."""
 
     def up() -> bool:
         if isinstance(parent, OriginalNode):
@@ -56,7 +56,7 @@ async def stands(parent: Node | OriginalNode, child: str, *, still: bool = True)
 
 
 async def until(true: Any, timeout: float = PATIENCE_S) -> None:
-    """Wait until something is true that a stand-in does not tell of."""
+    """Wait for a condition without an event, by polling."""
     async with asyncio.timeout(timeout):
         while not true():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.002)

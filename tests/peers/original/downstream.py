@@ -1,4 +1,4 @@
-"""How a node of the original's behaves towards its children."""
+"""The behaviour of a node of the original towards its children."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.peers.original.forms import Died, Failed, Triple, check_ack, check_me
 from tests.peers.stubs import pb, rpc
 
 ACK_WAIT_S = 3.0
-"""Seconds that it waits for the next Ack on a stream."""
+"""Seconds for the next Ack on a stream."""
 
 LARGEST = 8_388_608
-"""Bytes of a serialized message that it takes from below, and sends down."""
+"""Greatest serialized message from below, and downwards."""
 
 
 class _Down:
@@ -35,22 +35,22 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
     """One node's server.
 
     Args:
-        me: who it is.
-        take: what to do with a message that came up; returns the Ack or raises `Failed`.
+        me: its position.
+        take: handles a message from below; returns the Ack or raises `Failed`.
         announce: passes an announcement on, or does nothing at the root.
-        die: called with what the process died of.
+        die: called with the cause of the process's death.
 
     Attributes:
         limit: children at most.
         wait: seconds for the next Ack.
-        registered: who has.
-        routes: who is reached through whom, by the exact fields.
+        registered: registered children.
+        routes: next hops by destination, by the exact fields.
         streams: by child.
-        took_over: how often a child registered while its stream stood.
-        shifted: Acks that were taken for another message's: its uuid and the Ack's.
+        took_over: registrations during a standing stream.
+        shifted: Acks taken for another message: its uuid and the Ack's.
         announcements: calls of PathDiscovery: proxyPos and path.
         registrations: calls of Register.
-        unknown_acks: Acks that came when nobody waited.
+        unknown_acks: Acks without a waiting message.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
                 ("grpc.max_receive_message_length", LARGEST),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.keepalive_time_ms", 5000),
-                # Whoever compresses gets UNIMPLEMENTED.
+                # A compressed call gets UNIMPLEMENTED.
                 ("grpc.compression_enabled_algorithms_bitset", 1),
             ]
         )
@@ -97,7 +97,7 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
         await self._server.start()
 
     async def stop(self) -> None:
-        """Be gone, as a process that was killed."""
+        """Be gone, like a killed process."""
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(0)
@@ -116,7 +116,7 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
                 await context.abort(grpc.StatusCode.UNKNOWN, "exceed max registry num")
             self.registered.add(child)
             if child in self.streams:
-                # Everybody else waits meanwhile.
+                # All others wait meanwhile.
                 self.took_over += 1
                 self.streams.pop(child).end("entry context done")
                 await asyncio.sleep(self.blocks_for)
@@ -149,7 +149,7 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
             await context.abort(failed.status, failed.text)
 
     async def InitServerDownStream(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        """Its initial metadata goes out with the first message, not before."""
+        """Open a stream. Its initial metadata leaves with the first message, not before."""
         said = dict(context.invocation_metadata())
         child = (said.get("role", ""), said.get("serverrank", ""), said.get("processrank", ""))
         if child not in self.registered:
@@ -181,11 +181,11 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
     # ---- down
 
     def below(self, dst: Triple, wants: Callable[[Triple, Triple], bool]) -> list[tuple[Triple, Triple]]:
-        """The nodes below that a broadcast is for, each with the child that leads there."""
+        """The receivers of a broadcast below, each with its next hop."""
         return [(node, hop) for node, hop in self.routes.items() if wants(dst, node)]
 
     async def send(self, hop: Triple, message: Any) -> Any:
-        """Send a message to a child; of a sync one, take the next Ack on the stream as the answer, whatever it says.
+        """Send a message to a child. The next Ack on the stream counts as the answer to a sync one.
 
         Raises:
             Failed: no stream, or no Ack in time; then every later sync message fails until the stream is opened anew.
@@ -215,7 +215,7 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
 
     @property
     def unread_acks(self) -> int:
-        """Acks that nobody waits for: each will be taken for a later message's."""
+        """Acks without a waiting message: each will answer a later one."""
         return sum(down.acks.qsize() for down in self.streams.values())
 
     def ack(self, uuid: str, code: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""What a process of the original's dies of, and how it names things."""
+"""Fatal input for a process of the original, and its names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CODES = {
     "ack time out": 6001,
     "exceed max registry num": 5003,
 }
-"""What its Acks say where its statuses say this."""
+"""Codes of its Acks by the text of its statuses."""
 
 NIL = "grpc: error while marshaling: proto: Marshal called with nil"
 
 
 class Died(Exception):
-    """Something came in that kills a process of the original's."""
+    """Input that kills a process of the original."""
 
 
 class Failed(Exception):
@@ -44,7 +44,7 @@ def triple(position: Any) -> Triple:
 
 
 def parse(text: str) -> Triple:
-    """`Agent/0/1234`; a processRank that is left out is `-1`."""
+    """`Agent/0/1234`; a missing processRank is `-1`."""
     role, server_rank, process_rank, *_ = [*text.split("/"), "-1"]
     return (role, server_rank, process_rank)
 
@@ -56,12 +56,12 @@ def wire(position: Triple) -> Any:
 
 
 def matches(dst: Triple, node: Triple) -> bool:
-    """Whether a broadcast is for a node. A comma list matches nobody: it is taken literally."""
+    """True if a broadcast is for a node. A comma list is literal, so it matches no node."""
     return dst[0] == node[0] and all(want in ("All", rank) for want, rank in zip(dst[1:], node[1:], strict=True))
 
 
 def check_message(message: Any, *, down: bool) -> None:
-    """Die of a message that the original does not survive."""
+    """Raise for a message that kills the original."""
     if not message.HasField("header"):
         raise Died("a message without header")
     header = message.header
@@ -72,6 +72,6 @@ def check_message(message: Any, *, down: bool) -> None:
 
 
 def check_ack(ack: Any) -> None:
-    """Die of an Ack that the original does not survive."""
+    """Raise for an Ack that kills the original."""
     if not ack.HasField("src"):
         raise Died("an Ack without src")

@@ -1,4 +1,4 @@
-"""Trees in which each role is played by ours or by the original's: both behind one face."""
+"""Trees of our nodes and of the original's, behind one interface."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.node import OriginalNode
 
 ACK_TIMEOUT_S = 1.0
-"""Of our nodes. The original's wait three seconds, and as long for each that they pass on."""
+"""Timeout of our nodes. The original's wait three seconds, and as long for each message that they pass on."""
 
 SETTLE_S = 0.4
-"""How long copies of a broadcast may come that are one too many."""
+"""Seconds in which surplus copies of a broadcast may arrive."""
 
 
 class Combination(NamedTuple):
-    """Which roles the original's nodes have."""
+    """The roles of the original's nodes."""
 
     mgr: bool
     proxy: bool
@@ -40,7 +40,7 @@ EVERY = [Combination(*kinds) for kinds in product((False, True), repeat=4)]
 
 @dataclass
 class Member:
-    """One node of either kind. It may be restarted: then it is another process at the same address."""
+    """One node of either kind. A restart is a new process at the same address."""
 
     position: str
     theirs: bool
@@ -51,13 +51,13 @@ class Member:
 
     @property
     def original(self) -> OriginalNode:
-        """The node, as the stand-in that it is."""
+        """The node as a stand-in."""
         assert isinstance(self.node, OriginalNode)
         return self.node
 
     @property
     def ours(self) -> WatchedNode:
-        """The node, as one of ours that it is."""
+        """The node as one of ours."""
         assert isinstance(self.node, WatchedNode)
         return self.node
 
@@ -89,7 +89,7 @@ class Member:
             await stands(self.parent.node, self.position, still=False)
 
     async def send(self, to: str, body: str, *, sync: bool = True, uuid: str = "") -> int:
-        """Send a message; the code of its answer, of whatever form that is."""
+        """Send a message. Returns the code of the answer in either form."""
         uuid = uuid or str(uuid4())
         if isinstance(self.node, OriginalNode):
             return (await self.node.send(to, body, sync=sync, uuid=uuid)).code
@@ -97,14 +97,14 @@ class Member:
         return int((await (self.node.send if sync else self.node.post)(body, to=to, uuid=uuid, timeout=8.0)).code)
 
     def fill(self) -> None:
-        """Have no room in the inbox."""
+        """Fill the inbox."""
         if isinstance(self.node, OriginalNode):
             self.node.room = 0
         else:
             self.ours.router.door.room = 0
 
     def freeze(self) -> Callable[[], None]:
-        """Do nothing any more, and live; what is returned ends it."""
+        """Freeze the process. Returns a function that resumes it."""
         if isinstance(self.node, OriginalNode):
             awake = self.node.awake
             awake.clear()
@@ -112,7 +112,7 @@ class Member:
         return _freeze(self.ours)
 
     async def look(self) -> Counter[str]:
-        """How often it has got which body so far."""
+        """The bodies received so far, with their counts."""
         if isinstance(self.node, OriginalNode):
             self.got.update(self.node.bodies())
         elif self.node is not None:
@@ -121,7 +121,7 @@ class Member:
 
 
 def _freeze(node: WatchedNode) -> Callable[[], None]:
-    """Hold back all that comes down to a leaf. When it goes on, its clock says how long it stood still."""
+    """Hold back all data to a leaf. After resuming, its clock shows the standstill."""
     session, began, held = node.links[UP], node.now(), list[bytes]()
     take_in = session._take_in
     session._take_in = held.append  # type: ignore[assignment]
@@ -156,20 +156,20 @@ class Members:
         return self.members[position]
 
     async def restart(self, position: str) -> None:
-        """Let a process die, and start it again."""
+        """Kill a process, and start it again."""
         await self[position].stop()
         await asyncio.sleep(0.05)
         await self[position].start(self._mesh, self._originals)
 
     async def copies(self, body: str) -> dict[str, int]:
-        """Who got a message how often, when nothing more comes."""
+        """The receivers of a message with their counts, after all copies have arrived."""
         seen: dict[str, int] | None = None
         while True:
             before = seen
             seen = {one.position: count for one in self.members.values() if (count := (await one.look())[body])}
             if seen == before:
                 return seen
-            # Not to wait for something, but for nothing to happen.
+            # A sleep, because the test waits for nothing to happen.
             await asyncio.sleep(SETTLE_S)
 
 
@@ -177,7 +177,7 @@ class Tree(Members):
     """A Mgr, two Proxies, below each a Worker and an Agent, and a second Worker on node 0.
 
     Args:
-        kinds: who plays what.
+        kinds: the implementation of each role.
     """
 
     def __init__(self, kinds: Combination, mesh: Mesh, originals: Originals) -> None:
@@ -197,14 +197,14 @@ class Tree(Members):
 
 
 ABOVE = ("their Mgr", "our Mgr", "our Proxy")
-"""The parents that two Proxies of different kinds can have in common."""
+"""The possible common parents of two Proxies of different kinds."""
 
 
 class Siblings(Members):
     """One Proxy of the original's and one of ours side by side; below each a Worker of either kind and an Agent.
 
     Args:
-        above: their parent, one of `ABOVE`. A Proxy of ours is below a Mgr of ours.
+        above: their parent, one of `ABOVE`. A Proxy of ours there is below a Mgr of ours.
     """
 
     def __init__(self, above: str, mesh: Mesh, originals: Originals) -> None:

@@ -1,4 +1,4 @@
-"""A node of the original's in any of the four roles."""
+"""A node of the original in any of the four roles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_S = 10.0
 
 
 class Answer(NamedTuple):
-    """What came of a message: a status with its text, and with status OK an Ack that most callers do not look at."""
+    """The outcome of a message: a status with its text, and with status OK an Ack that most callers ignore."""
 
     status: grpc.StatusCode
     text: str
@@ -25,32 +25,32 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """What most callers look at."""
+        """The check of most callers."""
         return self.status is grpc.StatusCode.OK
 
     @property
     def code(self) -> int:
-        """What one would know who looks at both."""
+        """The code by status and Ack together."""
         if self.ok:
             return int(self.ack.code)
         return CODES.get(self.text, 6999)
 
 
 class OriginalNode:
-    """One process of the original's. Use it as `async with`; it must not have died at the end.
+    """One process of the original. Use it as `async with`; it must not have died at the end.
 
     Args:
-        position: `Role/serverRank[/processRank]`; the fields stay as they are in everything that it sends.
+        position: `Role/serverRank[/processRank]`; the fields stay unchanged in all that it sends.
         upstream: the parent's address; None for a Mgr.
-        listen: where a Mgr or Proxy listens.
+        listen: address of a Mgr or Proxy.
 
     Attributes:
-        late: seconds before it does anything with a message.
-        awake: cleared, it does nothing any more, and lives.
-        died: what it died of; empty as long as it lives.
+        late: delay in seconds before it handles a message.
+        awake: cleared, the process is frozen.
+        died: the cause of its death; empty while it lives.
         expected_to_die: the test makes it die.
-        received: the messages that it took.
-        room: messages that its inbox holds; beyond it the answer is that it is busy.
+        received: delivered messages.
+        room: capacity of its inbox; beyond it the answer is busy.
     """
 
     def __init__(self, position: str, upstream: str | None = None, listen: str = "127.0.0.1:0") -> None:
@@ -74,7 +74,7 @@ class OriginalNode:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address for children."""
         assert self.down is not None
         return self.down.address
 
@@ -108,12 +108,12 @@ class OriginalNode:
             await self.down.stop()
 
     def die(self, reason: str) -> None:
-        """The process crashes."""
+        """Crash the process."""
         if not self.died:
             self.died = reason
             self._death = asyncio.create_task(self.kill())
 
-    # ---- what its application does
+    # ---- its application
 
     async def send(self, to: str, body: str = "", *, sync: bool = True, uuid: str = "", src: str = "") -> Answer:
         """Send a message. `createTime` stays 0; a broadcast loses its `sync`."""
@@ -141,7 +141,7 @@ class OriginalNode:
         """The bodies of everything received so far."""
         return [self.received.get_nowait().body for _ in range(self.received.qsize())]
 
-    # ---- what it does with messages
+    # ---- message handling
 
     async def _faulty(self) -> None:
         await self.awake.wait()
@@ -155,7 +155,7 @@ class OriginalNode:
         return pb.Ack(uuid=message.header.uuid, src=wire(self.me))
 
     async def _up(self, message: Any) -> Any:
-        """A message came up."""
+        """Handle a message from below."""
         await self._faulty()
         return await self._route(message)
 
@@ -175,9 +175,9 @@ class OriginalNode:
         raise Failed("no route")
 
     async def _spread(self, dst: Triple, message: Any) -> None:
-        """One copy for each matching node, also where several lie behind one child; also back where it came from.
+        """Send one copy for each matching node, also behind one child, and also back to the source.
 
-        With `sync` it awaits an Ack for each copy. Its own Proxies give none; its own nodes send no broadcast so.
+        With `sync` it awaits an Ack for each copy, which its own Proxies never give. Its own senders use no `sync`.
         """
         assert self.down is not None
         copy = pb.Message(body=message.body)
@@ -191,7 +191,7 @@ class OriginalNode:
                 continue
 
     async def _down(self, message: Any) -> Any:
-        """A message came down; the next one is looked at when this is done."""
+        """Handle a message from above, one at a time."""
         await self._faulty()
         header = message.header
         dst = triple(header.dst)
@@ -215,6 +215,6 @@ class OriginalNode:
         return ack if header.sync else None
 
     async def _pass_on(self, path: list[Triple]) -> None:
-        """A leaf's announcement goes on to the root."""
+        """Pass a leaf's announcement on to the root."""
         if self.up is not None:
             await self.up.announce([*path, self.me])

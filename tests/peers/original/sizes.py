@@ -1,4 +1,4 @@
-"""Messages of an exact size, and messages as they stand on the wire."""
+"""Messages of an exact size, in the wire's form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wire_message(
 
 
 def body_for(size: int, src: Position | str, to: str, *, theirs: bool = False) -> str:
-    """A body with which a message has exactly so many bytes; one of theirs has no creation time."""
+    """The body for a message of exactly this size; one of theirs has no creation time."""
     mtype, created = ("go", 0) if theirs else ("default", 1_800_000_000_000)
     length = size - 200
     for _ in range(3):

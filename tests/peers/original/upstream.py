@@ -1,4 +1,4 @@
-"""How a node of the original's behaves towards its parent."""
+"""The behaviour of a node of the original towards its parent."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from tests.peers.original.forms import Died, Failed, Triple, check_ack, check_me
 from tests.peers.stubs import pb, rpc
 
 RETRY_S = 1.0
-"""Seconds after which a failed Register or PathDiscovery is repeated."""
+"""Seconds between attempts at Register or PathDiscovery."""
 
 LARGEST = 4_194_304
-"""Bytes of a serialized message from above beyond which the whole connection is dropped."""
+"""Greatest serialized message from above; a larger one costs the whole connection."""
 
 PATIENCE_S = 20.0
-"""How long it waits for an answer to a call: patiently."""
+"""Seconds for an answer to a call."""
 
 
 class Upstream:
     """One node's way to its parent.
 
     Args:
-        me: who it is, in all its calls.
+        me: its position in all its calls.
         address: the parent's.
-        handle: takes a message that came down; returns its Ack, or None for no Ack. One at a time.
-        die: called with what the process died of.
-        is_leaf: announces itself before it opens the stream; others only pass on what their leaves announce.
+        handle: handles a message from above, one at a time; returns its Ack, or None.
+        die: called with the cause of the process's death.
+        is_leaf: announce itself before opening the stream; Proxies pass on their leaves' announcements only.
 
     Attributes:
-        joins: streams that it has opened so far.
+        joins: streams opened so far.
         registers: calls of Register so far.
-        refused: how calls of Register failed.
-        leaked: connections that failed Registers have left behind.
-        joined: the stream was opened, and has not ended yet as far as it knows.
-        largest: bytes of the largest message that may come down.
+        refused: failures of Register.
+        leaked: connections left behind by failed Registers.
+        joined: set while the stream stands, as far as the node knows.
+        largest: bytes of the largest message from above.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Upstream:
         self.joined = asyncio.Event()
 
     def start(self) -> None:
-        """Join, and join again without any pause whenever the stream ends."""
+        """Join, and rejoin without any pause whenever the stream ends."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Be gone, as a process that was killed."""
+        """Be gone, like a killed process."""
         if self._task is not None:
-            # More than once: what it waits for may be there at the same moment, and then it goes on.
+            # Repeated, because a cancellation is lost if the awaited result arrives at the same moment.
             while not self._task.done():
                 self._task.cancel()
                 await asyncio.wait([self._task], timeout=0.5)
@@ -82,7 +82,7 @@ class Upstream:
         self.leaked, self._channel = [], None
 
     async def transfer(self, message: Any) -> Any:
-        """Send a message up: the Ack.
+        """Send a message up. Returns the Ack.
 
         Raises:
             Failed: it was answered with a status.
@@ -92,7 +92,7 @@ class Upstream:
         return await self._call(self._stub.TransferMessage, message)
 
     async def announce(self, path: list[Triple]) -> None:
-        """Pass on what a leaf announced. Looks at the status only.
+        """Pass a leaf's announcement on. Checks the status only.
 
         Raises:
             Failed: it was answered with a status.
@@ -135,7 +135,7 @@ class Upstream:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.max_receive_message_length", self._largest),
             ("grpc.max_send_message_length", -1),
-            # Its keepalive is off; reconnecting is its own affair.
+            # Its keepalive is off, and it reconnects by itself.
             ("grpc.initial_reconnect_backoff_ms", 50),
         ]
         self._channel = grpc.aio.insecure_channel(self._address, options=options)
@@ -173,7 +173,7 @@ class Upstream:
                 if ack is not None:
                     await stream.write(ack)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # also a message that is too large, which costs it the connection
+            pass  # also for a message that is too large, which costs the connection
         finally:
             stream.cancel()
 
