@@ -71,7 +71,8 @@ def _traced_link(position: Position) -> Callable[[Node, int, Position, Pipe], Ba
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    from taskd_net.links.traced import batched_link, load_tracer
+    from taskd_net.links.traced import batched_link
+    from taskd_net.observe.tracing import load_tracer
 
     trace.set_tracer_provider(TracerProvider())
     return partial(batched_link, tracer=load_tracer(position))

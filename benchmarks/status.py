@@ -38,8 +38,9 @@ from taskd_net.links import peer as peers
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, NodeStatus, Own
+from taskd_net.observe.service import STATUS_SERVICE
 from taskd_net.states import State
-from taskd_net.transport.channel import SERVICE, STATUS_SERVICE
+from taskd_net.transport.channel import SERVICE
 from taskd_net.wire import codec, requests
 
 import grpc  # isort: skip

@@ -11,7 +11,9 @@ from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import NodeConfig
 from taskd_net.driver import Driver
-from taskd_net.links.traced import load_tracer
+from taskd_net.observe.reporter import Reporter
+from taskd_net.observe.service import NodeService
+from taskd_net.observe.tracing import load_tracer
 from taskd_net.observe.view import View
 from taskd_net.retry import Backoff
 from taskd_net.sending import Sender
@@ -53,7 +55,7 @@ class Lifecycle(Driver):
         config = self.config
         if config.tracing:
             self._sender.tracer = load_tracer(config.position)
-        self.view = View(self)
+        self.view = View(self, config.expect or "")
         rotation = None if config.tls is None else Rotation(config.tls, self.log)
         if config.listen is not None:
             await self._listen(config.listen, rotation)
@@ -67,14 +69,16 @@ class Lifecycle(Driver):
 
     async def _listen(self, listen: str, rotation: Rotation | None) -> None:
         config = self.config
+        address = Address.parse(listen, "listen")
         server = MeshServer(
             self,
-            Address.parse(listen, "listen"),
+            self.view,
+            NodeService(self, self.view, address),
+            address,
             None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
             None if rotation is None else rotation.server,
             batched=config.links == "batched",
             certified=config.identity == "certificate",
-            expected=config.expect or "",
             tracer=self._sender.tracer,
         )
         self._address = await server.start()
@@ -96,6 +100,7 @@ class Lifecycle(Driver):
             rotation=rotation,
             tracer=self._sender.tracer,
             service=config.service,
+            reports=Reporter(self, self.view, config.ack_timeout).run,
         )
         self._absence = Absence(self.log, upstream, lambda: joiner.trouble)
         self._absence.begin()
@@ -183,7 +188,7 @@ class Lifecycle(Driver):
         if self._server is not None:
             self._server.health.receiving(False)
         if self._loop is not None:
-            self.view.changed()
+            self.view.news.set()
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -185,7 +185,7 @@ class Collector:
         mesh = None
         if node.position.role == Role.MGR:
             await node.view.look_in_parts()
-            mesh = (node.view.wall(), node.config.expect or "", node.view.records())
+            mesh = (node.view.wall(), node.view.expected, node.view.records())
         return _Snapshot(
             joined=node.is_joined,
             links=links,

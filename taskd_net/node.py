@@ -225,4 +225,4 @@ class Node(Lifecycle):
         view = self.view
         view.look()
         nodes = status_wire.read_records(view.records())
-        return Mesh(self.position.identity, view.wall(), self.config.expect or "", nodes)
+        return Mesh(self.position.identity, view.wall(), view.expected, nodes)

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import time
-from typing import TYPE_CHECKING
 
 from taskd_net import fork, limits
 from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, NodeClosed, NodeForked, Refusal
@@ -15,12 +14,10 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.pending_sends import Send
 from taskd_net.core.uuids import Uuids
 from taskd_net.driver import Driver
+from taskd_net.links.traced import Tracer
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
 from taskd_net.wire.codec import Message, write_message
-
-if TYPE_CHECKING:
-    from taskd_net.observe.tracing import Tracer
 
 
 class Sender:

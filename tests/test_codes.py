@@ -30,7 +30,7 @@ from taskd_net import (
 from taskd_net.codes import Refusal, describe, error_for
 from taskd_net.core.identity import Violation
 from taskd_net.demo.fleet import Interrupted
-from taskd_net.observe.probe_client import NotAskedError
+from taskd_net.observe.client import AskFailed
 
 
 def test_codes_are_those_of_the_contract() -> None:
@@ -102,12 +102,12 @@ MADE: dict[type[Exception], Callable[[], Exception]] = {
         for kind in (Refusal, Violation)
     },
     Interrupted: lambda: Interrupted(signal.SIGINT),
-    NotAskedError: lambda: NotAskedError("words", implemented=False),
+    AskFailed: lambda: AskFailed("words", implemented=False),
 }
 
 
 def test_errors_are_found() -> None:
-    assert {ArgumentError, ConfigError, MeshError, NodeClosed, NodeTimeout, NotAskedError, Refusal} < set(ERRORS)
+    assert {ArgumentError, ConfigError, MeshError, NodeClosed, NodeTimeout, AskFailed, Refusal} < set(ERRORS)
 
 
 @pytest.mark.parametrize("kind", ERRORS)

@@ -12,7 +12,7 @@ from taskd_net import ConfigError, Position
 from taskd_net.cli.mesh import NOT_ASKED, address_of
 from taskd_net.cli.settings import COMMANDS, CONFIG, tls_of, wrong
 from taskd_net.codes import Refusal
-from taskd_net.observe.status_client import AskFailed, NotForgotten, StatusClient
+from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
 from taskd_net.position import require_node
 from taskd_net.states import State
 
@@ -47,8 +47,8 @@ def forget(ctx: click.Context, /, position: str, as_json: bool, at: str, timeout
     address, tls = address_of(ctx, at, "at"), tls_of(ctx)
 
     async def asked() -> State | None:
-        async with StatusClient(address, tls) as asker:
-            return await asker.forget(node, timeout)
+        async with NodeClient(address, timeout, tls) as asker:
+            return await asker.forget(node)
 
     try:
         state = asyncio.run(asked())

@@ -12,7 +12,7 @@ import click
 from taskd_net import ConfigError
 from taskd_net.cli.mesh import NOT_ASKED, address_of
 from taskd_net.cli.settings import COMMANDS, CONFIG, tls_of, wrong
-from taskd_net.observe.status_client import AskFailed, ask_health
+from taskd_net.observe.client import AskFailed, ask_health
 
 _SERVING: Final = "SERVING"
 

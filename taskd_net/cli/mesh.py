@@ -15,8 +15,8 @@ from taskd_net.address import Address
 from taskd_net.cli.keys import end_at_once, keys
 from taskd_net.cli.settings import tls_of, wrong
 from taskd_net.expect import Expected
+from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, document
-from taskd_net.observe.status_client import AskFailed, StatusClient
 from taskd_net.tls.files import Tls
 
 NOT_ASKED: Final = 3
@@ -91,21 +91,19 @@ async def _show_all(
     count: int,
 ) -> None:
     shown = 0
-    async with StatusClient(address, tls) as asker:
-        async for mesh in _documents(asker, expected, timeout, interval):
+    async with NodeClient(address, timeout, tls) as asker:
+        async for mesh in _documents(asker, expected, interval):
             show(mesh)
             shown += 1
             if shown == count:
                 return
 
 
-async def _documents(
-    asker: StatusClient, expected: Expected | None, timeout: float, interval: float
-) -> AsyncIterator[Document]:
+async def _documents(asker: NodeClient, expected: Expected | None, interval: float) -> AsyncIterator[Document]:
     answered = False
     while True:
         try:
-            mesh = await asker.mesh(timeout)
+            mesh = await asker.mesh()
         except AskFailed as error:
             if not answered:
                 raise

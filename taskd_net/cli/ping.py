@@ -13,7 +13,7 @@ from rich.console import Console
 
 from taskd_net.cli.probing import as_object, ask, counted, counted_object, destination, failure, milliseconds
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.observe.probe_client import ProbeClient
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo, Series
 
 
@@ -111,7 +111,7 @@ def ping(ctx: click.Context, /, dest: str, count: int, interval: float, as_json:
     console = Console(highlight=False, soft_wrap=True)
     summary = Summary()
 
-    async def work(client: ProbeClient) -> None:
+    async def work(client: NodeClient) -> None:
         about = await client.about()
         if not as_json:
             console.print(f"PING {to} from {about.position} at {settings['at']}", markup=False)

@@ -16,7 +16,7 @@ from taskd_net.cli.settings import tls_of, wrong
 from taskd_net.cli.signals import stop_signal
 from taskd_net.codes import describe
 from taskd_net.limits import FAILURES_TOLD
-from taskd_net.observe.probe_client import NotAskedError, ProbeClient
+from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import ALL
 
@@ -39,7 +39,7 @@ def destination(text: str) -> Position:
         raise click.UsageError(f"DEST: {error}") from None
 
 
-def ask(ctx: click.Context, work: Callable[[ProbeClient], Coroutine[Any, Any, None]]) -> int | None:
+def ask(ctx: click.Context, work: Callable[[NodeClient], Coroutine[Any, Any, None]]) -> int | None:
     """Connect to the node at `--at` and work with it until the work is done or a signal comes.
 
     Returns the number of the signal, None where the work was done before one came.
@@ -55,7 +55,7 @@ def ask(ctx: click.Context, work: Callable[[ProbeClient], Coroutine[Any, Any, No
 
     async def asked() -> int | None:
         stop = stop_signal()
-        async with ProbeClient(address, REACH_S, tls) as client:
+        async with NodeClient(address, REACH_S, tls) as client:
             working = asyncio.create_task(work(client))
             ends: set[asyncio.Future[Any]] = {working, stop}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -71,7 +71,7 @@ def ask(ctx: click.Context, work: Callable[[ProbeClient], Coroutine[Any, Any, No
             return runner.run(asked())
     except ConfigError as error:
         raise wrong(ctx, error) from None
-    except NotAskedError as error:
+    except AskFailed as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(NOT_ASKED)
 

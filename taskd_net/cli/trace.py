@@ -11,7 +11,7 @@ from rich.console import Console
 from taskd_net import Code
 from taskd_net.cli.probing import as_object, ask, destination, failure, milliseconds
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.observe.probe_client import ProbeClient
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import About, Echo
 from taskd_net.observe.prober import one_node
 
@@ -52,7 +52,7 @@ def trace(ctx: click.Context, /, dest: str, as_json: bool, **settings: object) -
     hops: list[Echo] = []
     start: list[About] = []
 
-    async def work(client: ProbeClient) -> None:
+    async def work(client: NodeClient) -> None:
         start.append(await client.about())
         if not as_json:
             console.print(f"TRACE {to} from {start[0].position} at {settings['at']}", markup=False)

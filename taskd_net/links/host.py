@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
     from taskd_net.links.session import Session
-    from taskd_net.observe.view import View
 
 
 class Host(Protocol):
@@ -23,9 +22,6 @@ class Host(Protocol):
     log: BoundLogger
     links: MutableMapping[LinkId, Session]
     """The links whose stream stands: the transport puts them here, the node forwards on them."""
-
-    view: View
-    """What the node sees of the mesh."""
 
     def now(self) -> float:
         """The Router's time: the event loop's clock, in seconds."""

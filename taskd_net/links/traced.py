@@ -7,9 +7,9 @@ trace passes no spans on: what lies behind it is not in the trace.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from taskd_net.codes import ConfigError
+from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Frame, Traced
 from taskd_net.core.router import Arrival
 from taskd_net.core.routes import LinkId
@@ -20,24 +20,15 @@ from taskd_net.links.session import Pipe
 from taskd_net.position import Position
 from taskd_net.wire.batches import Batch, read_spans, write_spans
 
-if TYPE_CHECKING:
-    from taskd_net.observe.tracing import Tracer
 
+class Tracer(Protocol):
+    """The spans of one node: each message of a traced send gets one here."""
 
-def load_tracer(position: Position) -> Tracer:
-    """The tracer of a node.
+    def sent(self, frame: Frame, reply: Reply) -> tuple[Frame, Reply]:
+        """Begin the span of a message of the application's own; the answer ends it."""
 
-    Raises:
-        ConfigError: the extra `tracing` is not installed.
-    """
-    try:
-        from taskd_net.observe.tracing import Tracer
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("opentelemetry"):
-            raise
-        text = "tracing is True; expected its extra to be installed: pip install 'taskd-net[tracing]'"
-        raise ConfigError(text) from error
-    return Tracer(position)
+    def arrived(self, frame: Frame, headers: Mapping[str, str], reply: Reply | None) -> tuple[Frame, Reply | None]:
+        """Begin the span of a message that came in, below the neighbour's; this node's answer ends it."""
 
 
 def batched_link(

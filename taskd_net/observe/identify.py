@@ -17,9 +17,9 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.links import peer as peers
-from taskd_net.observe.probe_client import NotAskedError, ProbeClient
+from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.probe_codec import About
-from taskd_net.observe.probe_service import SERVICE
+from taskd_net.observe.service import PROBE_SERVICE
 from taskd_net.position import Position
 from taskd_net.tls.files import Tls
 from taskd_net.transport.channel import channel_to, open_stream
@@ -60,14 +60,14 @@ async def identify(address: Address, timeout: float, tls: Tls | None = None) -> 
     Raises:
         ConfigError: a file of TLS is not usable.
     """
-    async with ProbeClient(address, timeout, tls) as client:
+    async with NodeClient(address, timeout, tls) as client:
         try:
             await client.about()  # connects
             asked, began = time.time_ns(), time.monotonic()
             about = await client.about()
             half = (time.monotonic() - began) / 2.0
             return Found(Kind.OURS, about, (about.time_ns - asked) / 1e9 - half, half)
-        except NotAskedError as error:
+        except AskFailed as error:
             if error.implemented:
                 return Found(Kind.SILENT if error.connected else Kind.NONE)
     return Found(Kind.MESH if await _knows_the_calls(address, timeout, tls) else Kind.OTHER)
@@ -83,7 +83,7 @@ async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) ->
                 await stream.initial_metadata()
                 if not stream.done():
                     # gRPC reports a refusal in two steps, metadata and status: one more round trip, and both are there.
-                    ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/About")
+                    ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{PROBE_SERVICE}/About")
                     with contextlib.suppress(grpc.aio.AioRpcError):
                         await ask(b"")
                 if not stream.done():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -48,10 +48,15 @@ class View:
 
     Args:
         host: the node.
+        expected: the size of the job, as text; empty where it is not known.
+
+    Attributes:
+        news: set when a node has come or gone.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, expected: str = "") -> None:
         self._host = host
+        self.expected = expected
         self._router = host.router
         self.connections = Connections()
         """Of the children: kept by the parent's side."""
@@ -70,8 +75,7 @@ class View:
         # Children that leave, or have left, in good order, until they are forgotten or come back.
         self._ended: dict[LinkId, State] = {}
         self._foreign: dict[str, set[str]] = {}
-        self.changed: Callable[[], None] = _nothing
-        """Called when a node has come or gone."""
+        self.news = asyncio.Event()
 
     # ---- looking
 
@@ -126,7 +130,7 @@ class View:
         if link.up:
             self._ended.pop(link.id, None)
         self._look_at(self._host.now(), link)
-        self.changed()
+        self.news.set()
 
     def child_ends(self, link: Link, state: State) -> None:
         """A child is about to leave in good order; it is shown in this state when its stream has ended."""
@@ -155,7 +159,7 @@ class View:
             if ended is None:
                 status = replace(seen.status, state=State.GONE, link="")
                 self.ledger.put(Record(name, wire.write_node(status), away=True))
-        self.changed()
+        self.news.set()
 
     def forget(self, position: Position) -> None:
         """Somebody has asked to forget a node that is not connected."""
@@ -163,7 +167,7 @@ class View:
         self._gone.pop(name, None)
         self.ledger.drop_source(name)
         self.ledger.forget(name)
-        self.changed()
+        self.news.set()
 
     def state_of(self, position: Position) -> State | None:
         """The state of a node as it was at the last look; None for one that is not known."""
@@ -189,7 +193,7 @@ class View:
                 others.append(record)
         self.ledger.told(name, replace(report, records=others))
         if report.urgent:
-            self.changed()
+            self.news.set()
 
     # ---- inside
 
@@ -335,7 +339,3 @@ def _kind(link: Link) -> str:
     if not link.up:
         return ""
     return "batched" if isinstance(link.session, BatchedLink) else "tasknet"
-
-
-def _nothing() -> None:
-    pass

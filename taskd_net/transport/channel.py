@@ -13,7 +13,6 @@ from taskd_net.tls.files import Tls
 
 SERVICE: Final = "TaskNet"
 LINK_SERVICE: Final = "taskd_net.link.TaskLink"
-STATUS_SERVICE: Final = "taskd_net.status.TaskStatus"
 
 Options: TypeAlias = list[tuple[str, str | int]]
 

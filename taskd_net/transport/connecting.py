@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 import grpc
@@ -16,15 +16,12 @@ from taskd_net.links import peer as peers
 from taskd_net.links.host import Host
 from taskd_net.links.session import ClientPipe, Session
 from taskd_net.links.tasknet import ToParent
-from taskd_net.links.traced import batched_link
+from taskd_net.links.traced import Tracer, batched_link
 from taskd_net.position import Position
 from taskd_net.tls.explain import explain
 from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.wire import codec, requests
-
-if TYPE_CHECKING:
-    from taskd_net.observe.tracing import Tracer
 
 
 class Failed(TaskdNetError):

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import grpc
@@ -24,17 +23,15 @@ from taskd_net.core.links import UP
 from taskd_net.links import peer as peers
 from taskd_net.links.host import Host
 from taskd_net.links.session import Session
-from taskd_net.observe.reports import Reporter
+from taskd_net.links.traced import Tracer
 from taskd_net.position import Position
 from taskd_net.retry import Backoff
 from taskd_net.states import end_of
 from taskd_net.tls.rotation import Rotation
 from taskd_net.transport.channel import unary_call
 from taskd_net.transport.connecting import Connection, Connector, Failed
+from taskd_net.transport.observer import Reports
 from taskd_net.wire import codec, requests
-
-if TYPE_CHECKING:
-    from taskd_net.observe.tracing import Tracer
 
 
 class _Lost(Exception):
@@ -84,6 +81,7 @@ class Joiner:
         rotation: the certificates for TLS; None for plain text.
         tracer: of a node that traces messages.
         service: whether the node is a tool or a service, and no rank of the job.
+        reports: reports to a parent that takes them; None for none.
     """
 
     def __init__(
@@ -98,6 +96,7 @@ class Joiner:
         rotation: Rotation | None = None,
         tracer: Tracer | None = None,
         service: bool = False,
+        reports: Reports | None = None,
     ) -> None:
         self._host = host
         self._router = host.router
@@ -107,6 +106,7 @@ class Joiner:
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
         self._batched = batched
+        self._reports = reports
         self._stay: _Stay | None = None
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
@@ -241,9 +241,8 @@ class Joiner:
             )
         )
         self._spawn(stay, self._announce_all(stay))
-        if stay.peer.reports:
-            reporter = Reporter(host, lambda: stay.connection.channel, self._ack_timeout, stay.peer)
-            self._spawn(stay, reporter.run())
+        if stay.peer.reports and self._reports is not None:
+            self._spawn(stay, self._reports(lambda: stay.connection.channel, stay.peer))
         self.renew()  # the files may have changed while it joined
         try:
             while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import grpc
 
@@ -26,21 +26,17 @@ from taskd_net.links.host import Host
 from taskd_net.links.quota import Quota
 from taskd_net.links.session import Context, ServerPipe, Session
 from taskd_net.links.tasknet import ToChild
-from taskd_net.links.traced import batched_link
+from taskd_net.links.traced import Tracer, batched_link
 from taskd_net.links.transfers import Calls, Transfers
-from taskd_net.observe.probe_service import ProbeService
-from taskd_net.observe.reports import StatusService
 from taskd_net.position import Position
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import Strangers
 from taskd_net.transport import standard
-from taskd_net.transport.channel import LINK_SERVICE, STATUS_SERVICE, server_options
+from taskd_net.transport.channel import LINK_SERVICE, server_options
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
+from taskd_net.transport.observer import Observer, Services
 from taskd_net.transport.permissions import Permissions
 from taskd_net.wire import codec, requests
-
-if TYPE_CHECKING:
-    from taskd_net.observe.tracing import Tracer
 
 _Call: TypeAlias = Callable[[bytes, Context], Awaitable[Ack]]
 _Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
@@ -56,12 +52,13 @@ class MeshServer:
 
     Args:
         host: the node.
+        observer: of the children.
+        services: beside those of the links.
         listen: where; port 0 takes any free port, which `start` returns.
         plain_listen: a second address, without TLS; None for none.
         credentials: for `listen`; None for plain text.
         batched: whether children are offered the batched link.
         certified: whether children take positions by their certificates.
-        expected: the size of the job, for whoever asks for the state of the mesh; empty where it is not known.
         tracer: of a node that traces messages.
 
     Attributes:
@@ -71,13 +68,14 @@ class MeshServer:
     def __init__(
         self,
         host: Host,
+        observer: Observer,
+        services: Services,
         listen: Address,
         plain_listen: Address | None = None,
         credentials: ServerCredentials | None = None,
         *,
         batched: bool,
         certified: bool,
-        expected: str = "",
         tracer: Tracer | None = None,
     ) -> None:
         self._host = host
@@ -94,10 +92,10 @@ class MeshServer:
         self._calls = Calls({})
         # Streams that we end, and what the child is told.
         self._ends: dict[Session, tuple[grpc.StatusCode, str]] = {}
-        self._connections = host.view.connections
+        self._observer = observer
+        self._connections = observer.connections
         self._permissions = Permissions(host.router, self._connections, certified=certified)
-        self._status = StatusService(host, expected, self._reporting, listen)
-        self._probes = ProbeService(host)
+        self._services = services
         self._limits = host.router.limits
         self._whole = Quota(self._limits)
         self._quotas: dict[LinkId, Quota] = {}
@@ -130,8 +128,7 @@ class MeshServer:
                 grpc.method_handlers_generic_handler(
                     LINK_SERVICE, {"Exchange": grpc.stream_stream_rpc_method_handler(self._exchange)}
                 ),
-                grpc.method_handlers_generic_handler(STATUS_SERVICE, self._status.handlers()),
-                self._probes.handler(),
+                *self._services.handlers(self._reporting),
             )
         )
         named = standard.by_name(server)
@@ -154,7 +151,7 @@ class MeshServer:
     async def turn_away(self) -> None:
         """Take no new children from now on, and say so. Connections, calls and streams go on until `close`."""
         self._closing = True
-        self._probes.close()
+        self._services.close()
         await self.health.stop()
 
     async def catch_up(self, seconds: float) -> None:
@@ -182,7 +179,7 @@ class MeshServer:
         self._transfers.decide()
         if self._watch is not None:
             self._watch.cancel()
-        self._probes.close()
+        self._services.close()
         await self.health.stop()
         for link_id, session in list(self._host.links.items()):
             if link_id != UP:
@@ -210,7 +207,7 @@ class MeshServer:
 
     def forgot(self, forgot: Forgot) -> None:
         """A child was forgotten by the Router."""
-        self._host.view.child_forgotten(forgot.link, forgot.position)
+        self._observer.child_forgotten(forgot.link, forgot.position)
         self._connections.forget(forgot.link)
         self._quotas.pop(forgot.link, None)
 
@@ -284,7 +281,9 @@ class MeshServer:
         if self._strangers is not None:
             self._strangers.heard(context.peer())
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
-        context.set_trailing_metadata(peers.parent_metadata(self.depth, batched=self._batched, pace=self._status.pace))
+        context.set_trailing_metadata(
+            peers.parent_metadata(self.depth, batched=self._batched, pace=self._services.pace)
+        )
         return Ack(uuid, Code.OK, self._router.position)
 
     async def _path_discovery(self, data: bytes, context: Context) -> Ack:
@@ -299,7 +298,7 @@ class MeshServer:
         if end is not None and link is not None:
             # Not of a child that somebody else has taken the place of since.
             if link.id in self._connections.streams(context.peer()):
-                self._host.view.child_ends(link, end)
+                self._observer.child_ends(link, end)
             if kind is not Kind.WITHDRAW:
                 return Ack(request.uuid, Code.OK, self._router.position)
         left = context.time_remaining()
@@ -308,7 +307,7 @@ class MeshServer:
         now = self._host.now()
         self._host.perform(self._router.announced(now, link, kind, request.path, reply, request.uuid, patience))
         if link is not None and not understands:
-            self._host.view.child_leads_to(link, request.path)
+            self._observer.child_leads_to(link, request.path)
         return await answer
 
     async def _down_stream(self, _: object, context: Context) -> None:
@@ -374,7 +373,7 @@ class MeshServer:
                 if host.links.get(link.id) is session:
                     del host.links[link.id]
                 host.perform(router.link_down(host.now(), link, session, session.unwritten()))
-                host.view.child_changed(link)
+                self._observer.child_changed(link)
                 host.log.info("child_lost", child=str(position), reason=text)
         if status is not None:
             await context.abort(status, text)
@@ -403,7 +402,7 @@ class MeshServer:
         numbered = isinstance(session, BatchedLink) and session.numbered
         actions = self._router.link_up(host.now(), link, session, unwritten, probes, numbered=numbered, counts=counts)
         host.perform(actions)
-        host.view.child_changed(link)
+        self._observer.child_changed(link)
         host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=type(session).__name__)
 
     async def _is_quiet(self, session: Session) -> bool:

@@ -19,7 +19,7 @@ import pytest
 from taskd_net.cli.authority import Authority
 from taskd_net.cli.doctor.upstream import clock
 from taskd_net.observe.identify import Found, Kind
-from taskd_net.observe.probe_service import ProbeService
+from taskd_net.observe.service import NodeService
 from taskd_net.version import __version__
 from tests.cli.processes import run
 from tests.peers.certificates import Folder
@@ -164,7 +164,7 @@ async def test_upstream_that_is_something_else() -> None:
 
 async def test_upstream_whose_loop_hangs(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """gRPC's own threads still greet whoever connects: it is no other kind of server for that."""
-    monkeypatch.setattr(ProbeService, "_about", hang)
+    monkeypatch.setattr(NodeService, "_about", hang)
     mgr = await mesh.mgr()
     found = await proxy(mgr.address or "", wrong=1)
     assert "takes connections and says nothing" in found["upstream"]["text"]
@@ -205,7 +205,7 @@ async def test_upstream_of_others(mesh: Mesh) -> None:
 
 async def test_clock_that_is_off(mgr: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = SimpleNamespace(time_ns=lambda: time.time_ns() + 3_600_000_000_000)
-    monkeypatch.setattr("taskd_net.observe.probe_service.time", ahead)
+    monkeypatch.setattr("taskd_net.observe.service.time", ahead)
     found = await proxy(mgr.address or "", wrong=1)
     said = re.fullmatch(
         r"this machine's clock is ([\d.]+) s behind the upstream's, to within ([\d.]+) s.*",
@@ -217,7 +217,7 @@ async def test_clock_that_is_off(mgr: WatchedNode, monkeypatch: pytest.MonkeyPat
 
 
 async def test_other_version(mgr: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.observe.probe_service.__version__", "9.9.9")
+    monkeypatch.setattr("taskd_net.observe.service.__version__", "9.9.9")
     found = await proxy(mgr.address or "", warnings=1)
     assert found["version"]["text"] == f"Mgr/0 is taskd_net 9.9.9, this is {__version__}"
 

@@ -133,7 +133,7 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
 async def test_nobody_to_ask_ends_it_with_3_and_one_line(command: tuple[str, ...]) -> None:
     code, output, errors = await run(*command, "--at", "127.0.0.1:9")
     assert (code, output) == (3, "")
-    assert errors.startswith("Error: 127.0.0.1:9: ") and errors.count("\n") == 1
+    assert errors.startswith("Error: no node answers at 127.0.0.1:9: ") and errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ ALLOWED = {
     "logs.py": {"fromtimestamp"},  # the time in a log line
     "api/manager.py": {"time"},  # the time of a report, for readers
     "observe/view.py": {"time"},  # the start of a state, for readers
-    "observe/probe_service.py": {"time_ns"},  # the node's time, as an answer
+    "observe/service.py": {"time_ns"},  # the node's time, as an answer
     "observe/identify.py": {"time_ns"},  # the request for it
     # the validity of certificates
     "cli/authority.py": {"now"},

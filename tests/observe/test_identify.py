@@ -12,10 +12,10 @@ import pytest
 
 from taskd_net.address import Address
 from taskd_net.observe import identify as identify_module
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.identify import Kind, identify
-from taskd_net.observe.probe_client import ProbeClient
 from taskd_net.observe.probe_codec import About
-from taskd_net.observe.probe_service import SERVICE
+from taskd_net.observe.service import PROBE_SERVICE
 from taskd_net.transport.channel import open_stream
 from taskd_net.version import __version__
 from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
@@ -48,16 +48,16 @@ async def test_clock_is_compared_by_one_exchange_over_a_connection_that_stands(
     """What it took to connect says nothing of the way."""
     mgr = await mesh.mgr()
     took: list[float] = []
-    ask = ProbeClient.about
+    ask = NodeClient.about
 
-    async def slowly(client: ProbeClient) -> About:
+    async def slowly(client: NodeClient) -> About:
         began = time.monotonic()
         about = await ask(client)
         await asyncio.sleep(0.2)
         took.append(time.monotonic() - began)
         return about
 
-    monkeypatch.setattr(ProbeClient, "about", slowly)
+    monkeypatch.setattr(NodeClient, "about", slowly)
     began = time.monotonic()
     found = await identify(Address.parse(str(mgr.address)), PATIENCE_S)
     rest = time.monotonic() - began - took[0]
@@ -126,7 +126,7 @@ async def test_server_that_is_too_busy_to_answer() -> None:
         return request
 
     calls: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {"About": grpc.unary_unary_rpc_method_handler(never)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, calls),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(PROBE_SERVICE, calls),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -9,8 +9,8 @@ import pytest
 
 from taskd_net import Node, limits
 from taskd_net.address import Address
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document, by_position, document
-from taskd_net.observe.status_client import StatusClient
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh
 
@@ -24,8 +24,8 @@ async def mesh() -> AsyncIterator[Mesh]:
 
 async def told(node: Node) -> dict[str, Document]:
     """What a node answers, by position."""
-    async with StatusClient(Address.parse(str(node.address))) as asker:
-        return dict(by_position(document(await asker.mesh(PATIENCE_S))))
+    async with NodeClient(Address.parse(str(node.address)), PATIENCE_S) as asker:
+        return dict(by_position(document(await asker.mesh())))
 
 
 async def test_figures_are_those_of_now_and_not_of_the_last_look(mesh: Mesh) -> None:

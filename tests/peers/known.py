@@ -24,7 +24,7 @@ def states(node: Node) -> dict[str, str]:
 async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -> dict[str, Document]:
     """Wait until a node's state of the mesh fulfils a condition, checked at each change."""
     news, view = asyncio.Event(), node.view
-    told, changed = view.told, view.changed
+    told, changed = view.told, view.news.set
 
     def hear(*arguments: Any) -> None:
         told(*arguments)
@@ -34,7 +34,7 @@ async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -
         changed()
         news.set()
 
-    view.told, view.changed = hear, note  # type: ignore[assignment, method-assign]
+    view.told, view.news.set = hear, note  # type: ignore[assignment, method-assign]
     try:
         async with asyncio.timeout(PATIENCE_S):
             while not true(now := seen(node)):
@@ -44,7 +44,7 @@ async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -
     except TimeoutError:
         raise AssertionError(seen(node)) from None
     finally:
-        view.told, view.changed = told, changed  # type: ignore[method-assign]
+        view.told, view.news.set = told, changed  # type: ignore[method-assign]
 
 
 async def until_joined(node: WatchedNode, position: str) -> dict[str, Document]:

@@ -8,7 +8,7 @@ import pytest
 
 from taskd_net import Code, NodeClosed, Position
 from taskd_net.address import Address
-from taskd_net.observe.probe_client import NotAskedError, ProbeClient
+from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
@@ -19,9 +19,9 @@ from tests.peers.stubs import name, pb, position
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 
-def client(node: WatchedNode) -> ProbeClient:
+def client(node: WatchedNode) -> NodeClient:
     """Somebody without a place in the tree."""
-    return ProbeClient(Address.parse(node.address or ""), 5.0)
+    return NodeClient(Address.parse(node.address or ""), 5.0)
 
 
 async def way(node: WatchedNode, to: str) -> list[tuple[int, str]]:
@@ -214,7 +214,7 @@ async def test_service_refuses_what_cannot_be_done(mesh: Mesh) -> None:
             asking.ping(Series(Position.mgr(), -1.0)),
             asking.ping(Series(Position("", "", ""), 1.0)),
         ):
-            with pytest.raises(NotAskedError, match="refused"):
+            with pytest.raises(AskFailed, match="refused"):
                 await anext(refused)
 
 
@@ -226,7 +226,7 @@ async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh, monkeypatch:
         running = [asking.ping(endless) for _ in range(2)]
         for series in running:
             assert (await anext(series)).ok
-        with pytest.raises(NotAskedError, match="2 series of probes"):
+        with pytest.raises(AskFailed, match="2 series of probes"):
             await anext(asking.ping(endless))
         for series in running:
             await series.aclose()  # type: ignore[attr-defined]
@@ -236,7 +236,7 @@ async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh, monkeypatch:
                 try:
                     assert (await anext(asking.ping(endless))).ok
                     return
-                except NotAskedError:
+                except AskFailed:
                     await asyncio.sleep(0.01)
 
         await soon(freed())
@@ -248,12 +248,12 @@ async def test_series_does_not_hold_up_a_node_that_closes(mesh: Mesh) -> None:
         series = asking.ping(Series(Position.mgr(), 1.0, 0, 3600.0))
         assert (await anext(series)).ok
         assert await soon(mgr.drain(60.0))
-        with pytest.raises(NotAskedError, match="the node is closing"):
+        with pytest.raises(AskFailed, match="the node is closing"):
             assert [echo.code async for echo in series] == []
 
 
 async def test_parent_of_the_contract_does_not_do_it(mesh: Mesh) -> None:
-    async with RawParent() as root, ProbeClient(Address.parse(root.address), 5.0) as asking:
-        with pytest.raises(NotAskedError, match="is not a node of taskd_net") as refused:
+    async with RawParent() as root, NodeClient(Address.parse(root.address), 5.0) as asking:
+        with pytest.raises(AskFailed, match="is not a node of taskd_net") as refused:
             await asking.about()
         assert not refused.value.implemented

@@ -11,7 +11,7 @@ import pytest
 from taskd_net import Code, Failure, Position, limits
 from taskd_net.address import Address
 from taskd_net.links import peer as peers
-from taskd_net.observe.probe_client import ProbeClient
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode
@@ -142,7 +142,7 @@ async def test_originals_cannot_say(mesh: Mesh, theirs: Originals) -> None:
 async def test_asked_from_outside(mesh: Mesh) -> None:
     """Who has no place in the tree hears it as well."""
     nodes = await nested(mesh)
-    async with ProbeClient(Address.parse(nodes["Proxy/0"].address or ""), 5.0) as asking:
+    async with NodeClient(Address.parse(nodes["Proxy/0"].address or ""), 5.0) as asking:
         (echo,) = [echo async for echo in asking.ping(Series(Position.parse("Worker/All/All"), 3.0))]
         assert (echo.code, echo.receivers, echo.failures) == (0, 7, ())
         await nodes["Worker/2/4"].close()

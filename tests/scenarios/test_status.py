@@ -13,12 +13,12 @@ from taskd_net import Node, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.observe import status_codec as wire
+from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
-from taskd_net.observe.status_client import AskFailed, StatusClient, ask_health
+from taskd_net.observe.service import STATUS_SERVICE
 from taskd_net.states import State
-from taskd_net.transport.channel import STATUS_SERVICE
 from tests.peers.child import RawChild
 from tests.peers.known import forget_children, seen, states, until, until_joined
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links
@@ -277,12 +277,12 @@ async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pyt
 
 
 async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> None:
-    async with StatusClient(Address.parse("127.0.0.1:9")) as asker:
-        with pytest.raises(AskFailed, match=r"127\.0\.0\.1:9: UNAVAILABLE"):
-            await asker.mesh(PATIENCE_S)
-    async with RawParent() as parent, StatusClient(Address.parse(parent.address)) as asker:
+    async with NodeClient(Address.parse("127.0.0.1:9"), PATIENCE_S) as asker:
+        with pytest.raises(AskFailed, match=r"no node answers at 127\.0\.0\.1:9: "):
+            await asker.mesh()
+    async with RawParent() as parent, NodeClient(Address.parse(parent.address), PATIENCE_S) as asker:
         with pytest.raises(AskFailed, match="is not a node of taskd_net"):
-            await asker.mesh(PATIENCE_S)
+            await asker.mesh()
         with pytest.raises(AskFailed, match="does not say how it is"):
             await ask_health(Address.parse(parent.address), "", PATIENCE_S)
 
@@ -290,8 +290,8 @@ async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> N
 async def test_the_document_of_another_process_is_the_same(mesh: Mesh) -> None:
     mgr, *_ = await tree(mesh)
     await until(mgr, lambda now: len(now) == 4 and all(node["inbox"] for node in now.values()))
-    async with StatusClient(Address.parse(str(mgr.address))) as asker:
-        asked = document(await asker.mesh(PATIENCE_S))
+    async with NodeClient(Address.parse(str(mgr.address)), PATIENCE_S) as asker:
+        asked = document(await asker.mesh())
     own = document(mgr.mesh())
     assert asked["nodes"] == own["nodes"] and asked["missing"] == own["missing"]
 

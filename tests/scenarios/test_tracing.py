@@ -167,7 +167,7 @@ async def test_off_by_default(mesh: Mesh, spans: InMemorySpanExporter) -> None:
 
 
 async def test_extra_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "taskd_net.observe.tracing", raising=False)
+    monkeypatch.delitem(sys.modules, "taskd_net.observe.spans", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     node = Node(NodeConfig.mgr(listen="127.0.0.1:0", tracing=True))
     with pytest.raises(ConfigError, match=r"tracing is True; expected .* pip install 'taskd-net\[tracing\]'"):

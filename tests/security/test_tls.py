@@ -13,7 +13,7 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.address import Address
-from taskd_net.observe.status_client import AskFailed, StatusClient, ask_health
+from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.tls.files import Tls
 from taskd_net.transport.channel import unary_call
 from taskd_net.wire import requests
@@ -204,11 +204,11 @@ async def test_the_state_of_the_mesh_and_health_are_told_over_tls(mesh: Mesh, ce
     await mesh.worker(0, 0, proxy, tls=certificates.connecting())
     address = Address.parse(str(mgr.address))
     known: set[str] = set()
-    async with StatusClient(address, certificates.connecting()) as asker, asyncio.timeout(PATIENCE_S):
+    async with NodeClient(address, PATIENCE_S, certificates.connecting()) as asker, asyncio.timeout(PATIENCE_S):
         while known != {"Mgr/0", "Proxy/0", "Worker/0/0"}:
             # Each answer comes over the network: that is what takes the time here.
-            known = {str(position) for position, _ in (await asker.mesh(PATIENCE_S)).nodes}
+            known = {str(position) for position, _ in (await asker.mesh()).nodes}
     assert await ask_health(address, "", PATIENCE_S, certificates.connecting()) == "SERVING"
-    async with StatusClient(address) as plain:
-        with pytest.raises(AskFailed, match="UNAVAILABLE"):
-            await plain.mesh(PATIENCE_S)
+    async with NodeClient(address, PATIENCE_S) as plain:
+        with pytest.raises(AskFailed, match="no node answers"):
+            await plain.mesh()

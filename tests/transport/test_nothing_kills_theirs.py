@@ -23,6 +23,7 @@ from taskd_net.links import peer as peers
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.session import Session
 from taskd_net.links.tasknet import ToChild, ToParent
+from taskd_net.observe.service import NodeService
 from taskd_net.position import Position
 from taskd_net.retry import Backoff
 from taskd_net.transport.connecting import Connection
@@ -74,7 +75,9 @@ class Rig(FakeNode):
         super().__init__("Proxy/0")
         self.calls: list[tuple[str, bytes]] = []
         self.answer = b""
-        self.parent = MeshServer(cast("Any", self), Address("127.0.0.1", 0), batched=True, certified=False)
+        host, listen = cast("Any", self), Address("127.0.0.1", 0)
+        services = NodeService(host, self.view, listen)
+        self.parent = MeshServer(host, self.view, services, listen, batched=True, certified=False)
         self.child = Joiner(
             cast("Any", self), Address("127.0.0.1", 1), Backoff(0.1, 0.1), 1.0, lambda _: None, batched=False
         )

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from taskd_net import Code, Node
 from taskd_net.address import Address
-from taskd_net.observe.status_client import AskFailed, ask_health
+from taskd_net.observe.client import AskFailed, ask_health
 from taskd_net.transport.serve import MeshServer
 from taskd_net.transport.standard import LIVENESS, Health
 from tests.peers.mesh import PATIENCE_S, Mesh, soon

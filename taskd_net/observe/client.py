@@ -1,0 +1,201 @@
+"""Questions to a listening node, asked without joining it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import grpc
+
+from taskd_net.address import Address
+from taskd_net.codes import Refusal, TaskdNetError
+from taskd_net.observe import probe_codec as probes
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.probe_codec import About, Echo, Series
+from taskd_net.observe.records import Mesh
+from taskd_net.observe.service import PROBE_SERVICE, STATUS_SERVICE
+from taskd_net.position import Position
+from taskd_net.states import State
+from taskd_net.tls.files import Tls
+from taskd_net.transport.channel import channel_to
+
+_Answer = TypeVar("_Answer")
+
+_NOT_FORGOTTEN: Final = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
+
+
+class AskFailed(TaskdNetError):
+    """A question without an answer; the text says why.
+
+    Attributes:
+        implemented: False where a gRPC server answered that it does not have the call.
+        connected: True where a gRPC server took the connection, and did not answer in time.
+    """
+
+    def __init__(self, text: str, *, implemented: bool = True, connected: bool = False) -> None:
+        super().__init__(text)
+        self.implemented = implemented
+        self.connected = connected
+
+
+class NotForgotten(TaskdNetError):
+    """The node has not forgotten another one; the text says why."""
+
+
+class NodeClient:
+    """A connection to one listening node. As a context it is closed at the end.
+
+    Args:
+        address: where the node listens.
+        timeout: seconds until an answer at the latest. Series of probes take as long as they take.
+        tls: the files to speak TLS with, as a child would; None: plain text.
+
+    Raises:
+        ConfigError: a file is not usable; names it and says what is wrong.
+    """
+
+    def __init__(self, address: Address, timeout: float, tls: Tls | None = None) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._channel = channel_to(address, tls)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._channel.close()
+
+    async def about(self) -> About:
+        """The node's description of itself.
+
+        Raises:
+            AskFailed: no node of this package answers in time.
+        """
+        return await self._ask(f"/{PROBE_SERVICE}/About", b"", probes.read_about)
+
+    async def mesh(self) -> Mesh:
+        """The state of the node and of everything below it, as far as the node knows it.
+
+        Raises:
+            AskFailed: as for `about`.
+        """
+        return await self._ask(f"/{STATUS_SERVICE}/Tree", b"", wire.read_mesh)
+
+    async def forget(self, position: Position) -> State | None:
+        """Have the node forget another one that is not connected.
+
+        Args:
+            position: the other one.
+
+        Returns:
+            The state that it had; None where only a route led to it.
+
+        Raises:
+            NotForgotten: it is connected, it is not known there, or the question comes from another machine.
+            AskFailed: as for `about`.
+        """
+        try:
+            return await self._ask(f"/{STATUS_SERVICE}/Forget", wire.write_forget(position), wire.read_forgotten)
+        except AskFailed as failed:
+            cause = failed.__cause__
+            if isinstance(cause, grpc.aio.AioRpcError) and cause.code() in _NOT_FORGOTTEN:
+                raise NotForgotten(cause.details() or "") from cause
+            raise
+
+    async def ping(self, series: Series) -> AsyncIterator[Echo]:
+        """Let the node send a series of probes. Nothing bounds how long that takes: ask `about` first.
+
+        Yields:
+            Each answer as it comes.
+
+        Raises:
+            AskFailed: no node answers, or it refuses.
+        """
+        async for echo in self._stream("Ping", probes.write_ping(series)):
+            yield echo
+
+    async def trace(self, to: Position, timeout: float) -> AsyncIterator[Echo]:
+        """Let the node follow the way to a position, `timeout` seconds for each hop.
+
+        Yields:
+            The answer of each hop as it comes.
+
+        Raises:
+            AskFailed: no node answers, or it refuses.
+        """
+        async for echo in self._stream("Trace", probes.write_trace(to, timeout)):
+            yield echo
+
+    async def _ask(self, method: str, request: bytes, read: Callable[[bytes], _Answer]) -> _Answer:
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        try:
+            return read(await call(request, timeout=self._timeout))
+        except Refusal as refusal:
+            raise AskFailed(f"{self._address}: {refusal}") from refusal
+        except grpc.aio.AioRpcError as error:
+            raise self._explain(error) from error
+
+    async def _stream(self, name: str, request: bytes) -> AsyncIterator[Echo]:
+        method: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(f"/{PROBE_SERVICE}/{name}")
+        call = method(request)
+        try:
+            async for data in call:
+                yield probes.read_echo(data)
+        except grpc.aio.AioRpcError as error:
+            raise self._explain(error) from error
+        finally:
+            call.cancel()
+
+    def _explain(self, error: grpc.aio.AioRpcError) -> AskFailed:
+        status, text = error.code(), error.details() or ""
+        match status:
+            case grpc.StatusCode.UNIMPLEMENTED:
+                text = f"who listens at {self._address} is not a node of taskd_net, or one too old to be asked"
+                return AskFailed(text, implemented=False)
+            case grpc.StatusCode.UNAVAILABLE:
+                return AskFailed(f"no node answers at {self._address}: {text}")
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                # gRPC's own threads greet whoever connects, also where the process has no time for a call.
+                connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
+                return AskFailed(f"no node answers at {self._address} within {self._timeout:g} s", connected=connected)
+        return AskFailed(f"{self._address} refused: {text}")
+
+
+async def ask_health(address: Address, service: str, timeout: float, tls: Tls | None = None) -> str:
+    """The health of a server, by gRPC's own protocol: `SERVING`, `NOT_SERVING`, `UNKNOWN`.
+
+    Args:
+        address: where it listens.
+        service: `TaskNet`, `liveness`, or empty: the server as a whole.
+        timeout: seconds until the answer at the latest.
+        tls: as for `NodeClient`.
+
+    Raises:
+        ConfigError: a file of TLS is not usable.
+        AskFailed: nobody answered in time, the server has no such service, or the package for it is missing here.
+    """
+    try:
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+    except ImportError as error:
+        raise AskFailed("grpcio-health-checking is not installed: pip install 'taskd-net[health]'") from error
+    async with channel_to(address, tls) as channel:
+        try:
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
+        except grpc.aio.AioRpcError as error:
+            match error.code():
+                case grpc.StatusCode.NOT_FOUND:
+                    text = f"it has no service {service!r}"
+                case grpc.StatusCode.UNIMPLEMENTED:
+                    text = "it does not say how it is (its extra `health` is not installed)"
+                case code:
+                    text = f"{code.name}: {error.details()}"
+            raise AskFailed(f"{address}: {text}") from error
+    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))

@@ -1,0 +1,97 @@
+"""Reports of a child to its parent.
+
+A report is one short call on the connection that the child has anyway, one at a time, so a slow parent gets fewer.
+Changes during a call go into the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.codes import Refusal
+from taskd_net.links import peer as peers
+from taskd_net.links.host import Host
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.service import STATUS_SERVICE
+from taskd_net.observe.view import View
+from taskd_net.position import Role
+
+_URGENT_SHARE: Final = 20
+"""Part of the pause between figures for which changes of state are gathered, where a parent asks for long pauses."""
+
+
+class Reporter:
+    """The reports of one node.
+
+    Args:
+        host: the node.
+        view: the source of the reports.
+        timeout: seconds for the parent's answer.
+    """
+
+    def __init__(self, host: Host, view: View, timeout: float) -> None:
+        self._host = host
+        self._view = view
+        self._timeout = timeout
+
+    async def run(self, channel: Callable[[], grpc.aio.Channel], parent: peers.Peer) -> None:
+        """Report for one stay with a parent, until cancelled.
+
+        Args:
+            channel: returns the channel of the moment.
+            parent: the kind of peer.
+        """
+        view, ledger, news = self._view, self._view.ledger, self._view.news
+        loop = asyncio.get_running_loop()
+        if Role(self._host.router.position.role).is_leaf:
+            # The parent sees by itself that leaves have joined. First reports of thousands at once would delay them.
+            await asyncio.sleep(random.uniform(0.0, parent.pace))  # noqa: S311 - to spread them
+        news.clear()
+        ledger.begin(ends=parent.ends)
+        pace = limits.STATUS_FIGURES_S
+        figures_at = loop.time()
+        try:
+            while True:
+                urgent = news.is_set()
+                news.clear()
+                if loop.time() >= figures_at:
+                    await view.look_in_parts()
+                    figures_at = loop.time() + pace
+                # Not until nothing is left: reports that come from children meanwhile wait for the next round.
+                for _ in range(ledger.reports):
+                    pace = await self._report(channel(), parent, urgent=urgent)
+                await self._wait(figures_at, max(limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
+        finally:
+            ledger.end()
+
+    async def _wait(self, until: float, gather: float) -> None:
+        """Wait for the time of the next figures, or for news and those that come right after it."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self._view.news.wait()
+            await asyncio.sleep(gather)
+        except TimeoutError:
+            pass
+
+    async def _report(self, channel: grpc.aio.Channel, parent: peers.Peer, *, urgent: bool) -> float:
+        """Send the next report. Returns the pace that the parent asks for, in seconds."""
+        ledger = self._view.ledger
+        report = ledger.next_report(urgent=urgent)
+        tell: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        metadata = peers.stream_metadata(self._host.router.identity)
+        try:
+            answer = await tell(wire.write_report(report), metadata=metadata, timeout=self._timeout)
+            return max(limits.STATUS_FIGURES_S, wire.read_pace(answer))
+        except (grpc.aio.AioRpcError, Refusal) as error:
+            # The parent may have taken it or not: after a while it is told everything.
+            text = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            self._host.log.warning("status_not_taken", reason=text)
+            ledger.begin(ends=parent.ends)
+            await asyncio.sleep(limits.STATUS_FIGURES_S)
+            return limits.STATUS_FIGURES_S

@@ -1,0 +1,177 @@
+"""The services of a listening node beside its links: reports of its children, and questions of anyone.
+
+A question needs no place in the tree, so that a full node, a standby or a caller without a place can be asked. On the
+wire the calls have the names of two services (`proto/status.proto`, `proto/probe.proto`), as they had before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.address import Address
+from taskd_net.codes import Refusal
+from taskd_net.core.identity import Violation
+from taskd_net.core.links import UP, Link
+from taskd_net.links.connections import host_of, is_of_this_machine
+from taskd_net.links.host import Host
+from taskd_net.links.session import Context
+from taskd_net.observe import probe_codec as probes
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.probe_codec import About, Echo, Series
+from taskd_net.observe.prober import Prober, one_node
+from taskd_net.observe.view import View
+from taskd_net.states import State
+from taskd_net.version import __version__
+
+STATUS_SERVICE: Final = "taskd_net.status.TaskStatus"
+PROBE_SERVICE: Final = "taskd_net.probe.Probe"
+
+
+class NodeService:
+    """The answers of one node.
+
+    Args:
+        host: the node.
+        view: the state of the mesh.
+        listen: the address that the node listens at.
+    """
+
+    def __init__(self, host: Host, view: View, listen: Address) -> None:
+        self._host = host
+        self._view = view
+        self._listen = listen
+        self._child: Callable[[Context], Link]
+        self._prober = Prober(host)
+        self._running = 0
+        self._closing = asyncio.Event()
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two reports of one child, if every child reports."""
+        return len(self._host.router.children) / limits.STATUS_REPORTS_PER_S
+
+    def handlers(self, child: Callable[[Context], Link]) -> Sequence[grpc.GenericRpcHandler]:
+        """The handlers for the node's server.
+
+        Args:
+            child: the child that makes a call, or raises a Violation.
+        """
+        self._child = child
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        status: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            "Tell": unary(self._tell),
+            "Tree": unary(self._tree),
+            "Forget": unary(self._forget),
+        }
+        probe: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            "Ping": stream(self._ping),
+            "Trace": stream(self._trace),
+            "About": unary(self._about),
+        }
+        return (
+            grpc.method_handlers_generic_handler(STATUS_SERVICE, status),
+            grpc.method_handlers_generic_handler(PROBE_SERVICE, probe),
+        )
+
+    def close(self) -> None:
+        """End each series of probes after its next answer: a server waits for its streams."""
+        self._closing.set()
+
+    # ---- the state of the mesh
+
+    async def _tell(self, data: bytes, context: Context) -> bytes:
+        host, child = self._host, ""
+        try:
+            link = self._child(context)
+            child = str(link.position)
+            self._view.told(link, wire.read_report(data))
+        except Violation as violation:
+            host.perform(host.router.report_violation(host_of(context.peer()), violation))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
+        except Refusal as refusal:
+            host.log.warning("status_refused", child=child, detail=str(refusal))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        return wire.write_pace(max(limits.STATUS_FIGURES_S, self._view.reporters / limits.STATUS_REPORTS_PER_S))
+
+    async def _tree(self, _: bytes, context: Context) -> bytes:
+        view = self._view
+        await view.look_in_parts()
+        return wire.write_mesh(self._host.router.identity, view.wall(), view.expected, view.records())
+
+    async def _forget(self, data: bytes, context: Context) -> bytes:
+        host, view, router = self._host, self._view, self._host.router
+        if not is_of_this_machine(context.peer(), self._listen):
+            text = f"{router.identity} forgets nodes only for those who ask on its own machine"
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+        try:
+            position = wire.read_forget(data)
+        except Refusal as refusal:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        await view.look_in_parts()
+        # Nothing is awaited between the look at the node and the end of it.
+        state, name = view.state_of(position), str(position)
+        if state is State.JOINED or position == router.identity:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{name} is connected, and was not forgotten")
+        known = position in router.routes or router.children.find(position) is not None
+        if not known and view.ledger.find(name) is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"{name} is not known at {router.identity}")
+        host.perform(router.forget(position))
+        view.forget(position)
+        host.log.info("forgotten", position=name, state=None if state is None else state.value)
+        return wire.write_forgotten(state)
+
+    # ---- probes
+
+    async def _ping(self, data: bytes, context: Context) -> None:
+        try:
+            series = probes.read_ping(data)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await self._send(self._pings(series), context)
+
+    async def _trace(self, data: bytes, context: Context) -> None:
+        try:
+            to, timeout = probes.read_trace(data)
+            to = one_node(to)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await self._send(self._prober.trace(to, timeout), context)
+
+    async def _about(self, _: bytes, context: Context) -> bytes:
+        upstream = self._host.links.get(UP)
+        parent = None if upstream is None else upstream.peer
+        return probes.write_about(About(self._host.router.position, __version__, time.time_ns(), parent))
+
+    async def _pings(self, series: Series) -> AsyncIterator[Echo]:
+        loop = asyncio.get_running_loop()
+        pause = max(series.interval, limits.PROBE_INTERVAL_S)
+        sent = 0
+        while True:
+            began = loop.time()
+            yield await self._prober.ping(series.to, series.timeout)
+            sent += 1
+            if sent == series.count:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), began + pause - loop.time())
+
+    async def _send(self, echoes: AsyncIterator[Echo], context: Context) -> None:
+        """Write each answer to the caller as it comes."""
+        if self._running >= limits.PROBE_SERIES:
+            text = f"this node sends {limits.PROBE_SERIES} series of probes for others already"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        self._running += 1
+        try:
+            async for echo in echoes:
+                await context.write(probes.write_echo(echo))
+                if self._closing.is_set():
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is closing")
+        finally:
+            self._running -= 1

@@ -1,0 +1,76 @@
+"""Messages as traces of OpenTelemetry: a send is a span, and each node that the message comes to adds one below.
+
+Imported by nodes with `tracing` alone, as it needs the extra of that name. Spans go to the provider that the process
+has set up; without one they cost little and go nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from taskd_net.codes import describe
+from taskd_net.core.acks import Reply
+from taskd_net.core.frame import Ack, Frame, Traced
+from taskd_net.position import Position
+from taskd_net.version import __version__
+
+_HEADERS = TraceContextTextMapPropagator()
+
+
+class SpanTracer:
+    """The spans of one node.
+
+    Args:
+        position: the node's.
+    """
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self._tracer = get_tracer("taskd_net", __version__)
+
+    def sent(self, frame: Frame, reply: Reply) -> tuple[Traced, Reply]:
+        """A message of the application's own: below the span that the caller is in, until the answer."""
+        traced, span = self._begin("send", SpanKind.PRODUCER, frame, None)
+        return traced, _ending(span, reply)
+
+    def arrived(self, frame: Frame, headers: Mapping[str, str], reply: Reply | None) -> tuple[Traced, Reply | None]:
+        """A traced message came in: a span below the neighbour's, until this node answers it.
+
+        Where the neighbour awaits no answer, what becomes of the message is no longer seen from here.
+        """
+        traced, span = self._begin("hop", SpanKind.CONSUMER, frame, _HEADERS.extract(headers, Context()))
+        if reply is None:
+            span.end()
+            return traced, None
+        return traced, _ending(span, reply)
+
+    def _begin(self, name: str, kind: SpanKind, frame: Frame, above: Context | None) -> tuple[Traced, Span]:
+        attributes: dict[str, str | bool | int] = {
+            "taskd_net.node": str(self._position),
+            "taskd_net.uuid": frame.uuid,
+            "taskd_net.src": str(frame.src),
+            "taskd_net.dst": str(frame.dst),
+            "taskd_net.sync": frame.sync,
+            "taskd_net.bytes": len(frame.data),
+        }
+        span = self._tracer.start_span(f"taskd_net {name}", above, kind, attributes)
+        headers: dict[str, str] = {}
+        _HEADERS.inject(headers, set_span_in_context(span, Context()))
+        return Traced(frame.uuid, frame.sync, frame.src, frame.dst, frame.data, headers), span
+
+
+def _ending(span: Span, reply: Reply) -> Reply:
+    def answered(ack: Ack) -> None:
+        if span.is_recording():
+            span.set_attribute("taskd_net.code", int(ack.code))
+            if ack.code:
+                span.set_attribute("taskd_net.code_from", str(ack.src))
+                span.set_status(Status(StatusCode.ERROR, describe(ack.code)))
+            span.end()
+        reply(ack)
+
+    return answered
