@@ -1,4 +1,4 @@
-"""What every test gets: a fresh event loop, and a failure if it leaves anything running or open behind."""
+"""Fixtures of every test: a fresh event loop, and a failure for anything left running or open."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What nodes really export for Prometheus."""
+"""The metrics that nodes really export for Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def samples(node: Node) -> Sequence[Sample]:
 
 
 async def exported() -> Exported:
-    """What a Mgr and a Proxy export that have had something to do, and their processes."""
+    """The export of a busy Mgr and Proxy, and of their processes."""
     found: Exported = {}
     async with (
         Node(NodeConfig.mgr(listen="127.0.0.1:0", expect="1x1")) as mgr,

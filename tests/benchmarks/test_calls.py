@@ -1,4 +1,4 @@
-"""What the four calls cost: that it is measured, not what comes out."""
+"""The cost of the four calls: the measurement works; its result is not checked."""
 
 from pathlib import Path
 

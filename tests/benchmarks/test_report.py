@@ -1,4 +1,4 @@
-"""What becomes of figures: medians, ratios, targets, tables."""
+"""Figures: medians, ratios, targets, tables."""
 
 from pathlib import Path
 

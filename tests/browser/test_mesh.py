@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(120), pytest.mark.asyncio
 
 
 async def page_of(daemon: Daemon) -> str:
-    """Where the status page of a daemon is."""
+    """The URL of a daemon's status page."""
     return (await daemon.said(r"page_listening .*url=(http://127\.0\.0\.1:\d+/)"))[1]
 
 

@@ -1,4 +1,4 @@
-"""The files of `deploy/`, read for the tests, and what the program makes of the settings in them."""
+"""The files of `deploy/`, and the program's reading of their settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.processes import ROOT
 
 DEPLOY = ROOT / "deploy"
 CLOSING_S = 3.0
-"""What a daemon may take beyond its `drain`, by docs/configuration.md."""
+"""Seconds that a daemon may take beyond its `drain`, by docs/configuration.md."""
 
 
 def settings_of(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def settings_of(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, A
     command = arguments[0]
     known = {variable for setting in COMMANDS[command] for variable in setting.variables}
     assert set(env) <= known | {"PYTHONFAULTHANDLER"}, set(env) - known
-    # An empty variable says nothing: what is set around the tests does not count.
+    # An empty variable counts as unset, so the environment of the tests has no effect.
     around = dict.fromkeys(known | {"TASKD_NET_CONFIG"}, "")
     done = CliRunner().invoke(group, ["config", *arguments, "--json"], env={**around, **env})
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""What the Containerfile says of the program is so. Nothing here builds an image."""
+"""The Containerfile matches the program. No test builds an image."""
 
 from __future__ import annotations
 

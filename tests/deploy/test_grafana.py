@@ -28,7 +28,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def unknown(query: str, known: Exported) -> list[str]:
-    """What a query asks for that nobody exports: names, labels, and label values."""
+    """Unknown names, labels and label values in a query."""
     found = []
     names = re.findall(r"\b(?:taskd_net|process)_\w+", query)
     labels = {label for name in names for label in known.get(name, {})}

@@ -74,7 +74,7 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
 
 
 def arguments(container: dict[str, Any], index: int, programs: Path) -> list[str]:
-    """What a container runs `taskd-net` (or `torchrun`) with, in the pod of an Indexed Job with this index."""
+    """The arguments of `taskd-net` (or `torchrun`) in a container, in the Indexed Job's pod with this index."""
     line = [*container.get("command", ["taskd-net"]), *container["args"]]
     # Kubernetes itself replaces $(NAME), and would leave a shell's $((…)) alone.
     assert not any(re.search(r"\$\(\w+\)", part) for part in line)

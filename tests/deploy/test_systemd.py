@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def directives() -> dict[str, list[str]]:
-    """What the unit says in its section [Service], by name."""
+    """The unit's section [Service], by name."""
     found = defaultdict(list)
     section = ""
     for line in UNIT.read_text().splitlines():
@@ -42,7 +42,7 @@ def only(name: str) -> str:
 
 
 def arguments() -> list[str]:
-    """What the unit runs `taskd-net` with; its configuration is that of the checkout."""
+    """The unit's arguments of `taskd-net`, with the configuration of the checkout."""
     program, *rest = shlex.split(only("ExecStart"))
     assert program == PROGRAM
     return [str(DEPLOY / "systemd" / part.removeprefix(ETC)) if part.startswith(ETC) else part for part in rest]

@@ -1,4 +1,4 @@
-"""The documents, and the commands and the Python that stand in them."""
+"""The documents, with their commands and Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAMS: Final = (
     *("taskd-net", ".venv/bin/taskd-net", "make", "python", "python3.11", "pytest", "pip", "/opt/taskd-net/bin/pip"),
     *("podman", "kubectl", "systemctl", "install", "vi", "ssh", "curl", "ss", "date", "jq", "tail", "nginx", "docker"),
 )
-"""What a command may begin with; anything else in a block without a language is a picture or an output."""
+"""First words of commands; any other line in a block without a language is a picture or an output."""
 
 _FENCED: Final = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 _INLINE: Final = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
@@ -33,15 +33,15 @@ _PLACEHOLDER: Final = re.compile(r"\b(DEST|ADDR|POSITION)\b|…")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a document, without what comes before or after it in a pipe.
+    """One command of a document, without the rest of its pipe.
 
     Args:
-        page: the document, below the checkout, or the command whose help it is in.
+        page: the document, relative to the checkout, or the command with this help.
         text: the whole line.
-        variables: what is assigned in front of it.
+        variables: assignments in front of it.
         words: the program and its arguments.
-        fed: whether something is piped or redirected into it.
-        shown: whether it stands in a block, as something to be typed; else it is named within a sentence.
+        fed: True with piped or redirected input.
+        shown: True in a block, as a command to type; else it is part of a sentence.
     """
 
     page: str
@@ -53,7 +53,7 @@ class Command:
 
     @property
     def complete(self) -> bool:
-        """Whether it can be typed as it is: nothing in it stands for something else."""
+        """True if it can be typed as it is, without placeholders."""
         return not _PLACEHOLDER.search(self.text)
 
 
@@ -87,9 +87,9 @@ def commands() -> list[Command]:
 
 
 def parsed(page: str, line: str, *, shown: bool) -> list[Command]:
-    """The commands of a line; none if it is not one that begins with a program that is known."""
+    """The commands of a line; none unless it begins with a known program."""
     line = line.strip().removeprefix("$ ")
-    if " ready, " in line:  # what a daemon says when it listens begins like the command
+    if " ready, " in line:  # a daemon's ready line begins like the command
         return []
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>")
     lexer.whitespace_split = True

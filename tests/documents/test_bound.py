@@ -1,4 +1,4 @@
-"""Figures, keys, variables and codes in the documents are those of the code."""
+"""Figures, keys, variables and codes in the documents match the code."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ FIGURES: Final = {
         f"each link at most {limits.LINK_BYTES // _MIB} MiB (`link_bytes`)",
     ],
 }  # fmt: skip
-"""What documents say of limits and pauses, by `limits.py`. Empty where a value is no longer the one in words."""
+"""Limits and pauses in the documents, by `limits.py`. Empty where a value in words has changed."""
 
 
 @pytest.mark.parametrize("page", FIGURES)
 def test_limits_and_pauses_are_those_of_the_code(page: str) -> None:
-    # Where a line ends says nothing.
+    # Line ends do not matter.
     text = " ".join((ROOT / page).read_text().split())
     sentences = [" ".join(sentence.split()) for sentence in FIGURES[page]]
     assert [sentence for sentence in sentences if sentence not in text or not sentence] == []
@@ -200,7 +200,7 @@ def test_every_variable_of_ours_is_documented_and_none_that_is_not_there() -> No
 
 
 def _statuses() -> Iterator[tuple[grpc.StatusCode, str, bool, int]]:
-    """What docs/interop.md says of each status: the status, its text, whether it answers a broadcast, the code."""
+    """The statuses of docs/interop.md: the status, its text, whether it answers a broadcast, the code."""
     for said, code in _table("docs/interop.md", "Their statuses"):
         kind = grpc.StatusCode.OK
         for part in said.split(";"):

@@ -1,4 +1,4 @@
-"""Every command in every document is one that there is: program, subcommand, flags, targets, files, extras."""
+"""Every command in every document exists: program, subcommand, flags, targets, files, extras."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ELSEWHERE: Final = {
     "tail": "of the system",
     "vi": "the reader's own program",
 }
-"""Programs of which no more than what they are given of ours can be looked at, each with the reason."""
+"""Programs of others: only arguments of ours are checked. Each has the reason."""
 
 
 def wrong(command: Command) -> str:
-    """What is wrong with a command; empty if nothing is."""
+    """The fault of a command; empty without one."""
     program = command.words[0].rpartition("/")[2]
     match program:
         case "taskd-net":
@@ -52,7 +52,7 @@ def wrong(command: Command) -> str:
 
 
 def wrong_arguments(words: tuple[str, ...], command: click.Command) -> str:
-    """What a command of ours says to these arguments, without being run. Values are not looked at."""
+    """The fault in the arguments of a command of ours, which does not run. Values are not checked."""
     words = tuple(word for word in words if not re.fullmatch(r"\[[A-Z]+\]", word))
     context = click.Context(command, info_name=command.name)
     try:
@@ -68,7 +68,7 @@ def wrong_arguments(words: tuple[str, ...], command: click.Command) -> str:
 
 
 def wrong_target(words: tuple[str, ...]) -> str:
-    """What is wrong with what `make` is asked for."""
+    """The fault in the arguments of `make`."""
     text = (ROOT / "Makefile").read_text()
     for word in words:
         name, assigned, value = word.partition("=")
@@ -82,7 +82,7 @@ def wrong_target(words: tuple[str, ...]) -> str:
 
 
 def wrong_python(words: tuple[str, ...]) -> str:
-    """What is wrong with a module or script that Python is given, and with its flags."""
+    """The fault in a Python module or script, and in its flags."""
     if words[0] == "-m":
         if words[1] == "venv":
             return ""
@@ -107,7 +107,7 @@ def _strings(source: str) -> set[str]:
 
 
 def wrong_extras(words: tuple[str, ...]) -> str:
-    """What is wrong with what pip is asked to install."""
+    """The fault in the packages for pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for word in words[2:]:
         if of := re.search(r"\[([\w,]+)\]$", word):
@@ -120,7 +120,7 @@ def wrong_extras(words: tuple[str, ...]) -> str:
 
 
 def wrong_files(words: tuple[str, ...]) -> str:
-    """What is wrong with the files, the options of pytest and the commands of ours that a program is given."""
+    """The fault in a program's files, in options of pytest, and in commands of ours."""
     for word in words[1:]:
         if re.match(r"(deploy|tests|examples)/", word) and not (ROOT / word).exists():
             return f"there is no {word}"

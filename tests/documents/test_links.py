@@ -1,4 +1,4 @@
-"""What a document links to, or names as a file, is there."""
+"""Links and file names in the documents have targets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_anchors_are_headings() -> None:
 
 
 def test_paths_in_the_documents_are_there() -> None:
-    """Files of the checkout that a document names in a sentence."""
+    """File names in the sentences of a document."""
     missing = []
     for page in PAGES:
         if page.name == "CHANGELOG.md":  # of what was once there

@@ -1,4 +1,4 @@
-"""The Python in the documents: it compiles, what it imports and names is there, and it does what is said of it."""
+"""The Python in the documents: it compiles, its imports and names exist, and it has the described effect."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ GIVEN: Final = {
     "docs/reliability.md": {"Lab": "tests.faults.lab:Lab", "folder": "builtins:object"},
     "docs/status-page.md": {"node": "builtins:object"},
 }
-"""Names that a block takes from what stands around it, and where they come from."""
+"""Names from the text around a block, with their sources."""
 ALL: Final = [pytest.param(page, code, id=f"{page}:{number}") for number, (page, code) in enumerate(blocks("python"))]
 
 
 def compiled(page: str, code: str) -> CodeType:
-    """A block as code; `await` and `async with` may stand at its top, as in an interactive shell."""
+    """A block as code; `await` and `async with` are allowed at its top, as in an interactive shell."""
     made = compile(code, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     assert isinstance(made, CodeType)
     return made
@@ -70,7 +70,7 @@ def test_names_are_there(page: str, code: str) -> None:
 
 
 def test_the_laboratory_has_what_is_shown_of_it() -> None:
-    """That block takes minutes: `make faults` does what it shows."""
+    """Check the names only, because the block takes minutes; `make faults` runs the same."""
     from tests.faults import lab
 
     (code,) = (code for page, code in blocks("python") if page == "docs/reliability.md")

@@ -1,7 +1,7 @@
-"""Every command of ours that a document shows or names does what it is there for, on a mesh.
+"""Every command of ours in the documents works, on a mesh.
 
-A command that runs to its end has to end as one that was understood and carried out: with 0, or with 1 where that says
-what was found (somebody is missing). One that goes on has to come so far that it prints something, and ends by SIGTERM.
+A command that ends must exit with 0, or with 1 where that is a finding (a missing node). A command that goes on must
+print something, and ends by SIGTERM.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ NOT_RUN: Final = {
     ("bench",): "takes minutes: tests/benchmarks and tests/cli/test_bench.py run its measures, `make bench` all of it",
     ("demo",): "tests/cli/test_demo.py runs it",
 }
-"""Commands that are looked at by test_commands.py and not run here, by how they begin, each with the reason."""
+"""Commands that test_commands.py checks and this module does not run, by first words, each with the reason."""
 
 NAMED: Final = {("send",), ("listen",), ("ping",), ("trace",), ("health",), ("certs",), ("doctor",), ("forget",)}
-"""Sentences name these without what they need."""
+"""Commands that sentences name without arguments."""
 
 RUN_ELSEWHERE: Final = {
     "docs/operators-guide.md": "tests/guide runs them, in their situations, and compares what they print",
@@ -43,7 +43,7 @@ RUN_ELSEWHERE: Final = {
 }
 
 OWN_IP: Final = f"127.{os.getpid() >> 16 & 127}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
-"""The port of a Manager that is given its `POD_IP` is fixed, so each run has a loopback address of its own."""
+"""A loopback address for each run, because a Manager with `POD_IP` has a fixed port."""
 WORKERS: Final = ("Worker/0/0", "Worker/0/3", "Worker/0/7", "Worker/3/24")
 TOGETHER: Final = 2
 
@@ -62,10 +62,10 @@ def chosen() -> list[Command]:
 
 
 class Places:
-    """What stands for the addresses and files of the documents.
+    """The substitutes for the addresses and files of the documents.
 
     Args:
-        mgr, proxy: where they listen.
+        mgr, proxy: their addresses.
         folder: for files.
     """
 
@@ -85,7 +85,7 @@ class Places:
         (folder / "etc-certs").mkdir()
 
     def words(self, words: Iterable[str]) -> list[str]:
-        """The arguments, as they have to be here."""
+        """The arguments with substitutes."""
         found = [self._addresses.get(word, word) for word in words]
         listens = [number for number, word in enumerate(found) if word == "--listen"]
         for number in listens:
@@ -98,7 +98,7 @@ class Places:
         return [files.get(word, word) for word in found]
 
     def variables(self, command: Command) -> dict[str, str]:
-        """The environment: what the document assigns, and where a user's own defaults would be."""
+        """The environment: the document's assignments, and substitutes for a user's defaults."""
         given = {name: self._addresses.get(value, value) for name, value in command.variables.items()}
         ours = {"TASKD_LOG_PATH": str(self._folder), "TASKD_NET_AT": self._mgr, "HOME": str(self._folder)}
         if "--upstream" not in command.words:
@@ -109,7 +109,7 @@ class Places:
 
 
 async def carried_out(command: Command, places: Places, folder: Path) -> str:
-    """Run a command: what is wrong with what came of it, empty if nothing."""
+    """Run a command. Returns its fault, empty without one."""
     words = places.words(command.words[1:])
     goes_on = (words[0] == "top" and "--count" not in words) or {"--watch", "0"} & set(words)
     endless = bool(goes_on) or words[0] in ("mgr", "proxy", "listen")
@@ -126,9 +126,9 @@ async def carried_out(command: Command, places: Places, folder: Path) -> str:
         code = await run.exit_code()
     allowed = {0, -signal.SIGTERM, 128 + signal.SIGTERM} if endless else {0} if words[0] != "tree" else {0, 1}
     if words[0] == "doctor":
-        allowed = {0, 1}  # it says what is wrong here: the port of the node beside it is taken
+        allowed = {0, 1}  # a finding here: the port of the node beside it is taken
     if words[0] == "forget":
-        allowed = {0, 1}  # who is connected, or has never been here, is not forgotten
+        allowed = {0, 1}  # a connected or unknown node is not forgotten
     return "" if code in allowed else f"ended with {code}: {output}{run.errors}"
 
 

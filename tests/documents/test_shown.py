@@ -1,4 +1,4 @@
-"""Files and answers that the documents show are such as the commands take and give."""
+"""Files and answers in the documents match the commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISTAKES = {
     "ack_timeout is 'soon'": 'ack_timeout = "soon"\n',
     "[proxy] ack-timeout = 5": "[proxy]\nack-timeout = 5\n",
 }
-"""What is wrong in the file, by what the line that is shown says of it."""
+"""The faulty file, by a part of the shown line."""
 
 
 @pytest.mark.parametrize("text", [code for _, code in blocks("toml")])

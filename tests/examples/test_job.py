@@ -74,7 +74,7 @@ async def test_job_of_the_examples(tmp_path: Path) -> None:
 
 
 def test_every_example_is_run_here_and_fits_on_a_page() -> None:
-    """What a user copies first."""
+    """The first example that a user copies."""
     text = Path(__file__).read_text()
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert len(scripts) >= 4

@@ -25,7 +25,7 @@ PATHS: Final = [
     "",
 ]
 GROWTH_BYTES: Final = 200 * 1024 * 1024
-"""What a node may take more than at its first look: gRPC keeps buffers, and connections that are still ending."""
+"""Allowed growth of a node's memory: gRPC keeps buffers, and connections that are still ending."""
 
 LOOK_EVERY: Final = 100
 

@@ -80,7 +80,7 @@ class _Game:
         assert self.asked[number] == 1, "answered twice"
 
     def ask(self) -> Reply:
-        """Where an answer goes."""
+        """The target of an answer."""
         self.owed += 1
         number = self.owed
 

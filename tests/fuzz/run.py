@@ -25,7 +25,7 @@ FOUND: Final = HERE / "found"
 GARBAGE: Final = "garbage"
 LEAST_S: Final = 5.0
 MEMORY_MB: Final = 2048
-"""What a target may take: its own caches are bounded, so more would be growth."""
+"""Allowed memory of a target: its own caches are bounded, so more would be growth."""
 
 
 def target_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""What is fuzzed: functions of bytes that assert what has to hold for any bytes at all.
+"""The fuzz targets: functions of bytes that assert invariants for any bytes.
 
 Beside the properties that each asserts, none may raise anything but what the code under it says that it raises. They
 are driven by hypothesis (test_targets.py), by atheris (run.py), and by what was ever found (corpus/).
@@ -52,7 +52,7 @@ def _position(position: pb.Position) -> Position:
 
 
 def _agrees(frame: Frame, data: bytes) -> None:
-    """What this node routes by is what the receiver will read: nobody gets what was sent to somebody else."""
+    """The router and the receiver read the same header: no node gets another's message."""
     try:
         header = pb.Message.FromString(data).header
     except DecodeError:
@@ -198,7 +198,7 @@ def bodies(data: bytes) -> None:
 
 
 def given(data: bytes) -> None:
-    """What the documented calls, systemd and browsers say, in words and numbers."""
+    """Input of the documented calls, of systemd and of browsers, in words and numbers."""
     text = data.decode("latin-1")
     calls: tuple[Callable[[], object], ...] = (
         lambda: arguments.rank(text, "RANK"),

@@ -42,7 +42,7 @@ batches = st.builds(
 
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """What is whole, and the same with some bytes changed, cut out or put in."""
+    """Valid input, and the same with some bytes changed, removed or inserted."""
 
     def change(data: bytes, at: int, what: bytes, cut: int) -> bytes:
         at %= len(data) + 1

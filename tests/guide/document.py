@@ -1,4 +1,4 @@
-"""docs/operators-guide.md: what the commands print stands there between markers, and is written there from here."""
+"""docs/operators-guide.md: the output of the commands stands between markers, and comes from here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = re.compile(r"(<!-- shown: (\S+) -->\n)(?:```\n(.*?)```\n)?(<!-- end -->
 
 
 def shown(page: str) -> dict[str, str]:
-    """What a page has between its markers, by name."""
+    """The texts between a page's markers, by name."""
     found = {name: text for _, name, text, _ in _SHOWN.findall(page)}
     assert len(found) == page.count("<!-- shown: "), "a marker without end, or a name twice"
     return found
@@ -31,18 +31,18 @@ def written(page: str, texts: Mapping[str, str]) -> str:
 _LEFT_OUT: Final = (
     (r"  (gets )?answers in \S+ ms|  \d+ in flight|  reconnected \d+ times", ""),
     (r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", "#"),
-    # How long something has lasted, in whatever unit.
+    # A duration, in any unit.
     (r"# (?:s|min|h)\b(?: # min)?", "# T"),
-    # What `top` has not measured.
+    # A value that `top` has not measured.
     (r"(?<= )-(?= |$)", "#"),
     (r" +", " "),
 )
 
 
 def shape(text: str) -> list[str]:
-    """What has to be the same in every run: the words, without figures and what is only sometimes measured."""
+    """The part that is the same in every run: the words, without figures and optional values."""
     for pattern, instead in _LEFT_OUT:
         text = re.sub(pattern, instead, text, flags=re.MULTILINE)
-    # Which of two clocks is ahead is no more than a figure.
+    # The sign of a clock difference counts as a figure.
     text = re.sub(r"(ahead of|behind) the upstream's", "off the upstream's", text)
     return [line.strip() for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""The situations of docs/operators-guide.md, each with the commands that find out about it."""
+"""The situations of docs/operators-guide.md, each with the commands that diagnose it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ async def never_joined(stage: Stage) -> None:
 
 
 async def frozen_worker(stage: Stage) -> None:
-    """Worker 1 is stopped, as by a debugger or a dead disk: its connection stands, and nobody answers."""
+    """Worker 1 is stopped, as by a debugger or a dead disk: its connection stands, without answers."""
     mgr = await stage.mgr("--expect", "1x2")
     proxy = await stage.proxy(0, mgr)
     _, frozen = await stage.workers(proxy.address, "Worker/0/0", "Worker/0/1")
     await stage.show("", "tree", "--at", mgr, until="missing of 1x2: none")
     frozen.signal(signal.SIGSTOP)
     try:
-        # Where the machine is so slow that the command comes too late, its parent has given it up already.
+        # On a slow machine its parent may give it up before the command runs.
         while "6001" not in (said := (await stage.say("ping", "Worker/0/1", "--count", 1, "--at", mgr))[1]):
             frozen.signal(signal.SIGCONT)
             await stage.show("", "tree", "--at", mgr, until="missing of 1x2: none")
@@ -58,7 +58,7 @@ async def frozen_worker(stage: Stage) -> None:
 
 
 async def wrong_upstream(stage: Stage) -> None:
-    """Proxy 1 was given a port where nobody listens."""
+    """Proxy 1 has an upstream port without a listener."""
     mgr = await stage.mgr("--expect", "2x1")
     proxy = await stage.proxy(0, mgr)
     await stage.workers(proxy.address, "Worker/0/0")

@@ -1,4 +1,4 @@
-"""What docs/operators-guide.md shows is what the commands print today."""
+"""docs/operators-guide.md shows the current output of the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new user does, with nothing but the wheel: `make install-test`.
+"""The steps of a new user, with the wheel alone: `make install-test`.
 
 Run by the Python of a clean environment that has the wheel without any extra; installs the extra `cli` itself. Works in
 an empty folder outside the checkout, of which it takes README.md and the examples, as a user would copy them. Imports
@@ -33,9 +33,9 @@ from typing import Self
 CHECKOUT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 SOON_S = 20.0
-"""How long any one thing may take."""
+"""Seconds for one step."""
 ALL_S = 120
-"""How long all of it may take, without what pip does; some 20 s on two idle cores."""
+"""Seconds for all steps without pip's; some 20 s on two idle cores."""
 OWN_IP = f"127.{os.getpid() >> 16 & 127}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
 """The Manager's port is fixed, so each run has a loopback address of its own."""
 
@@ -125,7 +125,7 @@ class Running:
 
 
 def free_address() -> str:
-    """Where nobody listens."""
+    """A free address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{listener.getsockname()[1]}"

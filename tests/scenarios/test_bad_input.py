@@ -1,4 +1,4 @@
-"""What must not work, and must not hurt anybody else: a clear error or a code, and the node keeps serving."""
+"""Invalid input: a clear error or a code, no harm to others, and the node keeps serving."""
 
 import asyncio
 import os
@@ -317,7 +317,7 @@ async def test_garbage_on_the_stream(mesh: Mesh, service: str) -> None:
 
 @pytest.mark.compat
 async def test_garbage_from_a_foreign_parent(mesh: Mesh) -> None:
-    """What is no message is answered if it can be, and what follows it is read."""
+    """Garbage is answered if possible, and later messages are read."""
     async with RawParent() as mgr:
         worker = await mesh.worker(0, 0, mgr.address)
         src, dst = position("Mgr/0"), position("Worker/0/0")

@@ -300,7 +300,7 @@ async def code_of_a_foreign_node_comes_through(mesh: Mesh) -> None:
 
 @provokes(Code.NETWORK_SEND_LOST)
 async def stream_that_broke_before_the_message_was_written(mesh: Mesh) -> None:
-    """What is written waits for its Ack: 6001. What is still in the queue when the child dies was never sent: 6000."""
+    """A written message without an Ack gets 6001. A message still queued when the child dies gets 6000."""
     mgr = await mesh.mgr(ack_timeout=20.0)
     async with RawChild("Worker/0/0") as child:
         child.drop_acks = True

@@ -1,4 +1,4 @@
-"""What happens to a message at its destination: order, resends, a full inbox."""
+"""Delivery at the destination: order, resends, a full inbox."""
 
 import asyncio
 from typing import Any

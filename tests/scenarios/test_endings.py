@@ -35,7 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def missing(node: WatchedNode) -> list[str]:
-    """Who is missing, as a node sees it."""
+    """The missing ranks, as a node sees them."""
     return [entry["position"] for entry in document(node.mesh())["missing"]]
 
 

@@ -166,7 +166,7 @@ async def test_connection_breaks_in_the_middle(mesh: Mesh) -> None:
 @pytest.mark.parametrize("stage", ["Register", "InitServerDownStream", "PathDiscovery"])
 @pytest.mark.parametrize("fault", ["refuses", "cuts"])
 async def test_fault_at_each_step_of_joining(mesh: Mesh, stage: str, fault: str) -> None:
-    """Whatever the parent does at whichever step, the node is a member as soon as it does not do it any more."""
+    """A fault of the parent at any step delays the join only until the fault ends."""
     async with RawParent() as parent, Wire(parent.address) as wire:
         if fault == "refuses":
             parent.refuse[stage] = grpc.StatusCode.INTERNAL if stage == "InitServerDownStream" else Code.SERVER_ERR
@@ -423,7 +423,7 @@ async def test_worker_moves_to_another_proxy(mesh: Mesh) -> None:
 
 
 async def test_proxy_that_comes_back_with_less_below_it(mesh: Mesh) -> None:
-    """What it announces when it joins again is everything: the rest is gone, at the Mgr as well."""
+    """The announcement after a rejoin is complete: other routes are gone, at the Mgr as well."""
     mgr = await mesh.mgr()
     async with Wire(mgr.address or "") as wire:
         proxy = await mesh.proxy(0, wire.address, grace=0.2)

@@ -54,7 +54,7 @@ YES = "yes"
 
 
 def expected(above: str, sender: str) -> dict[str, str]:
-    """What the original's design leaves possible; we promise all of that."""
+    """The possibilities of the original's design, all of which we promise."""
     row = dict.fromkeys(COLUMNS, YES) | {"list with a rank that nobody has": "5002"}
     below_theirs = sender.endswith("their Proxy")
     if below_theirs:
@@ -99,7 +99,7 @@ def side_of(position: str) -> str:
 
 
 def verdict(tree: Siblings, seen: Seen) -> str:
-    """What a cell says of one message."""
+    """The text of a cell for one message."""
     sender, to, code, got = seen
     wanted = {name for name in tree.members if Destination.of(Position.parse(to)).matches(Position.parse(name))}
     wanted.discard(sender.position)

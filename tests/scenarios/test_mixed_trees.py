@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(120)
 BEGIN, END = "<!-- matrix: written by the tests -->\n", "<!-- end of the matrix -->\n"
 MIB = 1024 * 1024
 PATIENCE_S = 4.0
-"""How long a restarted node may take until it is reached. A leaf of the original's tries once a second."""
+"""Seconds until a restarted node is reachable. A leaf of the original tries once a second."""
 
 RESENDS = 5
 """Of a large message to which no answer came in time."""
@@ -45,7 +45,7 @@ YES = "yes"
 
 
 def expected(kinds: Combination) -> dict[str, str]:
-    """What the original's design leaves possible; we promise all of that."""
+    """The possibilities of the original's design, all of which we promise."""
     row = dict.fromkeys(COLUMNS, YES)
     row["All, from the Mgr"] = row["All, from a Worker"] = "once each"
     row["largest message down"] = "4 MiB" if kinds.proxy or kinds.worker else "8 MiB"
@@ -89,7 +89,7 @@ async def unicasts(tree: Tree) -> dict[str, str]:
                 seen[kind].add(code)
 
     async def arrived() -> bool:
-        """What was taken without an answer from its receiver may still be on its way."""
+        """Messages without the receiver's answer may still be under way."""
         looks = {name: await member.look() for name, member in tree.members.items()}
         return all(looks[to][body] for (_, to, body), code in codes.items() if code == 0)
 
@@ -164,7 +164,7 @@ async def codes(tree: Tree, mesh: Mesh, originals: Originals) -> dict[str, str]:
 
 
 async def frozen(tree: Tree) -> dict[str, str]:
-    """Who waits for it hears 6001; those behind other Proxies do not notice; when it goes on, everything does."""
+    """Its senders get 6001, nodes behind other Proxies notice nothing, and all works again when it resumes."""
     worker = tree["Worker/0/0"]
     thaw = worker.freeze()
     waiting = asyncio.create_task(tree["Mgr/0"].send(worker.position, "frozen"))

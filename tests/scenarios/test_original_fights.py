@@ -1,4 +1,4 @@
-"""What takes its time among the original's nodes: two nodes with one position, and late Acks by the thousand."""
+"""Slow cases among nodes of the original: two nodes with one position, and thousands of late Acks."""
 
 import asyncio
 import random

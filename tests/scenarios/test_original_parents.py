@@ -63,7 +63,7 @@ async def test_proxy_is_announced_without_leaves(mesh: Mesh, theirs: Originals) 
 
 
 async def test_nobody_registers_while_its_stream_stands(mesh: Mesh, theirs: Originals) -> None:
-    """That would end the stream, and keep all others waiting. When the connection is lost the old stream ends first."""
+    """A second Register would end the stream, and block all others. After a loss the old stream ends first."""
     mgr = await theirs.start("Mgr/0")
     async with Wire(mgr.address) as wire_:
         proxy = await mesh.proxy(0, wire_.address)

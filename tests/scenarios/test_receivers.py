@@ -1,4 +1,4 @@
-"""How many have a broadcast, and who has not: through real sockets, over each kind of link, among other versions."""
+"""Receivers of a broadcast, and nodes that miss it: real sockets, over each kind of link, among other versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 @contextmanager
 def earlier_version() -> Iterator[None]:
-    """Whoever joins meanwhile neither says nor reads how many have a broadcast; nor does its parent on that link."""
+    """Nodes that join meanwhile neither send nor read receiver counts, nor do their parents on these links."""
     own, parent = peers.own_metadata, peers.of_parent
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
@@ -140,7 +140,7 @@ async def test_originals_cannot_say(mesh: Mesh, theirs: Originals) -> None:
 
 
 async def test_asked_from_outside(mesh: Mesh) -> None:
-    """Who has no place in the tree hears it as well."""
+    """A caller without a place in the tree gets the count as well."""
     nodes = await nested(mesh)
     async with NodeClient(Address.parse(nodes["Proxy/0"].address or ""), 5.0) as asking:
         (echo,) = [echo async for echo in asking.ping(Series(Position.parse("Worker/All/All"), 3.0))]

@@ -1,4 +1,4 @@
-"""Who reaches whom: every pair of roles both ways, trees of any depth, lists of ranks and `All`."""
+"""Reachability: every pair of roles both ways, trees of any depth, lists of ranks and `All`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ async def job(mesh: Mesh, **settings: Any) -> list[WatchedNode]:
 
 
 def inboxes(nodes: Sequence[WatchedNode]) -> dict[str, int]:
-    """How many messages wait where, without the nodes that have none."""
+    """Waiting messages by node, without the nodes that have none."""
     return {str(node.position): node.waiting() for node in nodes if node.waiting()}
 
 
@@ -237,7 +237,7 @@ async def test_ip_versions_and_names(mesh: Mesh, host: str) -> None:
 
 
 async def test_ranks_and_identities(mesh: Mesh) -> None:
-    """What stands in the processRank of a Mgr, Proxy or Agent does not matter, neither in a node nor in a `dst`."""
+    """The processRank of a Mgr, Proxy or Agent does not matter, neither in a node nor in a `dst`."""
     mgr = await mesh.mgr()
     old = NodeConfig(position=Position("Agent", "0", "1700000000"), upstream=mgr.address)
     agent = await mesh.start(old)

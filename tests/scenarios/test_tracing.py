@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def provider() -> TracerProvider:
-    """What an application sets up once: the API takes one provider for the life of a process."""
+    """The application's tracing, set up once: the API takes one provider for the life of a process."""
     provider = TracerProvider(shutdown_on_exit=False)
     trace.set_tracer_provider(provider)
     return provider

@@ -1,4 +1,4 @@
-"""Those who have nothing to do with an attack, and must not notice it."""
+"""Nodes that are not part of an attack, and must not notice it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode
 
 PATIENCE_S = 30.0
-"""How long any of it may take: attacks may use all of a busy machine that nobody else uses."""
+"""Seconds for a step: an attack may use all of a busy machine."""
 
 
 class Bystanders:

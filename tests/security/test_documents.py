@@ -23,7 +23,7 @@ def functions_in(file: str) -> set[str]:
 
 
 def named() -> set[tuple[str, str]]:
-    """What the document names: module and test, which is empty for a whole module."""
+    """Modules and tests in the document; the test is empty for a whole module."""
     return set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", DOCUMENT.read_text()))
 
 

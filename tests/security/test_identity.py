@@ -1,4 +1,4 @@
-"""Who claims to be somebody else is refused, counted and logged, and costs nobody else anything."""
+"""A false identity is refused, counted and logged, at no cost to others."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ async def test_connections_of_an_address(mesh: Mesh, child: RawChild) -> None:
 
 
 async def test_time_to_the_first_words_and_without_a_call(mesh: Mesh, child: RawChild) -> None:
-    """Who says nothing, who says it byte by byte and who greets and does nothing: out. Who has joined stays."""
+    """Silent, byte-by-byte and idle connections are closed. Joined children stay."""
     async with await beside(mesh, registration_time=1.5) as others:
         address = others.parent.address or ""
         async with Http2(address) as silent, Http2(address) as slow, Http2(address) as idle, Http2(address) as late:

@@ -166,7 +166,7 @@ async def test_a_folder_of_kubernetes_whose_link_suddenly_leads_elsewhere(mesh: 
 async def test_files_that_change_unheard_are_looked_at_all_the_same(
     mesh: Mesh, certificates: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What is behind a link changes, in a folder that nobody watches."""
+    """The target of a symbolic link changes, in an unwatched folder."""
     monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
     links = tmp_path / "links"
     links.mkdir()
