@@ -19,8 +19,8 @@ AUDIT = pip-audit==2.10.1
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # What decides, and the unit tests that have to reach every branch of it without the help of any other.
 STATE = ledger document rates
-CORE = taskd_net.core taskd_net.position taskd_net.codes taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%)
-CORE_TESTS = tests/core tests/test_position.py tests/test_codes.py tests/test_states.py tests/test_expect.py \
+CORE = taskd_net.core taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%)
+CORE_TESTS = tests/core tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
   $(STATE:%=tests/observe/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 

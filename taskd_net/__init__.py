@@ -17,19 +17,16 @@ from taskd_net.codes import (
     ArgumentTypeError,
     Code,
     ConfigError,
-    MeshError,
-    NetworkError,
     NodeClosed,
     NodeError,
     NodeForked,
     NodeTimeout,
-    ReceiverError,
-    SenderError,
     TaskdNetError,
 )
 from taskd_net.config import NodeConfig
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Failure
+from taskd_net.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
 from taskd_net.node import Node
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.observe.records import Mesh

@@ -10,7 +10,7 @@ The errors, with the built-in ones that they also are:
     │   └── NodeClosed         the node is closed, and nothing is left in its inbox
     │       └── NodeForked     this process was forked off one that has a node, and can have none itself
     ├── NodeTimeout            TimeoutError: not joined, or nothing received, in time
-    └── MeshError              a message was not delivered; carries code, src, uuid, detail
+    └── MeshError              a message was not delivered; carries code, src, uuid, detail (`mesh_errors`)
         ├── SenderError        4xxx: the message itself is wrong; sending it again will not help
         ├── ReceiverError      5xxx: the far side could not take it; may be sent again with the same uuid
         └── NetworkError       6xxx: it got lost on the way, or its answer did; may be sent again with the same uuid
@@ -24,10 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from taskd_net.position import Position
+from typing import Final
 
 
 class Code(IntEnum):
@@ -131,42 +128,6 @@ class NodeForked(NodeClosed):
 
 class NodeTimeout(TaskdNetError, TimeoutError):
     """The node has not joined, or nothing came in, within the time given."""
-
-
-class MeshError(TaskdNetError):
-    """A message was not delivered.
-
-    Attributes:
-        code: the answer code, 4000-6999.
-        src: the position of the node that reported it (for 6001: that did not answer).
-        uuid: the message's uuid; a retry of a 5xxx or 6xxx keeps it.
-        detail: words for people, or empty.
-    """
-
-    def __init__(self, code: int, src: Position, uuid: str, detail: str = "") -> None:
-        super().__init__(f"{describe(code)} (from {src}, uuid {uuid}){': ' + detail if detail else ''}")
-        self.code = code
-        self.src = src
-        self.uuid = uuid
-        self.detail = detail
-
-
-class SenderError(MeshError):
-    """4xxx: the message itself is wrong."""
-
-
-class ReceiverError(MeshError):
-    """5xxx: the far side could not take the message."""
-
-
-class NetworkError(MeshError):
-    """6xxx: the message or its answer got lost."""
-
-
-def error_for(code: int, src: Position, uuid: str, detail: str = "") -> MeshError:
-    """The error of the tree above that fits a code."""
-    kind = {4: SenderError, 5: ReceiverError, 6: NetworkError}.get(code // 1000, MeshError)
-    return kind(code, src, uuid, detail)
 
 
 class Refusal(TaskdNetError):

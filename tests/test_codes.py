@@ -27,7 +27,7 @@ from taskd_net import (
     TaskdNetError,
     codes,
 )
-from taskd_net.codes import Refusal, describe, error_for
+from taskd_net.codes import Refusal, describe
 from taskd_net.core.identity import Violation
 from taskd_net.demo.fleet import Interrupted
 from taskd_net.observe.client import AskFailed
@@ -65,20 +65,6 @@ def test_every_code_has_a_meaning_of_its_own() -> None:
 def test_description_of_a_code() -> None:
     assert describe(5002) == "5002 NO_ROUTE: nobody on the way knows the destination"
     assert describe(4711) == "4711: a code that this version does not know"
-
-
-@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
-def test_error_of_a_code_carries_what_is_known(code: Code) -> None:
-    error = error_for(code, Position.worker(0, 3), "some-uuid", "words")
-    assert type(error) is {4: SenderError, 5: ReceiverError, 6: NetworkError}[code // 1000]
-    assert (error.code, error.src, error.uuid, error.detail) == (code, Position.worker(0, 3), "some-uuid", "words")
-    assert str(error) == f"{describe(code)} (from Worker/0/3, uuid some-uuid): words"
-
-
-def test_error_of_an_unknown_code_is_still_a_mesh_error() -> None:
-    error = error_for(7123, Position.mgr(), "u")
-    assert type(error) is MeshError
-    assert str(error) == "7123: a code that this version does not know (from Mgr/0, uuid u)"
 
 
 def public_errors() -> Iterator[type[Exception]]:

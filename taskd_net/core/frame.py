@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from taskd_net.codes import Code, error_for
+from taskd_net.codes import Code
+from taskd_net.mesh_errors import error_for
 from taskd_net.position import Destination, Position
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from taskd_net.codes import Code, ReceiverError
+from taskd_net.codes import Code
 from taskd_net.core.frame import Ack
+from taskd_net.mesh_errors import ReceiverError
 from tests.core.routers import at
 
 
