@@ -58,7 +58,7 @@ CONNECTIONS = 20
 # ---- counters
 
 
-class Silent(Counters):
+class NoCounters(Counters):
     """Counters that count nothing."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class Silent(Counters):
 
 def router_of(silent: bool) -> tuple[Router, Link]:
     """The Router of a Proxy with a Worker."""
-    with patch("taskd_net.core.router.Counters", Silent if silent else Counters):
+    with patch("taskd_net.core.router.Counters", NoCounters if silent else Counters):
         router = Router(Position.proxy(0), upstream=True, clock=time.monotonic)
     router.upstream_up(0.0, "up", Position.mgr())
     link = router.register(0.0, Position.worker(0, 0))

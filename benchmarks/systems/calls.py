@@ -122,7 +122,7 @@ class _Connection(asyncio.Protocol):
         Raises:
             NotAcknowledged: the answer is not an Ack with code 0.
         """
-        stream = self._open(_literally(self._headers(name)), _framed(data), last=True)
+        stream = self._open(_unindexed(self._headers(name)), _framed(data), last=True)
         answer = self._calls[stream] = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(SEND_S):
             code = await answer
@@ -130,7 +130,7 @@ class _Connection(asyncio.Protocol):
             raise NotAcknowledged(f"{name} was answered {code}")
 
     def open_stream(self, name: str, metadata: _Headers) -> None:
-        self._open(_literally([*self._headers(name), *metadata]), b"", last=False)
+        self._open(_unindexed([*self._headers(name), *metadata]), b"", last=False)
 
     async def load(
         self, before: bytes, behind: bytes, count: int, seconds: float, in_flight: int
@@ -138,11 +138,11 @@ class _Connection(asyncio.Protocol):
         headers = [*self._headers("TransferMessage"), ("grpc-timeout", "10S")]
         if not self._known:
             # The first call adds them to the server's table.
-            stream = self._open(_to_be_known(headers), _framed(before + b"f" * _UUID_DIGITS + behind), last=True)
+            stream = self._open(_indexed(headers), _framed(before + b"f" * _UUID_DIGITS + behind), last=True)
             first = self._calls[stream] = asyncio.get_running_loop().create_future()
             if code := await first:
                 raise NotAcknowledged(f"answered {code}")
-            self._known = _known(len(headers))
+            self._known = _references(len(headers))
         size = len(before) + _UUID_DIGITS + len(behind)
         grpc_size = struct.pack(">BI", 0, size)
         frame_size = (size + 5).to_bytes(3)
@@ -308,16 +308,16 @@ def _text(text: str) -> bytes:
     return bytes((len(text),)) + text.encode()
 
 
-def _literally(headers: _Headers) -> bytes:
+def _unindexed(headers: _Headers) -> bytes:
     """Headers in HPACK without a table entry."""
     return b"".join(b"\x00" + _text(name) + _text(value) for name, value in headers)
 
 
-def _to_be_known(headers: _Headers) -> bytes:
+def _indexed(headers: _Headers) -> bytes:
     """Headers in HPACK with a new table entry each."""
     return b"".join(b"\x40" + _text(name) + _text(value) for name, value in headers)
 
 
-def _known(count: int) -> bytes:
+def _references(count: int) -> bytes:
     """The indexes of these headers afterwards; the last header is the first in the table."""
     return bytes(0x80 | (_FIRST_DYNAMIC + count - 1 - number) for number in range(count))

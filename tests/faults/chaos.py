@@ -96,7 +96,7 @@ class Chaos:
         fault.undo()
         fault.until = time.monotonic()
 
-    def longest_whole(self, letter: Letter) -> float:
+    def longest_without_fault(self, letter: Letter) -> float:
         """Seconds of the longest time without a fault on a message's way, while it was being sent."""
         lab, ended = self._lab, letter.attempts[-1].ended
         place = {member.position: member for member in lab.members}

@@ -25,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tests.faults.controlled import ANSWER_S, ControlledProcess, OrderFailed
 from tests.faults.ledger import Audit, Ledger
 from tests.faults.network import Machines
-from tests.faults.steered import ANSWER_S, Steered, SteeredFailed
 
 JOIN_S: Final = 60.0
 """Seconds for a mesh to join on a busy machine; longer is a hang."""
@@ -70,7 +70,7 @@ class Member:
         self.stopped = False
         self._lab = lab
         self._wrapper = wrapper
-        self._process: Steered | None = None
+        self._process: ControlledProcess | None = None
         self._traffic: dict[str, Any] | None = None
 
     @property
@@ -89,14 +89,14 @@ class Member:
         return self._process is not None
 
     @property
-    def process(self) -> Steered:
+    def process(self) -> ControlledProcess:
         """Its process.
 
         Raises:
-            SteeredFailed: it has none.
+            OrderFailed: it has none.
         """
         if self._process is None:
-            raise SteeredFailed(f"{self.name} is not running")
+            raise OrderFailed(f"{self.name} is not running")
         return self._process
 
     # ---- faults
@@ -106,7 +106,7 @@ class Member:
         assert self._process is None, f"{self.name} runs already"
         self.lives += 1
         arguments = ["-m", "tests.faults.member", self.kind, json.dumps(self.settings), self.life, self.records]
-        self._process = Steered(self.name, arguments, self._lab.folder / f"{self.name}.log", self._wrapper)
+        self._process = ControlledProcess(self.name, arguments, self._lab.folder / f"{self.name}.log", self._wrapper)
 
     def start(self) -> float:
         """Start its process and its traffic. Returns the time of listening."""
@@ -202,7 +202,7 @@ class Lab:
         self.killed: dict[str, float] = {}
         self._turns = 0
         self._relayed = set(relayed)
-        self._relays: Steered | None = None
+        self._relays: ControlledProcess | None = None
         self._settings = dict(settings or {})
         self._machines = machines
         self._mgr_at = f"{machines.host(0) if machines else '127.0.0.1'}:{free_port()}"
@@ -246,7 +246,7 @@ class Lab:
         """Set up the relays, and give each member its parent's address."""
         self.records.mkdir(parents=True)
         if self._relayed:
-            self._relays = Steered("relay", ["-m", "tests.faults.relay"], self.folder / "relay.log")
+            self._relays = ControlledProcess("relay", ["-m", "tests.faults.relay"], self.folder / "relay.log")
         for proxy in self.proxies:
             proxy.settings["upstream"] = self._way(proxy.name, self._mgr_at)
         for worker in self.workers:

@@ -93,10 +93,10 @@ class Audit:
         duplicated: twice in the inbox of one life, or in that of a second life while the first one went on, or after it
             was acknowledged.
         vanished: without any code, though the sender lives.
-        disordered: overtook an earlier message from the same sender to the same destination.
-        died: acknowledged with 0, and in the inbox of a receiver when it was killed.
-        again: in the inboxes of two lives of a receiver that was killed before the sender had its answer.
-        denied: in an inbox, though every attempt up to then was refused (neither 0 nor 6001).
+        out_of_order: overtook an earlier message from the same sender to the same destination.
+        in_killed_inbox: acknowledged with 0, and in the inbox of a receiver when it was killed.
+        in_two_lives: in the inboxes of two lives of a receiver that was killed before the sender had its answer.
+        delivered_though_refused: in an inbox, though every attempt up to then was refused (neither 0 nor 6001).
         stray: in an inbox, without a send in this ledger: given up, and delivered long after.
         orphaned: without a code, because the sender was killed.
         codes: final codes of sync messages, with their counts.
@@ -109,11 +109,11 @@ class Audit:
     lost: list[str] = field(default_factory=list)
     duplicated: list[str] = field(default_factory=list)
     vanished: list[str] = field(default_factory=list)
-    disordered: list[str] = field(default_factory=list)
-    denied: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+    delivered_though_refused: list[str] = field(default_factory=list)
     stray: list[str] = field(default_factory=list)
-    died: list[str] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
+    in_killed_inbox: list[str] = field(default_factory=list)
+    in_two_lives: list[str] = field(default_factory=list)
     orphaned: list[str] = field(default_factory=list)
     codes: dict[int, int] = field(default_factory=dict)
     posted: int = 0
@@ -126,8 +126,8 @@ class Audit:
             "lost": self.lost,
             "duplicated": self.duplicated,
             "vanished": self.vanished,
-            "disordered": self.disordered,
-            "denied": self.denied,
+            "out_of_order": self.out_of_order,
+            "delivered_though_refused": self.delivered_though_refused,
             "stray": self.stray,
         }
         return {promise: uuids for promise, uuids in found.items() if uuids}
@@ -182,7 +182,7 @@ class Ledger:
         audit = Audit()
         for letter in self.letters.values():
             self._judge(letter, audit)
-        audit.disordered = list(self._overtaking())
+        audit.out_of_order = list(self._overtaking())
         return audit
 
     def attempts(self, since: float, until: float) -> Iterator[tuple[Letter, Attempt]]:
@@ -216,9 +216,9 @@ class Ledger:
         if forgotten or (acked and not arrivals):
             audit.lost.append(uuid)
         elif acked and not any(arrival.taken for arrival in arrivals):
-            audit.died.append(uuid)
-        if arrivals and letter.code is not None and letter.kind == "sent" and _was_denied(letter):
-            audit.denied.append(uuid)
+            audit.in_killed_inbox.append(uuid)
+        if arrivals and letter.code is not None and letter.kind == "sent" and _was_refused(letter):
+            audit.delivered_though_refused.append(uuid)
 
     def _judge_copies(self, letter: Letter, audit: Audit) -> None:
         arrivals = sorted(letter.arrivals, key=lambda arrival: arrival.at)
@@ -228,7 +228,7 @@ class Ledger:
             if before.life == after.life or died is None or died > after.at or answered < died:
                 audit.duplicated.append(letter.uuid)
                 return
-        audit.again.append(letter.uuid)
+        audit.in_two_lives.append(letter.uuid)
 
     def _overtaking(self) -> Iterator[str]:
         # By life of the sender, kind, destination and life of the receiver: compare the order of sending with that of
@@ -253,7 +253,7 @@ class Ledger:
                 latest = max(latest, at)
 
 
-def _was_denied(letter: Letter) -> bool:
+def _was_refused(letter: Letter) -> bool:
     """True if it arrived before any attempt began whose answer permits a delivery."""
     arrived = min(arrival.at for arrival in letter.arrivals)
     codes = {attempt.code for attempt in letter.attempts if attempt.began <= arrived}

@@ -60,7 +60,7 @@ class Machines:
         """Set the link up or down."""
         _ip("-n", self._names[0], "link", "set", "veth0", "up" if up else "down")
 
-    def lose(self, machine: int) -> None:
+    def drop_packets(self, machine: int) -> None:
         """Lose the packets from this machine to the other one, and not those back."""
         other = _HOSTS[1 - machine]
         _ip(
@@ -68,8 +68,8 @@ class Machines:
             *("lladdr", _NOBODY, "dev", "veth0", "nud", "permanent"),
         )
 
-    def find(self, machine: int) -> None:
-        """Undo `lose`."""
+    def pass_packets(self, machine: int) -> None:
+        """Undo `drop_packets`."""
         _ip("-n", self._names[machine], "neigh", "del", _HOSTS[1 - machine], "dev", "veth0")
 
 

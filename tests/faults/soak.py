@@ -75,8 +75,8 @@ def soak(folder: Path, minutes: float, workers: int, seed: int, links: str) -> b
             others = {
                 "other codes": sum(number for code, number in audit.codes.items() if code),
                 "sender killed": len(audit.orphaned),
-                "inbox killed": len(audit.died),
-                "in two lives": len(audit.again),
+                "inbox killed": len(audit.in_killed_inbox),
+                "in two lives": len(audit.in_two_lives),
                 "faults": chaos.total - faults,
             }
             line = ", ".join(f"{name} {value:,}" for name, value in (figures | others).items())

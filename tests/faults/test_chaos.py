@@ -64,7 +64,7 @@ def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     assert audit.acked > audit.sent / 2, audit.codes
     # No failure lasted longer than detection and rejoining without a fault on its way.
     failed = [letter for letter in lab.ledger().letters.values() if letter.kind != "posted" and letter.code]
-    without_reason = max((chaos.longest_whole(letter) for letter in failed), default=0.0)
+    without_reason = max((chaos.longest_without_fault(letter) for letter in failed), default=0.0)
     assert without_reason < RECOVERED_S, without_reason
     figures.add("chaos", "seconds:", time.monotonic() - began)
     figures.note("chaos", f"{chaos.total} faults ({', '.join(f'{n} {kind}' for kind, n in chaos.counts.items())})")
@@ -73,14 +73,14 @@ def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     figures.add("chaos", "of these not delivered:", len(audit.lost), at_most=0)
     figures.add("chaos", "delivered twice:", len(audit.duplicated), at_most=0)
     figures.add("chaos", "without a code:", len(audit.vanished), at_most=0)
-    figures.add("chaos", "out of order:", len(audit.disordered), at_most=0)
+    figures.add("chaos", "out of order:", len(audit.out_of_order), at_most=0)
     others = {code: number for code, number in sorted(audit.codes.items()) if code}
     figures.note(
         "chaos", f"other codes: {', '.join(f'{number} × {code}' for code, number in others.items()) or 'none'}"
     )
     figures.add("chaos", "longest time that one of these failed with nothing wrong on its way:", without_reason, "s")
-    figures.add("chaos", "in the inbox of a receiver when that was killed:", len(audit.died))
-    figures.add("chaos", "in two lives of a killed receiver:", len(audit.again))
+    figures.add("chaos", "in the inbox of a receiver when that was killed:", len(audit.in_killed_inbox))
+    figures.add("chaos", "in two lives of a killed receiver:", len(audit.in_two_lives))
     figures.add("chaos", "posts besides:", audit.posted)
     figures.add("chaos", "of these lost on the way, %:", 100.0 * (1.0 - audit.arrived / max(1, audit.posted)))
     figures.add("chaos", "whole again after the last fault in", whole, "s")

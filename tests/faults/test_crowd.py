@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from tests.faults.conftest import Form
+from tests.faults.controlled import ControlledProcess
 from tests.faults.figures import Figures
 from tests.faults.lab import Lab
-from tests.faults.steered import Steered
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -62,7 +62,7 @@ class Crowds:
         each = children // PROCESSES
         self.each = each
         self._processes = [
-            Steered(
+            ControlledProcess(
                 f"crowd{number}",
                 ["-m", "tests.faults.crowd", upstream, str(number * each), str(each)],
                 lab.folder / f"crowd{number}.log",

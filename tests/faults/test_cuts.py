@@ -12,9 +12,9 @@ import pytest
 from taskd_net import Code
 from tests.faults.conftest import Form
 from tests.faults.figures import Figures
+from tests.faults.isolation import failures_among
 from tests.faults.lab import Lab, Member
 from tests.faults.network import Machines, why_not
-from tests.faults.undisturbed import failures_among
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -93,4 +93,11 @@ def test_link_down(far_lab: Lab, machines: Machines, form: Form, figures: Figure
 
 @pytest.mark.parametrize("machine", [0, 1], ids=["from the Mgr", "towards the Mgr"])
 def test_packets_lost_one_way(far_lab: Lab, machines: Machines, form: Form, figures: Figures, machine: int) -> None:
-    cut_for(far_lab, form, figures, "link-one-way", lambda: machines.lose(machine), lambda: machines.find(machine))
+    cut_for(
+        far_lab,
+        form,
+        figures,
+        "link-one-way",
+        lambda: machines.drop_packets(machine),
+        lambda: machines.pass_packets(machine),
+    )

@@ -50,7 +50,7 @@ def test_lost(arrived: list[list[Any]]) -> None:
 
 def test_inbox_of_a_killed_receiver() -> None:
     audit = ledger({RECEIVER: 3.0}, worker0_1=sent("a", 0), worker1_1=got("a", taken=False)).audit()
-    assert audit.died == ["a"] and not audit.broken
+    assert audit.in_killed_inbox == ["a"] and not audit.broken
 
 
 def test_duplicate_in_one_life() -> None:
@@ -70,7 +70,7 @@ def test_duplicate_in_one_life() -> None:
 def test_two_lives(killed: float | None, answered: float, duplicated: bool) -> None:
     lives = {"worker1_1": got("a", 1.5), "worker1_2": got("a", 1.7)}
     audit = ledger({RECEIVER: killed} if killed else {}, worker0_1=sent("a", 0, ended=answered), **lives).audit()
-    assert (audit.duplicated, audit.again) == ((["a"], []) if duplicated else ([], ["a"]))
+    assert (audit.duplicated, audit.in_two_lives) == ((["a"], []) if duplicated else ([], ["a"]))
 
 
 def test_no_code() -> None:
@@ -81,14 +81,14 @@ def test_no_code() -> None:
 
 @pytest.mark.parametrize("code", [5001, 6000, 6002])
 def test_denied(code: int) -> None:
-    assert ledger(worker0_1=sent("a", code), worker1_1=got("a")).audit().broken == {"denied": ["a"]}
+    assert ledger(worker0_1=sent("a", code), worker1_1=got("a")).audit().broken == {"delivered_though_refused": ["a"]}
 
 
-def test_denied_and_sent_again() -> None:
+def test_refused_and_resent() -> None:
     """The second attempt is answered 0, but it was the first one that arrived."""
     first, second = ["tried", "a", 6000, "", 1.0, 2.0], ["tried", "a", 0, "", 3.0, 4.0]
     records = [*sent("a", None), first, second, ["end", "a", 0]]
-    assert ledger(worker0_1=records, worker1_1=got("a", 1.5)).audit().broken == {"denied": ["a"]}
+    assert ledger(worker0_1=records, worker1_1=got("a", 1.5)).audit().broken == {"delivered_though_refused": ["a"]}
     assert not ledger(worker0_1=records, worker1_1=got("a", 3.5)).audit().broken
 
 
@@ -106,13 +106,13 @@ def test_nobody_sent_it() -> None:
 def test_order() -> None:
     records = sent("a", 0, 1.0) + sent("b", 0, 2.0) + sent("c", 0, 3.0)
     audit = ledger(worker0_1=records, worker1_1=got("b", 2.5) + got("a", 2.6) + got("c", 3.5)).audit()
-    assert audit.broken == {"disordered": ["b"]}
+    assert audit.broken == {"out_of_order": ["b"]}
     # A message that was given up has no place in the order.
     given_up = sent("a", 6001, 1.0) + records[3:]
-    assert not ledger(worker0_1=given_up, worker1_1=got("b", 2.5) + got("a", 2.6)).audit().disordered
+    assert not ledger(worker0_1=given_up, worker1_1=got("b", 2.5) + got("a", 2.6)).audit().out_of_order
     # Another life of the receiver has its own order.
     lives = {"worker1_1": got("b", 2.5), "worker1_2": got("a", 2.6)}
-    assert not ledger({RECEIVER: 2.55}, worker0_1=records[:6], **lives).audit().disordered
+    assert not ledger({RECEIVER: 2.55}, worker0_1=records[:6], **lives).audit().out_of_order
 
 
 def test_files(tmp_path: Path) -> None:

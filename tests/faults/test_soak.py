@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from tests.faults.steered import ROOT
+from tests.faults.controlled import ROOT
 
 
 def test_a_few_seconds() -> None:

@@ -11,8 +11,8 @@ import pytest
 from taskd_net import Code
 from tests.faults.conftest import Form
 from tests.faults.figures import Figures
+from tests.faults.isolation import failures_among, slowest_among
 from tests.faults.lab import JOIN_S, Lab
-from tests.faults.undisturbed import failures_among, slowest_among
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -20,8 +20,8 @@ from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
-from tests.peers.known import forget_children, seen, states, until, until_joined
 from tests.peers.mesh import PATIENCE_S, QUICK, Mesh, WatchedNode, both_links, soon
+from tests.peers.mesh_state import forget_children, seen, states, until, until_joined
 from tests.peers.parent import RawParent
 from tests.peers.wire import Wire
 

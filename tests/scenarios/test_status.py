@@ -20,8 +20,8 @@ from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.service import STATUS_SERVICE
 from taskd_net.states import State
 from tests.peers.child import RawChild
-from tests.peers.known import forget_children, seen, states, until, until_joined
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links
+from tests.peers.mesh_state import forget_children, seen, states, until, until_joined
 from tests.peers.parent import RawParent
 
 pytestmark = pytest.mark.compat

@@ -20,11 +20,11 @@ ANSWER_S: Final = 60.0
 """Default seconds for an answer: longer than every order takes, so that a hang ends."""
 
 
-class SteeredFailed(AssertionError):
+class OrderFailed(AssertionError):
     """A process has died, does not answer, or failed at an order."""
 
 
-class Steered:
+class ControlledProcess:
     """One process.
 
     Args:
@@ -73,18 +73,18 @@ class Steered:
             self._process.stdin.write(order.encode() + b"\n")
             self._process.stdin.flush()
         except OSError as error:
-            raise SteeredFailed(f"{self.name} has ended; {self._last_words()}") from error
+            raise OrderFailed(f"{self.name} has ended; {self._last_words()}") from error
         return self._number
 
     def answer(self, number: int, timeout: float = ANSWER_S) -> Any:
         """The result of an order.
 
         Raises:
-            SteeredFailed: the order failed, or the process is silent or has ended.
+            OrderFailed: the order failed, or the process is silent or has ended.
         """
         told = self._await("id", number, timeout)
         if "error" in told:
-            raise SteeredFailed(f"{self.name}: {told['error']}")
+            raise OrderFailed(f"{self.name}: {told['error']}")
         return told["value"]
 
     def ask(self, do: str, *, within: float = ANSWER_S, **arguments: object) -> Any:
@@ -146,10 +146,10 @@ class Steered:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 if not selector.select(max(0.0, give_up_at - time.monotonic())):
-                    raise SteeredFailed(f"{self.name} said nothing in time of {what}; {self._last_words()}")
+                    raise OrderFailed(f"{self.name} said nothing in time of {what}; {self._last_words()}")
                 data = os.read(self._process.stdout.fileno(), 1 << 20)
                 if not data:
-                    raise SteeredFailed(f"{self.name} has ended; {self._last_words()}")
+                    raise OrderFailed(f"{self.name} has ended; {self._last_words()}")
                 self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
