@@ -101,7 +101,7 @@ FIGURES: Final = {
     "docs/security.md": [
         f"every {_seconds(limits.CERTIFICATES_LOOK_S)} the files are read",
         f"within {_seconds(limits.RENEWAL_SPREAD_S)} so that not all come at once",
-        f"up to {_seconds(limits.RENEWAL_S)}, and",
+        f"up to {_seconds(limits.RENEWAL_S)}. Then it leaves the old stream",
         f"is not heard of {_seconds(limits.STRANGERS_HEARD_S)} later",
         f"above {limits.RECEIVE_BYTES // _MIB} MiB gRPC refuses the call",
         "A parent logs an address once a minute" if limits.STRANGERS_LOG_S == 60.0 else "",
@@ -129,7 +129,7 @@ FIGURES: Final = {
     "SECURITY.md": [
         f"some {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         "once a minute for each peer" if limits.ACCUSE_EVERY_S == 60.0 else "",
-        f"up to {limits.RECEIVE_BYTES // _MIB} MiB of a message",
+        f"up to {limits.RECEIVE_BYTES // _MIB} MiB of an incomplete message",
         f"of more than {limits.MESSAGE_BYTES // _MIB} MiB is refused",
     ],
     "deploy/README.md": [
