@@ -181,8 +181,10 @@ class PendingSends:
         """Take out what is to be sent now, in order."""
         ready: list[Send] = []
         for lane in [lane for lane in self._lanes.values() if lane.trial is None and lane.due <= now]:
-            below = self._is_below(lane.dst)
-            if below or self._may_try(lane.dst):
+            below, first = self._is_below(lane.dst), lane.waiting[0]
+            if lane.due and not below and first.refused_by and first.deadline - now < TRIAL_LEAST_S:
+                lane.due = first.deadline  # this look comes late
+            elif below or self._may_try(lane.dst):
                 ready += self._released(lane, whole=below)
             else:
                 lane.due = INFINITY  # until `look_again`

@@ -185,6 +185,28 @@ def test_no_trial_begins_so_late_that_it_would_be_cut_off() -> None:
     assert left([action for action in actions if isinstance(action, Forward)]) == ["b"]
 
 
+def test_no_trial_begins_late_because_the_node_looks_late() -> None:
+    """A busy loop looks at 0.33 s for a trial that was due at 0.15 s; the answer could not come within 0.07 s."""
+    worker = worker_under(told=False)
+    assert left(worker.send(0.0, mine("a"), Caller("a"), 0.4)) == ["a"]
+    assert refused(worker, "a", now=0.0) == []
+    assert left(worker.tick(0.05)) == ["a"]
+    assert refused(worker, "a", now=0.06) == []
+    assert worker.next_deadline() == pytest.approx(0.15)
+    assert worker.tick(0.33) == []
+    assert worker.next_deadline() == 0.4
+    assert answers(worker.tick(0.4)) == [(NOT_JOINED, "Proxy/0")]
+
+
+def test_node_that_joins_late_sends_all_the_same() -> None:
+    """The message can arrive now: no time is too short for that."""
+    worker = worker_under(told=False)
+    accepted(worker)
+    assert left(worker.send(0.0, mine("a"), Caller("a"), 0.4)) == ["a"]
+    assert refused(worker, "a", now=0.0) == []
+    assert left(worker.parent_told(0.39, True)) == ["a"]
+
+
 def test_lane_waits_while_there_is_no_stream() -> None:
     worker = worker_under(told=False)
     assert send(worker, "a", "b") == ["a"]
