@@ -1,30 +1,30 @@
-# Every target sets up what it needs, from Python 3.11, venv and make alone; a second run is quick.
+# Every target sets up its own environment from Python 3.11, venv and make; a second run is quick.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ARGS ?=
 MINUTES ?= 10
 
-# What generates taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
+# Tools that generate taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 uvloop==0.18.0 \
   click==8.1.0 rich==13.0.0 prometheus-client==0.20.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
   grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
   cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
-# What the data loader's workers are forked with.
+# For the data loader's forked workers.
 TORCH = torch==2.13.0
 AUDIT = pip-audit==2.10.1
 
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
-# What decides, and the unit tests that have to reach every branch of it without the help of any other.
+# The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger document rates
 CORE = taskd_net.core taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%)
 CORE_TESTS = tests/core tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
   $(STATE:%=tests/observe/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 
-# Most tests wait for something most of the time. What shares a laboratory or a browser stays together.
+# Most tests wait most of the time. Tests with a common laboratory or browser stay together.
 SIDE_BY_SIDE = -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -44,17 +44,17 @@ test: .venv/stamp-test  ## run the tests with the newest dependencies (ARGS="-k 
 coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
 	@.venv/bin/python -m pytest -q $(CORE_TESTS) $(CORE:%=--cov=%) --cov-branch --cov-fail-under=100 $(ARGS)
 
-lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, the import contracts, and what is installed
+lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, the import contracts, and the installed packages
 	@.venv/bin/ruff check $(CHECKED)
 	@.venv/bin/mypy $(CHECKED)
 	@.venv/bin/lint-imports --no-logo
 	@.venv/bin/python -m pip --disable-pip-version-check check
 	@said=$$($(MAKE) -s --no-print-directory audit 2>&1) && echo "audit: no known weaknesses" || case "$$said" in \
-	  *"could not be audited"*) echo "audit: not done, as the database of advisories is out of reach here" ;; \
+	  *"could not be audited"*) echo "audit: skipped, because the database of advisories is out of reach" ;; \
 	  *) echo "$$said"; exit 1 ;; esac
 
-# It asks a database of advisories on the network; without that it fails and says so, where `lint` says so and goes on.
-audit: .venv-audit/stamp  ## look for known weaknesses in what users install (needs the network)
+# `audit` needs a database of advisories on the network, and fails without it; `lint` then goes on with a note.
+audit: .venv-audit/stamp  ## look for known weaknesses in the users' packages (needs the network)
 	@.venv-audit/bin/pip-audit --strict --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
 
 bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 10 minutes (ARGS="--quick --json")
@@ -67,7 +67,7 @@ profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role
 faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
 	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)
 
-soak: .venv/stamp-test  ## random faults for MINUTES=n; every message accounted for, one JSON object at the end
+soak: .venv/stamp-test  ## random faults for MINUTES=n, with every message accounted for, and one JSON object at the end
 	@.venv/bin/python -m tests.faults.soak $(or $(MINUTES),10) $(ARGS)
 
 # On a busy machine it takes longer and may leave mutants untested; control runs keep the verdicts right.
@@ -83,7 +83,7 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
 	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m compat $(ARGS)
 
-# Chromium is the system's own; where it is missing, Debian's is installed, if that can be done.
+# Chromium comes from the system; if it is missing, Debian's package is installed where possible.
 browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)
 	@command -v chromium >/dev/null || { \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; } || { \
@@ -99,18 +99,18 @@ guide: .venv/stamp-test  ## write the output of the commands, and the table of s
 torch: .venv-torch/stamp  ## a data loader that forks 600 times beside a node, and 20,000 forks beside threads that log
 	@.venv-torch/bin/python -m pytest -s -m "torch or long" tests/api tests/test_logs.py $(ARGS)
 
-fuzz: .venv/stamp-fuzz  ## throw anything at what comes in, for MINUTES=10; fail if something gives way
+fuzz: .venv/stamp-fuzz  ## fuzz all input for MINUTES=10; fail on a broken invariant
 	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
 
-# From nothing each time, as a user's machine has nothing; what pip has fetched before it fetches from its cache.
-install-test:  ## a new user: the wheel in a clean environment, what README shows, the examples
+# A new environment each time, as on a user's machine; pip uses its cache.
+install-test:  ## a new user: the wheel in a clean environment, the README, the examples
 	@rm -rf .venv-install
 	@$(MAKE) -s --no-print-directory .venv-install/bin/python
 	@.venv-install/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w .venv-install/dist .
 	@.venv-install/bin/python $(PIP_INSTALL) .venv-install/dist/*.whl
 	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/*.whl
 
-clean:  ## remove the environments and everything that the tools left
+clean:  ## remove the environments and the files of the tools
 	rm -rf .venv .venv-audit .venv-install .venv-oldest .venv-proto .venv-torch .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
@@ -145,7 +145,7 @@ clean:  ## remove the environments and everything that the tools left
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,browser]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-# With the extras `bench` and `browser`, as what needs them is checked too.
+# With the extras `bench` and `browser`, because their users are checked too.
 .venv/stamp-lint: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,browser,lint]'
 	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench .venv/stamp-browser
@@ -154,7 +154,7 @@ clean:  ## remove the environments and everything that the tools left
 	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)
 	@touch $@
 
-# What `pip install taskd-net[all]` brings today, without our own package and without what audits it.
+# The packages of `pip install taskd-net[all]` today, without our own and without the auditor.
 .venv-audit/stamp: pyproject.toml | .venv-audit/bin/python
 	@.venv-audit/bin/python $(PIP_INSTALL) '.[all]'
 	@.venv-audit/bin/python -m pip --disable-pip-version-check freeze --exclude taskd-net --exclude setuptools > $(@D)/installed.txt
