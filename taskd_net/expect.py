@@ -1,4 +1,4 @@
-"""The size that a job should have, and the ranks that are therefore missing."""
+"""The size of a job, and the positions that it makes expected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZE: Final = re.compile(r"([1-9][0-9]{0,5})x([0-9]{1,4})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A job of so many nodes, each with so many training processes: `4x8`.
+    """A job of a number of nodes, each with a number of training processes: `4x8`.
 
     Node n has Proxy n and the Workers n·processes to (n+1)·processes - 1.
     """
@@ -28,7 +28,7 @@ class Expected:
         """Read `4x8`.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: the text is of another form.
         """
         found = _SIZE.fullmatch(text.strip())
         if found is None:
@@ -39,15 +39,11 @@ class Expected:
         return f"{self.nodes}x{self.processes}"
 
     def positions(self, present: Collection[Position], below: Position) -> Iterator[Position]:
-        """Every node that should be there, in order, without the Mgr.
-
-        A Worker is expected by its global rank: one that is present on another node than expected is there. An Agent is
-        expected on each node that has shown one: not every job has them, and not on every node. Nothing is missed by
-        that: an Agent starts the Workers of its node, and those are expected.
+        """The expected positions, in order, without the Mgr; docs/status.md says which.
 
         Args:
             present: the ranks of the job that are or were there; tools and services are none.
-            below: of whose part of the tree; a Proxy's is its own node, the Mgr's everything.
+            below: the node that asks. A Proxy expects its own node alone.
         """
         workers = {position.process_rank: position for position in present if position.role == Role.WORKER}
         agents = {position.server_rank for position in present if position.role == Role.AGENT}

@@ -8,20 +8,20 @@ from taskd_net.position import Position, Role
 
 
 class State(StrEnum):
-    """How a node stands with its parent."""
+    """The state of a node towards its parent, as docs/status.md has it."""
 
     JOINED = "joined"
-    """Its stream stands."""
+    """its stream stands"""
     LOST = "lost"
-    """Its stream is gone, or was never opened; its place is still kept."""
+    """its stream is gone, or was never opened after Register; the parent keeps its place for the grace time (30 s)"""
     GONE = "gone"
-    """It has been gone for longer than the grace time, and has not said goodbye."""
+    """it was lost for longer than that, and did not leave in good order; it is shown for one hour"""
     CUT_OFF = "cut_off"
-    """Its parent's stream, or that of somebody further up, is gone: what is known of it is old."""
+    """a node above it is `lost`, `gone` or `stopped`; the entry shows the last known values"""
     FINISHED = "finished"
-    """A leaf that has left in good order: its part of the job is done."""
+    """a Worker or an Agent that left in good order"""
     STOPPED = "stopped"
-    """A Proxy that has left in good order. Whoever is still below it is cut off."""
+    """a Proxy that left in good order: its process was told to end"""
 
     @property
     def ended(self) -> bool:

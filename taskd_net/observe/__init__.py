@@ -1,6 +1,6 @@
-"""The state of the whole mesh: what is known of each node, what is passed on upwards, and which ranks are missing.
+"""Observation of the mesh: the state of every node, probes, and traces of messages.
 
-Pure, as the core is: no gRPC, no asyncio, no clock. `records` says what is known of one node, `ledger` what a node
-knows of those below it and has still to tell its parent, `expect` which ranks a job should have, `document` what is
-shown.
+Pure: `records`, `ledger` (the records below a node), `document` (JSON for people and tools), `rates`. Codecs:
+`status_codec`, `probe_codec`. A node's own part: `view`, `reporter`, `prober`, `service`, `tracing`. Asking a node from
+outside: `client`, `identify`.
 """

@@ -1,4 +1,4 @@
-"""The state of the mesh as one JSON document: what `taskd-net tree --json` prints, and docs/status.md describes."""
+"""The state of the mesh as one JSON document, described in docs/status.md."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Document: TypeAlias = dict[str, Any]
 NEVER_SEEN: Final = "never_seen"
 
 TROUBLE: Final = (State.LOST, State.GONE, State.CUT_OFF)
-"""The states of nodes that somebody has to look after. A rank that is expected and in one of them is missing."""
+"""The states that need attention. An expected rank in one of them is missing."""
 
 _ORDER: Final = {role: order for order, role in enumerate(Role)}
 
 
 class Standing(NamedTuple):
-    """How a node stands in the whole tree.
+    """The state of a node in the whole tree.
 
     Attributes:
-        state: its state.
-        since: since when, in seconds since the epoch; 0.0 where that is not known.
+        state: the state.
+        since: its beginning, in seconds since the epoch; 0.0 where it is unknown.
     """
 
     state: State
@@ -37,8 +37,8 @@ def document(mesh: Mesh, expected: Expected | None = None) -> Document:
     """The document of a mesh.
 
     Args:
-        mesh: what one node knows.
-        expected: the size that the job should have; None for what the node itself was told, if it was.
+        mesh: the state that one node knows.
+        expected: the size of the job; None for the size that the node was started with, if any.
     """
     if expected is None and mesh.expected:
         expected = Expected.parse(mesh.expected)
@@ -61,12 +61,12 @@ def head(
     """The document of a mesh without its nodes.
 
     Args:
-        root: who answers.
-        now: when, in seconds since the epoch.
-        expected: the size that the job should have; None where it is not known.
-        standings: what `standings_of` says of all nodes.
-        missing: what `missing_of` says.
-        nodes: what `node_document` says of each.
+        root: the node that answers.
+        now: the time, in seconds since the epoch.
+        expected: the size of the job; None where it is unknown.
+        standings: the result of `standings_of`.
+        missing: the result of `missing_of`.
+        nodes: the result of `node_document` for each node.
     """
     counts = Counter(standing.state.value for standing in standings.values())
     return {
@@ -84,7 +84,7 @@ def head(
 
 
 def healthy(document: Document) -> bool:
-    """Whether nobody is missing, every node has joined or left in good order, and none that is there is deaf."""
+    """Whether no rank is missing, no node is in TROUBLE, and each joined node has its inbox open."""
     deaf = any(
         node["state"] == State.JOINED and node["inbox"] and node["inbox"]["closed"] for node in document["nodes"]
     )
@@ -92,17 +92,17 @@ def healthy(document: Document) -> bool:
 
 
 def in_trouble(document: Document) -> int:
-    """How many of the nodes that are known are lost, gone or cut off."""
+    """The number of nodes in a state of TROUBLE."""
     return sum(document["summary"][state.value] for state in TROUBLE)
 
 
 def tree_order(position: Position) -> tuple[int, int, int]:
-    """Sorts by role, then by rank."""
+    """Sort key: role, then rank."""
     return _ORDER[Role(position.role)], int(position.server_rank), int(position.process_rank)
 
 
 def standings_of(known: Mapping[Position, NodeStatus]) -> dict[Position, Standing]:
-    """How each node stands: one that is behind another whose stream is gone is cut off, since that one is away."""
+    """The state of each node. A node behind another whose stream is gone is cut off since then."""
     standings: dict[Position, Standing] = {}
     for position in known:
         above: list[Position] = []
@@ -119,7 +119,7 @@ def standings_of(known: Mapping[Position, NodeStatus]) -> dict[Position, Standin
 
 
 def _standing(status: NodeStatus, over: Standing | None) -> Standing:
-    """How a node stands below its parent, None where that one is not known."""
+    """The state of a node below its parent; None for an unknown parent."""
     if status.state is State.JOINED and over is not None and over.state is not State.JOINED:
         return Standing(State.CUT_OFF, over.since)
     return Standing(status.state, status.since)
@@ -128,7 +128,7 @@ def _standing(status: NodeStatus, over: Standing | None) -> Standing:
 def missing_of(
     root: Position, known: Mapping[Position, NodeStatus], standings: Mapping[Position, Standing], expected: Expected
 ) -> list[Document]:
-    """Who of those that are expected is not there and has not left in good order, in order."""
+    """The expected ranks that are neither there nor have left in good order, in order."""
     missing: list[Document] = []
     ranks = [position for position, status in known.items() if not status.service]
     for position in expected.positions(ranks, root):
@@ -141,7 +141,7 @@ def missing_of(
 
 
 def node_document(position: Position, status: NodeStatus, standing: Standing) -> Document:
-    """What a document says of one node."""
+    """The entry of one node."""
     own = status.own
     side = own.up if own is not None else Flow()
     worker = position.role == Role.WORKER
@@ -179,7 +179,7 @@ def _time(seconds: float) -> float | None:
 
 
 def _flow(counted: Flow, sender: Flow) -> Document:
-    """One direction of a link: what its receiver or sender counted, and what only the sender knows."""
+    """One direction of a link: one end's counters, with the figures that only the sender has."""
     return {
         "messages": counted.messages,
         "bytes": counted.bytes,

@@ -1,7 +1,7 @@
-"""Who listens at an address: found out without joining, so without taking anybody's place.
+"""Identification of the server at an address, without joining it and taking a place.
 
-A node of ours says who it is (`proto/probe.proto`). Another parent of the mesh is known by how it treats a stream of a
-node that nobody knows: it has that call, and mostly ends it at once.
+A node of this package describes itself (`proto/probe.proto`). Another parent of the mesh has the call that opens a
+stream, and mostly ends the stream of an unknown node at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOBODY = range(1_000_000_000, 2_000_000_000)
 
 
 class Kind(Enum):
-    """What was found."""
+    """The kind of server."""
 
     OURS = "a node of taskd_net"
     MESH = "another parent that knows the four calls"
@@ -39,13 +39,13 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Who was met.
+    """The server at an address.
 
     Attributes:
-        kind: what it is.
-        about: what a node of ours says of itself, else None.
-        clock: seconds by which its clock is ahead of this machine's, known to within `clock_error`.
-        clock_error: half of the time that the question took.
+        kind: its kind.
+        about: the description of a node of this package; else None.
+        clock: seconds by which its clock is ahead of this machine's, to within `clock_error`.
+        clock_error: half of the round trip, in seconds.
     """
 
     kind: Kind
@@ -55,7 +55,7 @@ class Found:
 
 
 async def identify(address: Address, timeout: float, tls: Tls | None = None) -> Found:
-    """Look who is there, within about twice `timeout` seconds.
+    """Identify the server at an address, within about twice `timeout` seconds.
 
     Raises:
         ConfigError: a file of TLS is not usable.
@@ -78,7 +78,7 @@ async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) ->
     async with channel_to(address, tls) as channel:
         stream = open_stream(channel, stranger, batched=False)
         try:
-            # One that would serve a stranger says nothing at all, or that it has accepted the stream.
+            # A server that takes the stream of a stranger says nothing, or that it has accepted it.
             async with asyncio.timeout(timeout):
                 await stream.initial_metadata()
                 if not stream.done():

@@ -1,14 +1,13 @@
-"""What a node knows of those below it, and what of that its parent has still to be told.
+"""Records of the nodes below a node, and the reports of them to its parent.
 
-The ledger keeps for each node below the record that somebody made of it, as bytes that nobody on the way reads: to know
-whether something has changed it is enough to compare them. Each record belongs to the child that told it, or, for the
-children themselves, to this node.
+A record is bytes, which no node on the way reads: comparing them shows whether something has changed. It belongs to the
+child that reported it; the records of the children themselves belong to this node.
 
-Nodes that have left in good order are remembered beyond the end of whoever told of them, up to a number of them. Others
-are forgotten with the child that told them.
+A node that has left in good order stays in the ledger when its reporter goes, up to a number of such nodes. Any other
+record goes with its reporter.
 
-What the parent has still to be told is a set of positions. Each is told as it is when its turn comes, so that many
-changes of one node cost no more than one; and no report is longer than a bound.
+Changes for the parent are a set of positions. Each is reported as it is when its turn comes, so that many changes of
+one node cost one record. Reports have a bounded length.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from taskd_net import limits
 from taskd_net.states import State
 
 Source: TypeAlias = str
-"""Who told a record: the position of a child, or OWN."""
+"""The reporter of a record: the position of a child, or OWN."""
 
 OWN: Final[Source] = ""
 
 
 class Record(NamedTuple):
-    """What is known of one node.
+    """The status of one node, as bytes.
 
     Args:
         position: the node, as text.
         node: its serialized status.
         away: its stream is gone.
-        ended: the state that it has left in good order with; None for any other.
+        ended: its state, if it has left in good order; else None.
     """
 
     position: str
@@ -55,11 +54,11 @@ class Report:
     """One report to the parent.
 
     Attributes:
-        records: of nodes that are new or have changed.
-        gone: nodes that are known no more.
-        first: the parent is to take everything from earlier stays as old.
-        complete: the parent has everything now.
-        urgent: a node has come or gone; the parent is not to wait until it is time for figures to pass it on.
+        records: of new and changed nodes.
+        gone: positions that are no longer known.
+        first: begins a stay: records of earlier stays are old.
+        complete: the parent has every record now, and drops the old ones.
+        urgent: a node has come or gone; the parent passes it on before the time of the next figures.
     """
 
     records: Sequence[Record] = ()
@@ -73,11 +72,10 @@ class Ledger:
     """The records of one node.
 
     Args:
-        nodes: at most so many; a new one beyond that takes the place of the one that has ended first, or is not kept,
-            and counted in `refused`.
-        report: nodes in one report at most.
-        ended: nodes that have left in good order, and those that were asked to be forgotten, at most; the oldest make
-            room.
+        nodes: records at most. A further one replaces the node that was the first to leave in good order; without one
+            it is counted in `refused`.
+        report: records in one report at most.
+        ended: nodes at most that have left in good order, and that were asked to be forgotten. The oldest make room.
     """
 
     __slots__ = (
@@ -101,17 +99,16 @@ class Ledger:
         self._report = report
         self._most_ended = ended
         self._entries: dict[str, _Entry] = {}
-        # Dicts, for their order: those that have left in good order, and those that somebody has asked to forget.
+        # Dicts, for their order.
         self._ended: dict[str, None] = {}
         self._forgotten: dict[str, None] = {}
         self._stays: dict[Source, int] = {}
-        # A dict, for its order: what has waited longest is told first.
+        # The longest wait comes first.
         self._untold: dict[str, None] = {}
-        # Whether there is a parent to tell; without one nothing is noted for it.
         self._telling = False
         self._takes_ends = False
         self._first = False
-        # What still belongs to the first telling of everything.
+        # The rest of the first report of everything.
         self._initial: set[str] = set()
         self.refused = 0
 
@@ -122,18 +119,18 @@ class Ledger:
         return (entry.record for entry in self._entries.values())
 
     def find(self, position: str) -> Record | None:
-        """What is known of one node."""
+        """The record of one node; None without one."""
         entry = self._entries.get(position)
         return None if entry is None else entry.record
 
     def has_ended(self, position: str) -> bool:
-        """Whether a node is known that has left in good order."""
+        """Whether a node of this position has left in good order."""
         return position in self._ended
 
-    # ---- what comes in
+    # ---- records that come in
 
     def told(self, source: Source, report: Report) -> None:
-        """A child has reported."""
+        """Take in the report of a child."""
         if report.first:
             self._stays[source] = self._stays.get(source, 0) + 1
         for record in report.records:
@@ -144,15 +141,15 @@ class Ledger:
             stay = self._stays.get(source, 0)
             old = [p for p, entry in self._entries.items() if entry.source == source and entry.stay != stay]
             for position in old:
-                # The child was restarted, and does not know who had left before.
+                # A restarted child does not know which nodes had left before.
                 if position not in self._ended:
                     self.drop(position, source)
 
     def put(self, record: Record, source: Source = OWN) -> None:
-        """Keep a record.
+        """Keep a record; the newest of a node counts.
 
-        Of a node of which another one has told before, the newest telling counts; but one that it is away says nothing
-        against another that has it: it has moved there. Nor does it say anything of a node that was to be forgotten.
+        A record that a node is away is ignored where another source has the node, which has moved there, and where the
+        node is to be forgotten.
         """
         if record.position in self._forgotten:
             if record.away:
@@ -182,13 +179,13 @@ class Ledger:
         self._note(record.position)
 
     def drop(self, position: str, source: Source = OWN) -> None:
-        """Forget a node, if this is who told it last."""
+        """Forget a node, if its record belongs to this source."""
         entry = self._entries.get(position)
         if entry is not None and entry.source == source:
             self._remove(position)
 
     def drop_source(self, source: Source) -> None:
-        """Forget all that a child has told, but for the nodes that have left in good order."""
+        """Forget the records of a child, except those of nodes that have left in good order."""
         for position in [p for p, entry in self._entries.items() if entry.source == source]:
             if position in self._ended:
                 self._entries[position].source = OWN
@@ -197,24 +194,25 @@ class Ledger:
         self._stays.pop(source, None)
 
     def forget(self, position: str) -> None:
-        """Forget a node, whoever has told it, until somebody tells that it has joined."""
+        """Forget a node, whatever its source, until a record says that it has joined."""
         self._forgotten[position] = None
         if len(self._forgotten) > self._most_ended:
             del self._forgotten[next(iter(self._forgotten))]
         if position in self._entries:
             self._remove(position)
 
-    # ---- what goes to the parent
+    # ---- reports that go to the parent
 
     @property
     def reports(self) -> int:
-        """How many reports it takes to tell the parent what it has still to be told."""
+        """Reports that the changes for the parent take."""
         return max(int(self._first), -(-len(self._untold) // self._report))
 
     def begin(self, *, ends: bool = True) -> None:
-        """A stay with a parent begins, who may know nothing, or what was true long ago: tell everything.
+        """Begin a stay with a parent: everything is to be reported.
 
-        `ends`: whether the parent takes it that nodes have left in good order.
+        Args:
+            ends: whether the parent understands that nodes leave in good order.
         """
         self._takes_ends = ends
         self._untold = dict.fromkeys(self._entries)
@@ -222,20 +220,20 @@ class Ledger:
         self._first = self._telling = True
 
     def end(self) -> None:
-        """The stay is over."""
+        """End the stay: nothing is noted for a parent."""
         self._untold.clear()
         self._initial.clear()
         self._first = self._telling = False
 
     def next_report(self, *, urgent: bool = False) -> Report:
-        """The next report. What is in it counts as told: if it does not arrive, `begin` again."""
+        """The next report. Its records count as reported; if it does not arrive, call `begin` again."""
         taken = list(islice(self._untold, self._report))
         records, gone = [], []
         for position in taken:
             del self._untold[position]
             entry = self._entries.get(position)
             if entry is None or (not self._takes_ends and entry.record.ended is State.FINISHED):
-                # To an older parent a leaf that has left is one that is known no more, and a Proxy a lost one.
+                # An older parent drops a leaf that has left, and shows a Proxy as lost.
                 gone.append(position)
             else:
                 records.append(entry.record)

@@ -1,6 +1,6 @@
-"""The messages of `proto/probe.proto` ↔ the package's own types.
+"""Codec of the messages of `proto/probe.proto`.
 
-Who sends probes for somebody else checks what is asked for; who asks trusts the answer.
+A node checks the requests to send probes; the client trusts the answers.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from taskd_net.wire import probe_pb2 as pb
 
 
 class Echo(NamedTuple):
-    """What became of a probe.
+    """The answer to a probe.
 
     Attributes:
-        code: 0: `src` has answered. Else why not: the code that a message would have got (contract, section 6), or 4999
-            where the way ends at a node that knows no probes.
-        src: who answered; with 6001 who did not; with that 4999 the node that was not asked.
-        seconds: there and back.
-        link: in a trace the kind of link that leads to `src`: `batched`, `tasknet`, or empty where the way ends.
-        detail: words for people.
-        receivers: nodes that have answered a ping; None where that is not known. See `Ack.receivers`.
-        failures: the nodes that have not answered a ping of a broadcast or list, `limits.FAILURES_TOLD` at most.
+        code: 0: `src` has answered. Else the code that a message would have got (contract, section 6), or 4999 where
+            the way ends at a node that knows no probes.
+        src: the node that answered; with 6001 the one that did not; with that 4999 the one that was not probed.
+        seconds: the round trip.
+        link: in a trace the kind of link that leads to `src`; empty where the way ends.
+        detail: an explanation for people.
+        receivers: nodes that have answered a ping; None where unknown. See `Ack.receivers`.
+        failures: nodes that have not answered a ping of a broadcast or list, `limits.FAILURES_TOLD` at most.
     """
 
     code: int
@@ -48,7 +48,7 @@ class Echo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What a node is asked to send: `count` 0 is without end, times are in seconds."""
+    """A request for a series of probes: `count` 0 is endless, times are in seconds."""
 
     to: Position
     timeout: float
@@ -57,7 +57,7 @@ class Series:
 
 
 class About(NamedTuple):
-    """A node, as it describes itself. `time_ns` is its clock; `parent` is None where it has none at present."""
+    """A node's description of itself. `time_ns` is its clock; `parent` is None while it has none."""
 
     position: Position
     version: str
@@ -76,7 +76,7 @@ def read_ping(data: bytes) -> Series:
     """Read a PingRequest.
 
     Raises:
-        ValueError: what it asks for cannot be done; says what.
+        ValueError: the request cannot be carried out; the text says why.
     """
     try:
         request = pb.PingRequest.FromString(data)
@@ -92,10 +92,10 @@ def write_trace(to: Position, timeout: float) -> bytes:
 
 
 def read_trace(data: bytes) -> tuple[Position, float]:
-    """Read a TraceRequest: whom to, and how long each hop may take.
+    """Read a TraceRequest: the destination, and the seconds for each hop.
 
     Raises:
-        ValueError: what it asks for cannot be done; says what.
+        ValueError: the request cannot be carried out; the text says why.
     """
     try:
         request = pb.TraceRequest.FromString(data)
@@ -141,7 +141,7 @@ def read_about(data: bytes) -> About:
 
 
 def _path(position: Position) -> str:
-    """All three fields, also those that do not identify: a foreign parent's may be of any form."""
+    """All three fields: a foreign parent's may be of any form."""
     return "/".join(position)
 
 

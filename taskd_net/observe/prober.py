@@ -1,4 +1,4 @@
-"""Asking the mesh: probes that this node sends, and what became of them."""
+"""Probes that this node sends, and their answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINKS: Final[Mapping[int, str]] = {Ended.BATCHED: "batched", Ended.TASKNET: "ta
 
 
 class Prober:
-    """Sends the probes of one node.
+    """The probes of one node.
 
     Args:
         host: the node.
@@ -31,12 +31,12 @@ class Prober:
         self._host = host
 
     async def ping(self, to: Position, timeout: float) -> Echo:
-        """Ask a destination, which may be a broadcast or a list, and await the answer for `timeout` seconds."""
+        """Probe a destination, which may be a broadcast or a list, within `timeout` seconds."""
         ack, seconds = await self._ask(to, None, timeout)
         return self._ended(ack, seconds)
 
     async def trace(self, to: Position, timeout: float) -> AsyncIterator[Echo]:
-        """Ask each hop on the way to one node; the last answer is the node's, or says where the way ends.
+        """Probe each hop on the way to one node. The last answer is the node's, or says where the way ends.
 
         Args:
             to: the node.
@@ -81,7 +81,7 @@ class Prober:
 
 
 def _readable(code: int) -> int:
-    """The code of the mesh for what a probe was answered."""
+    """The code of the mesh for the answer to a probe."""
     return Code.CLIENT_ERR if code == Ended.FOREIGN else code
 
 
@@ -89,7 +89,7 @@ def one_node(to: Position) -> Position:
     """The destination of a trace, in the form that nodes answer with.
 
     Raises:
-        ValueError: it is a broadcast, a list, or no position at all.
+        ArgumentError: it is a broadcast, a list, or no position at all.
     """
     try:
         dst = Destination.of(to)

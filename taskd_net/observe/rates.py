@@ -1,4 +1,4 @@
-"""Messages and bytes a second, from the counters of one document after another."""
+"""Rates of messages and bytes, from the counters of successive documents."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from taskd_net.observe.document import Document
 COUNTED: Final = ("messages", "bytes", "failed")
 
 STILL_S: Final = 15.0
-"""Seconds without a change after which a rate is 0. What is told every 2 s comes later from far below, or from one of
-very many."""
+"""Seconds without a change after which a rate is 0. Figures come every 2 s, and later from far below or from one of
+very many nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Rate:
 
     @property
     def messages(self) -> float:
-        """Both ways together."""
+        """Messages a second in both directions."""
         return self.down_messages + self.up_messages
 
 
 class Rates:
-    """The rates of every node, brought up to date by each document."""
+    """The rates of every node, updated by each document."""
 
     def __init__(self) -> None:
         self._counters: dict[str, tuple[float, list[int]]] = {}
         self._rates: dict[str, Rate] = {}
 
     def take(self, document: Document) -> dict[str, Rate]:
-        """The rates by position; only of nodes that an earlier document had as well."""
+        """Update from a document. Returns the rates by position, of nodes that were in the document before as well."""
         counters, rates = {}, {}
         for node in document["nodes"]:
             name, at, now = node["position"], node["at"], _counters(node)
@@ -49,7 +49,7 @@ class Rates:
                 continue
             then, old = before
             if at > then:
-                # A counter that begins anew tells nothing.
+                # A counter that went back was reset: there is no rate.
                 known = all(new >= was for new, was in zip(now, old, strict=True))
                 rates[name] = (
                     Rate(*((new - was) / (at - then) for new, was in zip(now, old, strict=True))) if known else Rate()

@@ -1,4 +1,4 @@
-"""What is known of one node, and of all of them."""
+"""The status of one node, and of all nodes that one of them knows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Flow:
     """One direction of a link.
 
     Attributes:
-        messages, bytes: that went over it since the child registered.
-        failed: messages with another outcome than 0, as far as who sends learns of it.
-        in_flight: messages whose answer is awaited.
+        messages, bytes: sent over it since the child registered.
+        failed: messages with another outcome than 0, as far as the sender learns of it.
+        in_flight: messages that wait for their answer.
         queued: messages that wait to be written.
-        ack_p50, ack_p99: seconds from sending to the answer, lately; None where nothing was measured.
+        ack_p50, ack_p99: recent seconds from sending to the answer; None without a measurement.
     """
 
     messages: int = 0
@@ -32,16 +32,16 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a node says of itself.
+    """A node's own figures.
 
     Attributes:
-        listen: where it listens; empty for a leaf.
-        inbox, inbox_room, inbox_line: messages in its inbox, that fit in, and that wait in line before it.
+        listen: the address that it listens at; empty for a leaf.
+        inbox, inbox_room, inbox_line: messages in its inbox, the inbox's size, and messages in line before it.
         delivered: messages that came into its inbox.
-        lost: `sync=false` messages that it had to give up after another node had taken them.
-        reconnects: times that it has joined again after a loss of its parent.
-        up: its side of the link to its parent; `messages` and `bytes` are counted by the parent.
-        inbox_closed: it had an inbox and has closed it: nobody reads it any more, or the node ends.
+        lost: `sync=false` messages that it gave up after another node had taken them.
+        reconnects: joins after a loss of its parent.
+        up: its side of the link to its parent, which counts `messages` and `bytes` itself.
+        inbox_closed: it has closed its inbox, because no reader is left or the node ends.
     """
 
     listen: str = ""
@@ -57,22 +57,22 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node, as its parent sees it, and as it says of itself.
+    """One node, as its parent sees it, with its own figures.
 
     Attributes:
-        parent: the node that it is a child of; None for the root.
-        state: how it stands with that one; never CUT_OFF, which only who sees the whole tree can say.
-        since: since when, in seconds since the epoch; 0.0 where that is not known.
+        parent: its parent; None for the root.
+        state: its state towards the parent; never CUT_OFF, which takes a look at the whole tree.
+        since: the beginning of the state, in seconds since the epoch; 0.0 where it is unknown.
         peer: the kind of node: `taskd_net`, `contract` or `original`.
         version: of this package; empty for another kind of node.
-        link: `batched`, `tasknet`, or empty while there is no stream.
-        address: where its connection comes from.
-        last_message: when the last message or answer came from it, in seconds since the epoch; None: never.
+        link: the kind of link; empty without a stream.
+        address: the source of its connection.
+        last_message: the time of the last message or answer from it, in seconds since the epoch; None: never.
         down, up: the link from the parent to it, and from it to the parent.
-        reopened: streams that it has opened after the first one, as the parent has seen it.
-        own: None for a node that does not report.
-        at: when its figures were taken, in seconds since the epoch; they have not changed since.
-        service: it is a tool or a service, and no rank of the job.
+        reopened: streams after the first one, as the parent has seen them.
+        own: its own figures; None for a node that does not report.
+        at: the time of its figures, in seconds since the epoch; they have not changed since.
+        service: a tool or a service, and no rank of the job.
     """
 
     parent: Position | None
@@ -93,12 +93,12 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """What one node knows of itself and of everything below it.
+    """The state of a node and of everything below it, as far as the node knows it.
 
     Attributes:
-        root: who says so.
-        now: when, in seconds since the epoch.
-        expected: the size of the job, as text; empty where it is not known.
+        root: the node that says so.
+        now: the time, in seconds since the epoch.
+        expected: the size of the job, as text; empty where it is unknown.
         nodes: the root and all others, in no order.
     """
 

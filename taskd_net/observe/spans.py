@@ -1,7 +1,7 @@
-"""Messages as traces of OpenTelemetry: a send is a span, and each node that the message comes to adds one below.
+"""Spans of OpenTelemetry: a send is a span, and each node on the message's way adds one below.
 
-Imported by nodes with `tracing` alone, as it needs the extra of that name. Spans go to the provider that the process
-has set up; without one they cost little and go nowhere.
+Imported by nodes with `tracing` alone, because it needs the extra of that name. Spans go to the provider that the
+process has set up; without one they cost little and go nowhere.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class SpanTracer:
         self._tracer = get_tracer("taskd_net", __version__)
 
     def sent(self, frame: Frame, reply: Reply) -> tuple[Traced, Reply]:
-        """A message of the application's own: below the span that the caller is in, until the answer."""
+        """Begin the span of a message of the application's own, below the caller's; the answer ends it."""
         traced, span = self._begin("send", SpanKind.PRODUCER, frame, None)
         return traced, _ending(span, reply)
 
     def arrived(self, frame: Frame, headers: Mapping[str, str], reply: Reply | None) -> tuple[Traced, Reply | None]:
-        """A traced message came in: a span below the neighbour's, until this node answers it.
+        """Begin the span of a message that came in, below the neighbour's; this node's answer ends it.
 
-        Where the neighbour awaits no answer, what becomes of the message is no longer seen from here.
+        Where the neighbour awaits no answer, the span ends at once: nobody tells the outcome.
         """
         traced, span = self._begin("hop", SpanKind.CONSUMER, frame, _HEADERS.extract(headers, Context()))
         if reply is None:

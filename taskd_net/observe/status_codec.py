@@ -1,11 +1,11 @@
-"""The messages of the status service ↔ our own types (`proto/status.proto`)."""
+"""Codec of the messages of `proto/status.proto`."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -17,7 +17,12 @@ from taskd_net.states import State
 from taskd_net.wire import status_pb2
 
 RECORD_BYTES: Final = 1024
-"""Bytes of one record; ours have some 150."""
+"""Bytes of one record at most; a record of this package has about 150."""
+
+# Fields of the same name and type in both forms.
+_NODE: Final = ("peer", "version", "link", "address", "reopened", "service")
+_FLOW: Final = ("messages", "bytes", "failed", "in_flight", "queued")
+_OWN: Final = ("listen", "inbox", "inbox_room", "inbox_line", "delivered", "lost", "reconnects", "inbox_closed")
 
 _STATES = {
     State.JOINED: status_pb2.JOINED,
@@ -30,32 +35,27 @@ _READ_STATES = {number: state for state, number in _STATES.items()}
 
 
 def write_node(status: NodeStatus) -> bytes:
-    """Serialize what is known of one node."""
+    """Serialize the status of one node."""
     own = status.own
     whole = status_pb2.Node(
         parent="" if status.parent is None else str(status.parent),
         state=_STATES[status.state],
         since_ms=_ms(status.since),
-        peer=status.peer,
-        version=status.version,
-        link=status.link,
-        address=status.address,
         last_message_ms=0 if status.last_message is None else _ms(status.last_message),
         down=_write_flow(status.down),
         up=_write_flow(status.up),
-        reopened=status.reopened,
         at_ms=_ms(status.at),
-        own=None if own is None else _write_own(own),
-        service=status.service,
+        own=None if own is None else status_pb2.Own(up=_write_flow(own.up), **_same(_OWN, own)),
+        **_same(_NODE, status),
     )
     return whole.SerializeToString()
 
 
 def read_node(data: bytes) -> NodeStatus:
-    """Read what is known of one node.
+    """Read the status of one node.
 
     Raises:
-        Refusal: 4999, the bytes are not such a record.
+        Refusal: 4999, the bytes are not the status of a node.
     """
     try:
         node = status_pb2.Node.FromString(data)
@@ -64,37 +64,28 @@ def read_node(data: bytes) -> NodeStatus:
             require_node(parent)
     except (DecodeError, ValueError) as error:
         raise Refusal(Code.CLIENT_ERR, "the bytes are not the record of a node") from error
+    own = Own(up=_read_flow(node.own.up), **_same(_OWN, node.own)) if node.HasField("own") else None
     return NodeStatus(
         parent=parent,
         state=_READ_STATES.get(node.state, State.LOST),
         since=node.since_ms / 1000,
-        peer=node.peer,
-        version=node.version,
-        link=node.link,
-        address=node.address,
         last_message=node.last_message_ms / 1000 if node.last_message_ms else None,
         down=_read_flow(node.down),
         up=_read_flow(node.up),
-        reopened=node.reopened,
-        own=_read_own(node.own) if node.HasField("own") else None,
+        own=own,
         at=node.at_ms / 1000,
-        service=node.service,
+        **_same(_NODE, node),
     )
 
 
 def write_report(report: Report) -> bytes:
     """Serialize a report."""
-    return status_pb2.Report(
-        entries=[_write_record(record) for record in report.records],
-        gone=report.gone,
-        first=report.first,
-        complete=report.complete,
-        urgent=report.urgent,
-    ).SerializeToString()
+    flags = _same(("gone", "first", "complete", "urgent"), report)
+    return status_pb2.Report(entries=map(_write_record, report.records), **flags).SerializeToString()
 
 
 def read_report(data: bytes) -> Report:
-    """Read a report. Entries that are not of one node, or are too large, are left out.
+    """Read a report, without the entries that name no single node or are too large.
 
     Raises:
         Refusal: 4999, the bytes are not a report.
@@ -112,7 +103,7 @@ def read_report(data: bytes) -> Report:
 
 
 def write_pace(seconds: float) -> bytes:
-    """Serialize the answer to a report."""
+    """Serialize the answer to a report: seconds between two reports of figures."""
     return status_pb2.Pace(figures_ms=_ms(seconds)).SerializeToString()
 
 
@@ -149,12 +140,12 @@ def read_forget(data: bytes) -> Position:
 
 
 def write_forgotten(state: State | None) -> bytes:
-    """Serialize what a node was that has been forgotten; None: only a route led to it."""
+    """Serialize the state of a forgotten node; None: only a route led to it."""
     return status_pb2.Forgotten(state="" if state is None else state.value).SerializeToString()
 
 
 def read_forgotten(data: bytes) -> State | None:
-    """Read what a node was that has been forgotten; None: only a route led to it.
+    """Read the state of a forgotten node; None: only a route led to it.
 
     Raises:
         Refusal: 4999, the bytes are not such an answer.
@@ -167,20 +158,16 @@ def read_forgotten(data: bytes) -> State | None:
 
 
 def write_mesh(root: Position, now: float, expected: str, records: Iterable[Record]) -> bytes:
-    """Serialize what a node knows."""
-    return status_pb2.Mesh(
-        root=str(root),
-        now_ms=_ms(now),
-        expected=expected,
-        entries=[_write_record(record) for record in records],
-    ).SerializeToString()
+    """Serialize the state of the mesh, as one node knows it."""
+    entries = map(_write_record, records)
+    return status_pb2.Mesh(root=str(root), now_ms=_ms(now), expected=expected, entries=entries).SerializeToString()
 
 
 def read_mesh(data: bytes) -> Mesh:
-    """Read what a node knows.
+    """Read the state of the mesh.
 
     Raises:
-        Refusal: 4999, the bytes are not that.
+        Refusal: 4999, the bytes are not the state of a mesh.
     """
     try:
         whole = status_pb2.Mesh.FromString(data)
@@ -192,7 +179,7 @@ def read_mesh(data: bytes) -> Mesh:
 
 
 def read_records(records: Iterable[Record]) -> list[tuple[Position, NodeStatus]]:
-    """Read records, each with its position; what is not one, as nobody on the way has looked, is left out."""
+    """Read records, each with its position. Unreadable ones are left out: no node on the way has looked into them."""
     read = []
     for record in records:
         position = read_position(record.position)
@@ -209,14 +196,14 @@ def _write_record(record: Record) -> status_pb2.Entry:
 
 def _read_end(entry: status_pb2.Entry) -> State | None:
     state = _READ_STATES.get(entry.ended)
-    # Whoever has left is away: of two who tell of one node, the one is right that it has joined.
+    # A node that has left is away. Of two reports about one node, the one that it has joined is right.
     return state if entry.away and state is not None and state.ended else None
 
 
-# Each node is told about again and again.
+# Records of the same nodes come again and again.
 @lru_cache(maxsize=16_384)
 def read_position(text: str) -> Position | None:
-    """Read the position of one node; None for what is not one."""
+    """Read the position of one node; None for any other text."""
     try:
         position = Position.parse(text)
         require_node(position)
@@ -237,53 +224,13 @@ def _seconds(us: int) -> float | None:
     return us / 1e6 if us else None
 
 
+def _same(names: Iterable[str], source: object) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
+
+
 def _write_flow(flow: Flow) -> status_pb2.Flow:
-    return status_pb2.Flow(
-        messages=flow.messages,
-        bytes=flow.bytes,
-        failed=flow.failed,
-        in_flight=flow.in_flight,
-        queued=flow.queued,
-        ack_p50_us=_us(flow.ack_p50),
-        ack_p99_us=_us(flow.ack_p99),
-    )
+    return status_pb2.Flow(ack_p50_us=_us(flow.ack_p50), ack_p99_us=_us(flow.ack_p99), **_same(_FLOW, flow))
 
 
 def _read_flow(flow: status_pb2.Flow) -> Flow:
-    return Flow(
-        messages=flow.messages,
-        bytes=flow.bytes,
-        failed=flow.failed,
-        in_flight=flow.in_flight,
-        queued=flow.queued,
-        ack_p50=_seconds(flow.ack_p50_us),
-        ack_p99=_seconds(flow.ack_p99_us),
-    )
-
-
-def _write_own(own: Own) -> status_pb2.Own:
-    return status_pb2.Own(
-        listen=own.listen,
-        inbox=own.inbox,
-        inbox_room=own.inbox_room,
-        inbox_line=own.inbox_line,
-        delivered=own.delivered,
-        lost=own.lost,
-        reconnects=own.reconnects,
-        up=_write_flow(own.up),
-        inbox_closed=own.inbox_closed,
-    )
-
-
-def _read_own(own: status_pb2.Own) -> Own:
-    return Own(
-        listen=own.listen,
-        inbox=own.inbox,
-        inbox_room=own.inbox_room,
-        inbox_line=own.inbox_line,
-        delivered=own.delivered,
-        lost=own.lost,
-        reconnects=own.reconnects,
-        up=_read_flow(own.up),
-        inbox_closed=own.inbox_closed,
-    )
+    return Flow(ack_p50=_seconds(flow.ack_p50_us), ack_p99=_seconds(flow.ack_p99_us), **_same(_FLOW, flow))

@@ -1,7 +1,7 @@
-"""What one node sees of the mesh: itself, its children, and what they have told of those below them.
+"""One node's view of the mesh: itself, its children, and the records that they have reported.
 
-It is looked at when somebody asks, and when it is time to tell the parent; between two looks it costs nothing. A look
-passes over every child, but makes a record only of those of whom something has changed.
+The view is brought up to date for a question and for a report to the parent; between two looks it costs nothing. A look
+passes over every child, and makes a record of each that has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Quantiles: TypeAlias = tuple[float | None, float | None]
 
 
 class _Seen:
-    """One link, as it was at the last look."""
+    """One link at the last look."""
 
     __slots__ = ("acks", "measured", "print", "rolled", "status")
 
@@ -39,12 +39,12 @@ class _Seen:
         self.print: tuple[object, ...] = ()
         self.status: NodeStatus | None = None
         self.acks: _Quantiles = (None, None)
-        # When answer times were last taken together, and when there last were any.
+        # The times of the last quantiles, and of the last measurement.
         self.rolled = self.measured = now
 
 
 class View:
-    """What one node sees.
+    """The view of one node.
 
     Args:
         host: the node.
@@ -59,33 +59,33 @@ class View:
         self.expected = expected
         self._router = host.router
         self.connections = Connections()
-        """Of the children: kept by the parent's side."""
+        """The children's connections, kept by the server."""
         self.listen = ""
-        """Where the node listens."""
+        """The address that the node listens at."""
         self.ledger = Ledger(limits.STATUS_NODES, limits.STATUS_REPORT_NODES)
-        # The clocks' difference is taken once, or every look would change every time by a little.
+        # Taken once: a second measurement would change every time a little.
         self._epoch = time.time() - host.now()
         self._started = time.time()
         self._name = str(self._router.identity)
         self._seen: dict[LinkId, _Seen] = {}
         self._upward = _Seen(host.now())
-        # What children have said of themselves, by position; and those that have vanished, with when that was noticed.
+        # Figures of the children's own, by position; and the time at which a child was forgotten.
         self._own: dict[str, Own] = {}
         self._gone: dict[str, float] = {}
-        # Children that leave, or have left, in good order, until they are forgotten or come back.
+        # Children that leave or have left in good order, until they are forgotten or come back.
         self._ended: dict[LinkId, State] = {}
         self._foreign: dict[str, set[str]] = {}
         self.news = asyncio.Event()
 
-    # ---- looking
+    # ---- looks
 
     def look(self) -> None:
-        """Bring the ledger up to date with what this node sees itself."""
+        """Bring the ledger up to date with this node and its children."""
         for _ in self._look():
             pass
 
     async def look_in_parts(self) -> None:
-        """The same, with room for messages in between: thousands of busy children take tens of milliseconds."""
+        """`look` with pauses for messages: thousands of busy children take tens of milliseconds."""
         for _ in self._look():
             await asyncio.sleep(0)
 
@@ -107,37 +107,37 @@ class View:
                 self._forget(position)
 
     def records(self) -> list[Record]:
-        """Every node that is known, this one among them, as it was at the last look."""
+        """Every known node at the last look, this one included."""
         return list(self.ledger)
 
     def wall(self) -> float:
-        """Seconds since the epoch, on the clock that the times in the records have."""
+        """Seconds since the epoch, on the clock of the records."""
         return self._epoch + self._host.now()
 
     @property
     def reporters(self) -> int:
-        """How many children have reported."""
+        """Children that have reported."""
         return len(self._own)
 
     def has_ended(self, child: Link) -> bool:
-        """Whether a child leaves, or has left, in good order."""
+        """Whether a child leaves or has left in good order."""
         return child.id in self._ended
 
-    # ---- what happens
+    # ---- events
 
     def child_changed(self, link: Link) -> None:
-        """A child's stream stands, or has ended."""
+        """A child's stream has opened or ended."""
         if link.up:
             self._ended.pop(link.id, None)
         self._look_at(self._host.now(), link)
         self.news.set()
 
     def child_ends(self, link: Link, state: State) -> None:
-        """A child is about to leave in good order; it is shown in this state when its stream has ended."""
+        """A child is about to leave in good order: this is its state once its stream has ended."""
         self._ended[link.id] = state
 
     def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
-        """A child that does not report has announced nodes: since now they are known."""
+        """A child that does not report has announced nodes, which are known from now on."""
         routes, name, now = self._router.routes, str(link.position.identity), self.wall()
         known = self._foreign.setdefault(name, set())
         for position in path:
@@ -152,7 +152,7 @@ class View:
         name = str(position.identity)
         self._own.pop(name, None)
         if seen is None or seen.status is None or seen.status.service:
-            # It has taken itself out of the routes, lives elsewhere, or is no rank of the job.
+            # It has withdrawn, lives elsewhere, or is no rank of the job.
             self._forget(name)
         else:
             self._gone[name] = self._host.now()
@@ -162,7 +162,7 @@ class View:
         self.news.set()
 
     def forget(self, position: Position) -> None:
-        """Somebody has asked to forget a node that is not connected."""
+        """Forget a node that is not connected, as an operator asked for."""
         name = str(position)
         self._gone.pop(name, None)
         self.ledger.drop_source(name)
@@ -170,10 +170,10 @@ class View:
         self.news.set()
 
     def state_of(self, position: Position) -> State | None:
-        """The state of a node as it was at the last look; None for one that is not known."""
+        """The state of a node at the last look; None for an unknown node."""
         known: dict[Position, NodeStatus] = {}
         at: Position | None = position
-        # Those above it decide with.
+        # Its state depends on the nodes above it.
         while at is not None and at not in known and (record := self.ledger.find(str(at))) is not None:
             for _, known[at] in wire.read_records([record]):
                 pass
@@ -181,7 +181,7 @@ class View:
         return standings_of(known)[position].state if position in known else None
 
     def told(self, child: Link, report: Report) -> None:
-        """A child has reported: of itself, and, unless it is a leaf, of those below it."""
+        """Take in a child's report of itself and, unless it is a leaf, of the nodes below it."""
         name = str(child.position.identity)
         others = []
         for record in report.records:
@@ -198,7 +198,7 @@ class View:
     # ---- inside
 
     def _forget(self, name: str) -> None:
-        """Forget a node and what it has told; whoever has left in good order stays known."""
+        """Forget a node and its reports; a node that has left in good order stays known."""
         if not self.ledger.has_ended(name):
             self.ledger.drop(name)
         self.ledger.drop_source(name)
@@ -212,7 +212,7 @@ class View:
         ended = None if link.up else self._ended.get(link.id)
         elsewhere = not link.up and self._router.routes.next_hop(link.position.identity) != link.id
         if (elsewhere and ended is None) or (service and ended is not None):
-            # It has taken itself out of the routes, lives elsewhere, or is no rank that is to be remembered.
+            # It has withdrawn, lives elsewhere, or is no rank of the job.
             self._seen.pop(link.id, None)
             if name not in self._gone:
                 self.ledger.drop(name)
@@ -301,7 +301,7 @@ class View:
         )
 
     def _look_behind_foreigners(self) -> None:
-        """Those behind a child that does not report: all that is known of them is that the child leads to them."""
+        """Keep records of the nodes behind children that do not report: the routes alone tell of them."""
         router = self._router
         for link in router.children.by_id.values():
             name = str(link.position.identity)
@@ -314,7 +314,7 @@ class View:
             for position in known - behind:
                 self.ledger.drop(position)
             for position in behind - known:
-                # A route that nobody has announced is known since some message came from there.
+                # A route that was never announced was learnt from a message.
                 self._put_behind(link, position, since=0.0)
             self._foreign[name] = behind
 
@@ -324,7 +324,7 @@ class View:
 
 
 def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:
-    """How long answers have taken lately: p50 and p99, in seconds."""
+    """Recent answer times in seconds: p50 and p99."""
     recent = link.counters.recent
     if recent.count and (seen.acks[0] is None or now - seen.rolled >= limits.STATUS_FIGURES_S):
         seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
