@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from taskd_net import fork, limits
+from taskd_net import limits
 from taskd_net.api import arguments
 from taskd_net.api import body as bodies
 from taskd_net.api.body import Body
-from taskd_net.api.member import Refused, Slot, documented, leave, log
+from taskd_net.api.member import Once, Refused, Slot, documented, leave, log
 from taskd_net.api.operators import MONITOR, Operators
 from taskd_net.api.receiver import read_body
 from taskd_net.api.reporting import report_until_taken, stay_registered
@@ -45,16 +45,12 @@ class Agent:
     def __init__(self, config: NodeConfig, framework_agent: object) -> None:
         self.node = BlockingNode(config).start()
         self.framework_agent = framework_agent
-        self._starting = fork.Lock()
-        self._started = False
+        self._start = Once()
         self._closed = threading.Event()
 
     def begin(self) -> None:
         """Register with the Mgr, in the background, and ask for the go."""
-        with self._starting:
-            if self._started:
-                raise Refused("it has been started already")
-            self._started = True
+        self._start.take()
         self.node.beside(self._report)
 
     def serve(self) -> bool:

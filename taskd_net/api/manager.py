@@ -19,11 +19,11 @@ from types import FrameType
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import fork, limits
+from taskd_net import limits
 from taskd_net.api import arguments
 from taskd_net.api import body as bodies
 from taskd_net.api.body import Body
-from taskd_net.api.member import Refused, Slot, documented, log
+from taskd_net.api.member import Once, Refused, Slot, documented, log
 from taskd_net.api.receiver import Receiver
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError, describe
@@ -67,8 +67,7 @@ class Manager:
         self.config = config
         self.node = BlockingNode(node).start()
         self._receiver = Receiver(self.node, self._take)
-        self._starting = fork.Lock()
-        self._started = False
+        self._start = Once()
         # A SimpleQueue and no Event: a signal handler may put into it while its own thread is about to wait.
         self._ending: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._reports: dict[Position, Mapping[str, Report]] = {}
@@ -76,10 +75,7 @@ class Manager:
 
     def begin(self) -> None:
         """Take reports from now on."""
-        with self._starting:
-            if self._started:
-                raise Refused("it has been started already")
-            self._started = True
+        self._start.take()
         self._receiver.start()
         log.info("manager_started", **{key: self.config[key] for key in _TEXTS + _NUMBERS if key in self.config})
 

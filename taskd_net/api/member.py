@@ -55,6 +55,25 @@ def _report(call: str, error: Exception) -> None:
         log.error("call_failed", call=call, reason=repr(error), exc_info=error)
 
 
+class Once:
+    """A step that happens once in the life of a member."""
+
+    def __init__(self) -> None:
+        self._changing = fork.Lock()
+        self._done = False
+
+    def take(self) -> None:
+        """Take the step.
+
+        Raises:
+            Refused: it has been taken.
+        """
+        with self._changing:
+            if self._done:
+                raise Refused("it has been started already")
+            self._done = True
+
+
 class Member(Protocol):
     """What a slot holds."""
 

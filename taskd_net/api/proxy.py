@@ -14,18 +14,7 @@ from taskd_net.config import NodeConfig
 LOCAL: Final = "LOCAL_PROXY_ENABLE"
 
 
-class Proxy:
-    """The Proxy of this process, from init to destroy."""
-
-    def __init__(self, config: NodeConfig) -> None:
-        self.node = BlockingNode(config).start()
-
-    def close(self) -> None:
-        """Leave the mesh."""
-        self.node.close()
-
-
-slot: Final[Slot[Proxy]] = Slot("proxy")
+slot: Final[Slot[BlockingNode]] = Slot("proxy")
 
 
 @documented
@@ -61,7 +50,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
         inbox=0,
         tls=arguments.secured(wanted, listens=True, connects=True),
     )
-    slot.fill(lambda: Proxy(node), f"taskd-proxy-{server_rank}.log")
+    slot.fill(lambda: BlockingNode(node).start(), f"taskd-proxy-{server_rank}.log")
     return True
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net import fork, limits
+from taskd_net import limits
 from taskd_net.api import arguments
 from taskd_net.api.body import REGISTER, WORKER_REGISTERS, Body
 from taskd_net.api.disk import Pruner
-from taskd_net.api.member import Refused, Slot, documented, leave, log
+from taskd_net.api.member import Once, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver
 from taskd_net.api.reporting import Reports, stay_registered
 from taskd_net.blocking import BlockingNode
@@ -83,18 +83,14 @@ class Worker:
         self.reports = Reports(self.node, _REGISTRATION, MTYPE)
         self._receiver = Receiver(self.node, _handlers.take)
         self._pruner = Pruner(limit_mb)
-        self._starting = fork.Lock()
-        self._started = False
+        self._start = Once()
 
     def start(self) -> None:
         """Register with the Mgr, serve its commands, and keep the bound on the profiling folder."""
-        with self._starting:
-            if self._started:
-                raise Refused("it has been started already")
-            self._started = True
-            self.node.beside(lambda node: stay_registered(node, _REGISTRATION, MTYPE))
-            self._receiver.start()
-            self._pruner.start()
+        self._start.take()
+        self.node.beside(lambda node: stay_registered(node, _REGISTRATION, MTYPE))
+        self._receiver.start()
+        self._pruner.start()
 
     def close(self) -> None:
         """Leave the mesh, and end every thread."""

@@ -16,8 +16,9 @@ import uvloop
 from taskd_net import ConfigError, Node, NodeConfig, limits, logs
 from taskd_net.address import Address
 from taskd_net.cli import systemd, telemetry
+from taskd_net.cli.command import Command
 from taskd_net.cli.output import Output, as_json
-from taskd_net.cli.settings import SETTINGS, wrong
+from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.metrics import MetricsServer
@@ -31,7 +32,7 @@ RELOADED: Final = frozenset(name for name, setting in SETTINGS.items() if settin
 """The settings that SIGHUP changes in a running daemon."""
 
 
-class RememberingCommand(click.Command):
+class RememberingCommand(Command):
     """A command that remembers its arguments, so that its settings can be read again while it runs."""
 
     arguments: Sequence[str] = ()
@@ -68,7 +69,7 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(Daemon(ctx, config, log_file).run())
     except ConfigError as error:
-        raise click.ClickException(wrong(ctx, error).message) from None
+        raise click.ClickException(refused(ctx, error).message) from None
     finally:
         logs.stop()
 

@@ -1,4 +1,4 @@
-"""`taskd-net config`: what is in force, and where it comes from."""
+"""`taskd-net config`: the settings in force, and their sources."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
-from taskd_net import Position
+from taskd_net import ConfigError, Position
 from taskd_net.cli.options import SettingOption, place
-from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
+from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, refused
 from taskd_net.cli.tool import free_position, leaf
 
 
@@ -52,7 +52,10 @@ def _as_object(ctx: click.Context) -> dict[str, object]:
 def _print(contexts: list[click.Context], as_json: bool) -> None:
     for ctx in contexts:
         if {"listen", "upstream"} & ctx.params.keys():  # a command that runs a node
-            node_config(ctx, position_of(ctx))
+            try:
+                node_config(ctx, position_of(ctx))
+            except ConfigError as error:
+                raise refused(ctx, error) from None
     if as_json:
         click.echo(json.dumps({str(ctx.command.name): _as_object(ctx) for ctx in contexts}, ensure_ascii=False))
     else:

@@ -8,17 +8,22 @@ import sys
 
 import click
 
-from taskd_net import ConfigError, Position
-from taskd_net.cli.mesh import NOT_ASKED, address_of
-from taskd_net.cli.settings import COMMANDS, CONFIG, tls_of, wrong
-from taskd_net.codes import Refusal
+from taskd_net import Position
+from taskd_net.address import Address
+from taskd_net.cli.command import PositionArgument, command
+from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
 from taskd_net.position import require_node
 from taskd_net.states import State
 
 
-@click.command(
-    params=[CONFIG, *COMMANDS["forget"]],
+def _one_node(position: Position) -> Position:
+    require_node(position)
+    return position.identity
+
+
+@command(
+    "forget",
     short_help="Take a node that has left out of the routes and of what tree shows.",
     epilog="""\b
 Examples:
@@ -34,42 +39,32 @@ Exit codes:
   3      nobody at --at who can be asked
 """,
 )
-@click.argument("position")
+@click.argument("position", type=PositionArgument(_one_node))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def forget(ctx: click.Context, /, position: str, as_json: bool, at: str, timeout: float, **_: object) -> None:
+def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, timeout: float, **_: object) -> None:
     """Have the node at --at, on this machine, forget POSITION: its place, its routes, and what is shown of it.
 
     That happens by itself in time. A node that is connected stays, and one that comes back is known again. With a Proxy
     all go that are known only through it.
     """
-    node = _one_node(position)
-    address, tls = address_of(ctx, at, "at"), tls_of(ctx)
+    address, tls = Address.parse(at, "at"), tls_of(ctx)
 
     async def asked() -> State | None:
-        async with NodeClient(address, timeout, tls) as asker:
-            return await asker.forget(node)
+        async with NodeClient(address, timeout, tls) as client:
+            return await client.forget(position)
 
     try:
         state = asyncio.run(asked())
-    except ConfigError as error:
-        raise wrong(ctx, error) from None
     except (NotForgotten, AskFailed) as error:
         if as_json:
-            click.echo(_json(node, False, None, str(error)))
+            click.echo(_json(position, False, None, str(error)))
+        if isinstance(error, AskFailed):
+            raise
         click.echo(f"Error: {error}", err=True)
-        sys.exit(1 if isinstance(error, NotForgotten) else NOT_ASKED)
+        sys.exit(1)
     was = "a route alone" if state is None else state.value.replace("_", " ")
-    click.echo(_json(node, True, state, "") if as_json else f"{node} is forgotten; it was {was}")
-
-
-def _one_node(text: str) -> Position:
-    try:
-        position = Position.parse(text)
-        require_node(position)
-    except (ValueError, Refusal) as error:
-        raise click.UsageError(f"POSITION: {error}") from None
-    return position.identity
+    click.echo(_json(position, True, state, "") if as_json else f"{position} is forgotten; it was {was}")
 
 
 def _json(position: Position, forgotten: bool, state: State | None, detail: str) -> str:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Final
 
 import click
 
-from taskd_net import ConfigError
-from taskd_net.cli.mesh import NOT_ASKED, address_of
-from taskd_net.cli.settings import COMMANDS, CONFIG, tls_of, wrong
+from taskd_net.address import Address
+from taskd_net.cli.command import command
+from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, ask_health
 
-_SERVING: Final = "SERVING"
 
-
-@click.command(
-    params=[CONFIG, *COMMANDS["health"]],
+@command(
+    "health",
     short_help="Say whether a node can do its work, for scripts and probes.",
     epilog="""\b
 Examples:
@@ -43,15 +40,13 @@ def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeou
 
     A Proxy is SERVING while it has an upstream that leads to the Mgr; its service liveness for as long as it runs.
     """
-    address, tls = address_of(ctx, addr, "ADDR"), tls_of(ctx)
+    address = Address.parse(addr, "ADDR")
+    said = {"address": str(address), "service": service}
     try:
-        status = asyncio.run(ask_health(address, service, timeout, tls))
-    except ConfigError as error:
-        raise wrong(ctx, error) from None
+        status = asyncio.run(ask_health(address, service, timeout, tls_of(ctx)))
     except AskFailed as error:
         if as_json:
-            click.echo(json.dumps({"address": str(address), "service": service, "status": None, "detail": str(error)}))
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(NOT_ASKED)
-    click.echo(json.dumps({"address": str(address), "service": service, "status": status}) if as_json else status)
-    sys.exit(0 if status == _SERVING else 1)
+            click.echo(json.dumps({**said, "status": None, "detail": str(error)}))
+        raise
+    click.echo(json.dumps({**said, "status": status}) if as_json else status)
+    sys.exit(0 if status == "SERVING" else 1)

@@ -9,18 +9,19 @@ from typing import Any
 import click
 import uvloop
 
-from taskd_net import ConfigError, Node, NodeConfig
+from taskd_net import Node, NodeConfig
+from taskd_net.cli.command import command
 from taskd_net.cli.options import FORMS
 from taskd_net.cli.output import Output, as_json, as_text
-from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, wrong
+from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import stop_signal
-from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, log_to_stderr, start_telemetry
+from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, start_output
 from taskd_net.reading import Reading
 from taskd_net.schema import Kind
 
 
-@click.command(
-    params=[CONFIG, *COMMANDS["listen"]],
+@command(
+    "listen",
     short_help="Print the messages that are sent to a position.",
     epilog="""\b
 Examples:
@@ -44,7 +45,7 @@ and what comes after it is refused with 5000.
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after this many messages.")
 @click.option("--json", "json_lines", is_flag=True, help="Print each message as one JSON object a line.")
 @click.pass_context
-def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **settings: object) -> None:
+def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **settings: Any) -> None:
     """Take the messages that are sent to a position, and print each as it comes: who sent it, its kind, its body.
 
     When it has joined, it says so in one line on stderr: "taskd-net listen Worker/0/3 ready, upstream HOST:PORT".
@@ -53,15 +54,9 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     if position is None:
         raise click.UsageError(f"as is missing; expected {FORMS[Kind.POSITION].expected}")
     config = node_config(ctx, position, service=True)
-    timeout = settings["timeout"]
-    log_to_stderr(str(settings["log_std_level"]))
-    start_telemetry(ctx)
+    start_output(ctx)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        try:
-            code = runner.run(_listen(config, count, timeout if isinstance(timeout, float) else None, json_lines))
-        except ConfigError as error:
-            raise wrong(ctx, error) from None
-    sys.exit(code)
+        sys.exit(runner.run(_listen(config, count, settings["timeout"], json_lines)))
 
 
 async def _listen(config: NodeConfig, count: int | None, timeout: float | None, json_lines: bool) -> int:

@@ -7,18 +7,20 @@ import math
 import statistics
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 from rich.console import Console
 
-from taskd_net.cli.probing import as_object, ask, counted, counted_object, destination, failure, milliseconds
-from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net import Position
+from taskd_net.cli.command import PositionArgument, command
+from taskd_net.cli.probing import as_object, ask, counted, counted_object, failure, milliseconds
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo, Series
 
 
 class Summary:
-    """What became of the probes so far."""
+    """Counts and times of the probes so far."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -36,12 +38,12 @@ class Summary:
         return 0 < self.sent == len(self._times)
 
     def as_object(self, to: str) -> dict[str, object]:
-        """For `--json`; times are None where nothing was answered."""
+        """The summary for `--json`; times are None without an answer."""
         loss = 1.0 - len(self._times) / self.sent if self.sent else None
         return {"to": to, "sent": self.sent, "answered": len(self._times), "loss": loss, **self._figures()}
 
     def as_text(self, to: str) -> str:
-        """For people, and for those who know `ping`."""
+        """The summary in the words of ping(8)."""
         loss = f"{100.0 * (1.0 - len(self._times) / self.sent):.3g} % lost" if self.sent else "nothing lost"
         figures = ", ".join(f"{key.removesuffix('_ms')} {value}" for key, value in self._figures().items())
         return f"{to}: {self.sent} sent, {len(self._times)} answered, {loss}" + (
@@ -63,12 +65,12 @@ class Summary:
 
 
 def percentile(times: Sequence[float], share: float) -> float:
-    """The least of sorted times that this share of them does not exceed."""
+    """The smallest of sorted times that at least this share of them does not exceed."""
     return times[math.ceil(share * len(times)) - 1]
 
 
-@click.command(
-    params=[CONFIG, *COMMANDS["ping"]],
+@command(
+    "ping",
     short_help="Ask positions whether they are there, and how far away.",
     epilog="""\b
 Examples:
@@ -87,7 +89,7 @@ Exit codes:
 A signal ends it as --count does: with the summary.
 """,
 )
-@click.argument("dest")
+@click.argument("dest", type=PositionArgument())
 @click.option("--count", type=click.IntRange(0), default=4, metavar="N", show_default=True, help="Probes; 0: no end.")
 @click.option(
     "--interval",
@@ -99,22 +101,21 @@ A signal ends it as --count does: with the summary.
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each answer, then the summary, as a JSON object a line.")
 @click.pass_context
-def ping(ctx: click.Context, /, dest: str, count: int, interval: float, as_json: bool, **settings: object) -> None:
+def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_json: bool, **settings: Any) -> None:
     """Ask DEST whether it is there: round trips through the mesh, from the node at --at there and back.
 
     DEST is Role/serverRank[/processRank]; ranks may be comma lists or All: then a probe is answered when everybody has
     answered, and the answer says how many have, and the first who have not. A probe goes the way that a message goes.
     The nodes answer it by themselves; applications see nothing.
     """
-    to = destination(dest)
-    series = Series(to, float(str(settings["timeout"])), count, interval)
+    series = Series(dest, settings["timeout"], count, interval)
     console = Console(highlight=False, soft_wrap=True)
     summary = Summary()
 
     async def work(client: NodeClient) -> None:
         about = await client.about()
         if not as_json:
-            console.print(f"PING {to} from {about.position} at {settings['at']}", markup=False)
+            console.print(f"PING {dest} from {about.position} at {settings['at']}", markup=False)
         async for echo in client.ping(series):
             summary.add(echo)
             if as_json:
@@ -122,12 +123,12 @@ def ping(ctx: click.Context, /, dest: str, count: int, interval: float, as_json:
                 click.echo(json.dumps(answer, ensure_ascii=False))
             else:
                 came = str(echo.src) if echo.ok else failure(echo)
-                text = f"{summary.sent}  {came}  {milliseconds(echo.seconds)} ms{counted(echo, to, 'answered')}"
+                text = f"{summary.sent}  {came}  {milliseconds(echo.seconds)} ms{counted(echo, dest, 'answered')}"
                 console.print(text, style="green" if echo.ok else "red", markup=False)
 
     ask(ctx, work)
     if as_json:
-        click.echo(json.dumps(summary.as_object(str(to)), ensure_ascii=False))
+        click.echo(json.dumps(summary.as_object(str(dest)), ensure_ascii=False))
     else:
-        console.print(summary.as_text(str(to)), markup=False)
+        console.print(summary.as_text(str(dest)), markup=False)
     sys.exit(0 if summary.complete else 1)

@@ -1,83 +1,48 @@
-"""What `ping` and `trace` share: they ask a node that listens, print what comes, and end with it or with a signal."""
+"""The parts that `ping`, `trace` and `send` share: a node to ask, and answers in words and as JSON."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import click
-import uvloop
 
-from taskd_net import Ack, Code, ConfigError, Position
+from taskd_net import Ack, Code, Position
 from taskd_net.address import Address
-from taskd_net.cli.settings import tls_of, wrong
-from taskd_net.cli.signals import stop_signal
+from taskd_net.cli.settings import tls_of
+from taskd_net.cli.signals import run_until_signal
 from taskd_net.codes import describe
 from taskd_net.limits import FAILURES_TOLD
-from taskd_net.observe.client import AskFailed, NodeClient
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import ALL
-
-NOT_ASKED: Final = 3
-"""Exit code: no node at `--at` could be asked."""
 
 REACH_S: Final = 5.0
 """Seconds to reach the node that is asked: longer than a connection through a lost packet or two takes."""
 
 
-def destination(text: str) -> Position:
-    """DEST.
+def ask(ctx: click.Context, work: Callable[[NodeClient], Coroutine[Any, Any, None]]) -> signal.Signals | None:
+    """Connect to the node at `--at`, and work with it until the work is done or a signal comes.
+
+    Returns:
+        The signal; None where the work was done before.
 
     Raises:
-        click.UsageError: it is not a position.
+        ConfigError: the address or a file of TLS is not usable.
+        AskFailed: the node cannot be asked.
     """
-    try:
-        return Position.parse(text)
-    except ValueError as error:
-        raise click.UsageError(f"DEST: {error}") from None
+    address, tls = Address.parse(ctx.params["at"], "at"), tls_of(ctx)
 
-
-def ask(ctx: click.Context, work: Callable[[NodeClient], Coroutine[Any, Any, None]]) -> int | None:
-    """Connect to the node at `--at` and work with it until the work is done or a signal comes.
-
-    Returns the number of the signal, None where the work was done before one came.
-
-    Exits with NOT_ASKED, and one line that says why, where the node cannot be asked.
-    """
-    try:
-        address = Address.parse(ctx.params["at"], "at")
-    except ConfigError as error:
-        raise wrong(ctx, error) from None
-
-    tls = tls_of(ctx)
-
-    async def asked() -> int | None:
-        stop = stop_signal()
+    async def asked() -> None:
         async with NodeClient(address, REACH_S, tls) as client:
-            working = asyncio.create_task(work(client))
-            ends: set[asyncio.Future[Any]] = {working, stop}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            working.cancel()
-            await asyncio.wait([working])
-            if working.cancelled():
-                return stop.result()
-            await working
-            return None
+            await work(client)
 
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(asked())
-    except ConfigError as error:
-        raise wrong(ctx, error) from None
-    except AskFailed as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(NOT_ASKED)
+    return run_until_signal(asked)
 
 
 def milliseconds(seconds: float) -> float:
-    """As they are printed: to the microsecond."""
+    """Milliseconds as they are printed, to the microsecond."""
     return round(seconds * 1000.0, 3)
 
 
@@ -88,7 +53,7 @@ def as_object(echo: Echo) -> dict[str, object]:
 
 
 def counted_object(answer: Ack | Echo) -> dict[str, object]:
-    """The number of nodes that answered, and those that did not, for `--json`; null where that is not known."""
+    """The number of nodes that answered, and the nodes that did not, for `--json`; null where it is not known."""
     failures = [
         {"position": str(position), "code": int(code), "name": name(code)} for position, code in answer.failures
     ]
@@ -96,12 +61,12 @@ def counted_object(answer: Ack | Echo) -> dict[str, object]:
 
 
 def counted(answer: Ack | Echo, to: Position, done: str) -> str:
-    """The same for people, as the end of a line; empty where code and `src` say all of it.
+    """The same in words, as the end of a line; empty where code and `src` are all there is.
 
     Args:
-        answer: what came.
+        answer: from the mesh.
         to: the destination.
-        done: what the nodes have done.
+        done: a verb for the nodes that answered, such as `answered`.
     """
     count, said = answer.receivers, ((answer.src, answer.code),)
     if not any(rank == ALL or "," in rank for rank in to[1:]) or (count == 0 and answer.failures in ((), said)):
@@ -118,6 +83,11 @@ def name(code: int) -> str:
     return Code(code).name if code in Code.__members__.values() else "UNKNOWN"
 
 
-def failure(echo: Echo) -> str:
-    """What went wrong, and who says so: `5002 NO_ROUTE from Mgr/0: nobody on the way knows the destination`."""
-    return f"{echo.code} {name(echo.code)} from {echo.src}: {echo.detail or describe(echo.code).partition(': ')[2]}"
+def failure(answer: Ack | Echo) -> str:
+    """A failure and its reporter: `5002 NO_ROUTE from Mgr/0: nobody on the way knows the destination`."""
+    return f"{answer.code} {name(answer.code)} from {answer.src}: {detail(answer)}"
+
+
+def detail(answer: Ack | Echo) -> str:
+    """The reason in an answer; without one, the meaning of its code."""
+    return answer.detail or describe(answer.code).partition(": ")[2]

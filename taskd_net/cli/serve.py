@@ -7,8 +7,9 @@ from typing import Final
 import click
 
 from taskd_net import Position
+from taskd_net.cli.command import command
 from taskd_net.cli.daemon import RememberingCommand, serve
-from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
+from taskd_net.cli.settings import node_config
 
 EPILOG: Final = """\b
 Signals:
@@ -26,9 +27,9 @@ Exit codes:
 """
 
 
-@click.command(
+@command(
+    "mgr",
     cls=RememberingCommand,
-    params=[CONFIG, *COMMANDS["mgr"]],
     short_help="Run the root of a job's tree.",
     epilog=f"""\b
 Examples:
@@ -48,9 +49,9 @@ def mgr(ctx: click.Context, /, **_: object) -> None:
     serve(ctx, node_config(ctx, Position.mgr()), "manager.log")
 
 
-@click.command(
+@command(
+    "proxy",
     cls=RememberingCommand,
-    params=[CONFIG, *COMMANDS["proxy"]],
     short_help="Run the Proxy of a node.",
     epilog=f"""\b
 Examples:

@@ -180,8 +180,8 @@ COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
 }
 
 
-def wrong(ctx: click.Context, error: ConfigError) -> click.UsageError:
-    """The usage error for a value that was refused, with the place it came from."""
+def refused(ctx: click.Context, error: ConfigError) -> click.UsageError:
+    """The usage error for a refused value, with the source of the value."""
     field = str(error).partition(" ")[0]
     for param in ctx.command.params:
         if isinstance(param, SettingOption) and param.name == field and ctx.get_parameter_source(field) is not None:
@@ -198,29 +198,24 @@ def node_config(ctx: click.Context, position: Position, *, service: bool = False
         service: whether it is a tool, and no rank of the job.
 
     Raises:
-        click.UsageError: a value is out of its range; names it and where it came from.
+        ConfigError: a value is out of its range.
     """
-    settings = {name: ctx.params[name] for name in settings_of(NodeConfig) if name in ctx.params}
-    secured = tls_of(ctx)
-    try:
-        guard = {name: ctx.params[name] for name in settings_of(Limits) if name in ctx.params}
-        return NodeConfig(position=position, service=service, tls=secured, limits=Limits(**guard), **settings)
-    except ConfigError as error:
-        raise wrong(ctx, error) from None
+    of_node, of_peers = (
+        {name: ctx.params[name] for name in settings_of(config) if name in ctx.params}
+        for config in (NodeConfig, Limits)
+    )
+    return NodeConfig(position=position, service=service, tls=tls_of(ctx), limits=Limits(**of_peers), **of_node)
 
 
 def tls_of(ctx: click.Context) -> Tls | None:
-    """The files of TLS that a command is to use, for those of its links that it has settings for.
+    """The files of TLS for the links that a command has settings for.
 
     Raises:
-        click.UsageError: files that belong together are not together; names what is missing.
+        ConfigError: names the file that is missing beside the others.
     """
     said = {name: ctx.params.get(name) for name in NAMES}
     listens, connects = "server_key" in ctx.params, "client_key" in ctx.params
-    try:
-        return chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
-    except ConfigError as error:
-        raise wrong(ctx, error) from None
+    return chosen(ctx.params["enable_tls"], said, listens=listens, connects=connects)
 
 
 def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:

@@ -1,16 +1,22 @@
-"""How a command ends when it is told to."""
+"""The end of a command by a signal."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import uvloop
+
+T = TypeVar("T")
 
 
 def stop_signal() -> asyncio.Future[signal.Signals]:
-    """From now on SIGTERM and SIGINT do not end the process: the first settles this future, the second ends it at once.
+    """Take SIGTERM and SIGINT over: the first one settles this future, the second one ends the process at once.
 
-    That it ends at once does not hang on its good will: no handler, no `finally` and no buffer is in the way.
+    No handler, no `finally` and no buffer is in the way of the second one.
     """
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[signal.Signals] = loop.create_future()
@@ -23,3 +29,19 @@ def stop_signal() -> asyncio.Future[signal.Signals]:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     return asked
+
+
+def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T | signal.Signals:
+    """Run a coroutine in an event loop of its own. Returns its result, or the signal that cancelled it."""
+
+    async def run() -> T | signal.Signals:
+        stop, working = stop_signal(), asyncio.create_task(work())
+        ends: set[asyncio.Future[Any]] = {working, stop}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            working.cancel()
+            await asyncio.wait([working])
+        return stop.result() if working.cancelled() else working.result()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())

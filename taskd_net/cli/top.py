@@ -12,8 +12,8 @@ from rich.console import Console
 
 from taskd_net import Role
 from taskd_net.cli.branches import milliseconds
+from taskd_net.cli.command import command
 from taskd_net.cli.mesh import look
-from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.observe.document import TROUBLE, Document, in_trouble
 from taskd_net.observe.rates import Rate, Rates
 
@@ -41,8 +41,8 @@ _COLUMNS: Final = (
 )
 
 
-@click.command(
-    params=[CONFIG, *COMMANDS["top"]],
+@command(
+    "top",
     short_help="Show live rates, times and queues of every node.",
     epilog="""\b
 Examples:

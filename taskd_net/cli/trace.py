@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import click
 from rich.console import Console
 
-from taskd_net import Code
-from taskd_net.cli.probing import as_object, ask, destination, failure, milliseconds
-from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net import Code, Position
+from taskd_net.cli.command import PositionArgument, command
+from taskd_net.cli.probing import as_object, ask, failure, milliseconds
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import About, Echo
 from taskd_net.observe.prober import one_node
 
 
-@click.command(
-    params=[CONFIG, *COMMANDS["trace"]],
+@command(
+    "trace",
     short_help="Show the way to a position, hop by hop, and where it ends.",
     epilog="""\b
 Examples:
@@ -35,19 +36,15 @@ Exit codes:
 128+N: ended by signal N.
 """,
 )
-@click.argument("dest")
+@click.argument("dest", type=PositionArgument(one_node))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.pass_context
-def trace(ctx: click.Context, /, dest: str, as_json: bool, **settings: object) -> None:
+def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any) -> None:
     """Show each node on the way to DEST from the node at --at, its time there and back, and the kind of link.
 
     batched is the fast link between two nodes of taskd_net, tasknet are the four calls that every peer knows. Where the
     way ends before DEST, the last line says with which code, and who says so.
     """
-    try:
-        to = one_node(destination(dest))
-    except ValueError as error:
-        raise click.UsageError(f"DEST: {error}") from None
     console = Console(highlight=False, soft_wrap=True)
     hops: list[Echo] = []
     start: list[About] = []
@@ -55,8 +52,8 @@ def trace(ctx: click.Context, /, dest: str, as_json: bool, **settings: object) -
     async def work(client: NodeClient) -> None:
         start.append(await client.about())
         if not as_json:
-            console.print(f"TRACE {to} from {start[0].position} at {settings['at']}", markup=False)
-        async for echo in client.trace(to, float(str(settings["timeout"]))):
+            console.print(f"TRACE {dest} from {start[0].position} at {settings['at']}", markup=False)
+        async for echo in client.trace(dest, settings["timeout"]):
             hops.append(echo)
             if not as_json:
                 text = _line(len(hops), echo)
@@ -65,10 +62,10 @@ def trace(ctx: click.Context, /, dest: str, as_json: bool, **settings: object) -
     stopped = ask(ctx, work)
     reached = bool(hops) and hops[-1].ok
     if as_json:
-        fields = {"to": str(to), "from": str(start[0].position) if start else None, "reached": reached}
+        fields = {"to": str(dest), "from": str(start[0].position) if start else None, "reached": reached}
         click.echo(json.dumps(fields | {"hops": [as_object(echo) for echo in hops]}, ensure_ascii=False))
     elif reached:
-        console.print(f"reached {to}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}", markup=False)
+        console.print(f"reached {dest}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}", markup=False)
     elif stopped is None:
         last = hops[-2].src if len(hops) > 1 else start[0].position
         console.print(f"ends after {last}", markup=False)

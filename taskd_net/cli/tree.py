@@ -9,15 +9,15 @@ import click
 from rich.console import Console
 
 from taskd_net.cli.branches import Line, draw
+from taskd_net.cli.command import command
 from taskd_net.cli.mesh import look
-from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.observe.document import Document, healthy
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-@click.command(
-    params=[CONFIG, *COMMANDS["tree"]],
+@command(
+    "tree",
     short_help="Show every node, which are in trouble, and which ranks are missing.",
     epilog="""\b
 Examples:

@@ -1,27 +1,31 @@
-"""One process of the demo: one Node, steered over its stdin and stdout (`steering`)."""
+"""The program of a process of the demo: one Node, steered over stdin and stdout (`steering`)."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
+from uuid import uuid4
 
 import uvloop
 
-from taskd_net import Code, ConfigError, Node, NodeConfig, Position
+from taskd_net import ConfigError, Node, NodeConfig, Position
 from taskd_net.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
+from taskd_net.retry import repeat
 
 RETRY_PAUSE_S: Final = 0.01
 REACH_ATTEMPT_S: Final = 1.0
 
 
 class DemoNode:
-    """A Node and what the demo wants from it."""
+    """A Node, and the requests of the demo to it."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -76,20 +80,12 @@ class DemoNode:
         return sent
 
     async def _reach(self, to: str, timeout: float) -> Reached:
-        """Send one message until it is acknowledged: again with the same uuid, so that it arrives once."""
-        give_up_at = time.monotonic() + timeout
-        reached = Reached(at=None, refused=[])
-        uuid = None
-        while time.monotonic() < give_up_at:
-            ack = await self.node.send("", to=to, mtype="reach", uuid=uuid, timeout=REACH_ATTEMPT_S)
-            if ack.code == Code.OK:
-                reached["at"] = time.monotonic()
-                break
-            uuid = ack.uuid
-            if ack.code not in reached["refused"]:
-                reached["refused"].append(ack.code)
-            await asyncio.sleep(RETRY_PAUSE_S)
-        return reached
+        """Send one message until it is acknowledged, with one uuid, so that it arrives once."""
+        until = time.monotonic() + timeout
+        send = partial(self.node.send, "", to=to, mtype="reach", uuid=str(uuid4()), timeout=REACH_ATTEMPT_S)
+        pauses = itertools.takewhile(lambda _: time.monotonic() < until, itertools.repeat(RETRY_PAUSE_S))
+        ack = await repeat(send, pauses)
+        return Reached(at=time.monotonic() if ack.ok else None, code=ack.code)
 
 
 def _say(line: dict[str, object]) -> None:

@@ -31,7 +31,7 @@ class Sent(TypedDict):
 
 
 class Reached(TypedDict):
-    """When a destination acknowledged (`time.monotonic`; None: never), and the codes that came before that."""
+    """The time of a destination's acknowledgement (`time.monotonic`; None without one), and the last code."""
 
     at: float | None
-    refused: list[int]
+    code: int

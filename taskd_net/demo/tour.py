@@ -172,8 +172,7 @@ class Tour:
                 reaching.cancel()
             for target, outcome in reached.items():
                 if outcome["at"] is None:
-                    codes = ", ".join(map(str, outcome["refused"]))
-                    report.problems.append(f"{target} was not reached within {REACH_S:.0f} s, only {codes}")
+                    report.problems.append(f"{target} was not reached within {REACH_S:.0f} s, but {outcome['code']}")
                 elif (copies := len((await self._started[target].received()).get("reach", ()))) != 1:
                     report.problems.append(f"{target} got the Mgr's message {copies} times")
             acknowledged = [at for worker in workers if (at := reached[worker]["at"]) is not None]

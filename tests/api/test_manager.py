@@ -36,7 +36,7 @@ def running(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("POD_IP", OWN_IP)
     assert api.init_taskd_manager(CONFIG)
     result = threads.submit(api.start_taskd_manager)
-    until(lambda: manager.slot._member is not None and manager.slot._member._started)
+    until(lambda: manager.slot._member is not None and manager.slot._member._start._done)
     yield result
     if manager.slot._member is not None:
         assert api.destroy_taskd_manager()

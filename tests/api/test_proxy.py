@@ -27,7 +27,7 @@ def test_proxy_between_manager_and_worker(mgr: BlockingNode) -> None:
 def test_proxy_that_is_destroyed_has_stopped(mgr: BlockingNode) -> None:
     host, _, port = (mgr.address or "").partition(":")
     assert api.init_taskd_proxy({"ListenPort": free_port(), "UpstreamAddr": host, "UpstreamPort": port})
-    proxy.slot.member.node.joined(SOON)
+    proxy.slot.member.joined(SOON)
     assert api.destroy_taskd_proxy()
     assert state_of(mgr, "Proxy/0") is State.STOPPED
 
@@ -76,6 +76,6 @@ def test_config(
         monkeypatch.setenv(variable, value)
     port = free_port()
     assert api.init_taskd_proxy({"ListenPort": port, **config})
-    node = proxy.slot.member.node
+    node = proxy.slot.member
     assert (str(node.position), node.address, node.config.upstream) == (position, f"{listen}:{port}", upstream)
     assert api.destroy_taskd_proxy()

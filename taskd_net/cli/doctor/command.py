@@ -11,12 +11,12 @@ import click
 import uvloop
 from rich.console import Console
 
-from taskd_net import NodeConfig
+from taskd_net import ConfigError, NodeConfig
 from taskd_net.address import Address
 from taskd_net.cli.doctor import listening, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
-from taskd_net.cli.settings import COMMANDS, CONFIG, node_config
+from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, refused
 
 CHECKED: Final = ("mgr", "proxy", "listen", "send")
 """The commands that run a node."""
@@ -44,10 +44,9 @@ async def examine(config: NodeConfig) -> list[Finding]:
 def _findings(ctx: click.Context) -> list[Finding]:
     try:
         config = node_config(ctx, position_of(ctx))
-    except click.UsageError as error:
-        return [
-            wrong("settings", error.message, f"`taskd-net config {ctx.info_name}` shows where each value comes from.")
-        ]
+    except ConfigError as error:
+        advice = f"`taskd-net config {ctx.info_name}` shows where each value comes from."
+        return [wrong("settings", refused(ctx, error).message, advice)]
     settings = ok("settings", f"every value of {ctx.info_name} can be used")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return [settings, *runner.run(examine(config))]
