@@ -9,7 +9,7 @@ from taskd_net.expect import Expected
 
 
 def expected(size: str, *present: str, below: str = "Mgr") -> list[str]:
-    """Who is expected."""
+    """The expected ranks."""
     known = [Position.parse(text) for text in present]
     return [str(position) for position in Expected.parse(size).positions(known, Position.parse(below))]
 

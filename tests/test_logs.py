@@ -1,4 +1,4 @@
-"""Where log lines go: an application's own logging is left alone, and a file holds what it is to hold."""
+"""The targets of log lines: an application's own logging stays alone, and a file holds its levels."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NoneOfPytest(list[logging.Handler]):
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    """What a log file says."""
+    """The lines of a log file."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

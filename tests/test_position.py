@@ -261,7 +261,7 @@ def test_ranks_have_a_length(role: str) -> None:
 
 
 def test_long_destinations_are_not_remembered() -> None:
-    """Whoever sends ever new ones must not fill the memory of every node on the way."""
+    """A sender of ever new destinations must not fill the memory of every node on the way."""
     ranks = ",".join(map(str, range(200)))
     known = _checked.cache_info().currsize
     assert Destination.of(Position("Worker", "All", ranks)).ranks == 200

@@ -1,4 +1,4 @@
-"""What a reader survives, and what its end means."""
+"""Faults that a reader survives, and the effect of its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGE = Message("u", "default", True, Position.proxy(7), Position.mgr(), 0, ""
 
 
 class Inbox:
-    """What a reader needs of a node."""
+    """The part of a node that a reader needs."""
 
     position = Position.mgr()
 

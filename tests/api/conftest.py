@@ -63,7 +63,7 @@ class Failures(logging.Handler):
 
 @pytest.fixture
 def failures() -> Iterator[Failures]:
-    """What goes into the log at level ERROR; what a test leaves in it fails the test."""
+    """Log entries at level ERROR; entries left by a test fail it."""
     handler = Failures()
     logging.getLogger().addHandler(handler)
     yield handler
@@ -112,7 +112,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def ending() -> Iterator[ExitStack]:
-    """What ends every process of the test."""
+    """End every process of the test."""
     with ExitStack() as stack:
         yield stack
 

@@ -68,7 +68,7 @@ def traffic(logging_threads: int = 0) -> Iterator[list[int]]:
 
 
 def without_node() -> None:
-    """What a forked child finds: every call says so in one line, none hangs."""
+    """Check a forked child: every call fails with one log line, and none hangs."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
@@ -116,7 +116,7 @@ async def _send(node: Node) -> None:
 
 
 def with_node(rank: int) -> None:
-    """What any other child finds: a node of its own."""
+    """Check any other child: it can have a node of its own."""
     assert api.init_taskd_worker(rank) and api.start_taskd_worker()
     assert api.send_to_manager(4, "STATUS", str(rank))
     assert api.destroy_taskd_worker()

@@ -40,7 +40,7 @@ class Role:
         return self.process.stdout.readline().strip()
 
     def reports(self) -> dict[str, list[str]]:
-        """What a manager has been told, by node."""
+        """The reports of a Manager, by node."""
         reports: dict[str, list[str]] = json.loads(self.ask())
         return reports
 

@@ -50,7 +50,7 @@ BODIES = [
 
 @pytest.fixture
 def handler() -> SimpleQueue[str]:
-    """What the Worker's handler of code 700 was given."""
+    """The commands that the Worker's handler of code 700 got."""
     taken: SimpleQueue[str] = SimpleQueue()
     assert api.register_handler(700, lambda command: taken.put(command.message))
     return taken
@@ -113,7 +113,7 @@ class _Fed:
         self.position = NodeConfig.mgr(listen="127.0.0.1:0").position
 
     def receive_all(self) -> list[Message]:
-        """What comes next."""
+        """The next messages."""
         messages = self.inbox.get(timeout=SOON)
         if isinstance(messages, BaseException):
             raise messages

@@ -298,7 +298,7 @@ def test_destroy_does_not_wait_for_a_handler_without_end(
 
 
 def test_signal_handler_may_destroy(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:
-    """Whatever the main thread is doing with the Worker at that moment."""
+    """The main thread may be anywhere in the Worker's calls at that moment."""
     results: list[bool] = []
     before = signal.signal(signal.SIGUSR1, lambda *_: results.append(api.destroy_taskd_worker()))
     taking = threading.Thread(target=lambda: list(mgr.messages()))

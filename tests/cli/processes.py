@@ -31,7 +31,7 @@ class Command:
     """
 
     program: tuple[str, ...] = ("-m", "taskd_net.cli")
-    """What Python runs."""
+    """The arguments of Python."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Command:
         return line.decode().removesuffix("\n")
 
     async def rest(self) -> str:
-        """What is left of its standard output, to its end."""
+        """The rest of its standard output."""
         assert self._process is not None and self._process.stdout is not None
         return (await asyncio.wait_for(self._process.stdout.read(), PATIENCE_S)).decode()
 

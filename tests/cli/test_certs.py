@@ -106,7 +106,7 @@ def test_the_document_shows_what_is_tried_here() -> None:
 
 
 async def test_mutual_tls_takes_two_commands(tmp_path: Path) -> None:
-    """What `SHOWN` shows, on free ports: a CA, a certificate, and every command with the file."""
+    """Run the commands of `SHOWN` on free ports: a CA, a certificate, and every command with the file."""
     async with Command("certs", "init", cwd=tmp_path) as made:
         assert await made.exit_code() == 0
     async with Command("certs", "issue", cwd=tmp_path) as issued:

@@ -1,4 +1,4 @@
-"""What docs/diagnosis.md shows is what the commands print.
+"""docs/diagnosis.md shows the output of the commands.
 
 `pytest tests/cli/test_diagnosis.py --rewrite-diagnosis` runs them and writes their output into the document anew.
 """

@@ -44,7 +44,7 @@ async def mgr(mesh: Mesh) -> WatchedNode:
 
 
 async def examined(*arguments: object, wrong: int = 0, warnings: int = 0) -> dict[str, dict[str, str]]:
-    """What `doctor` finds, by check; how much of it is wrong is as expected."""
+    """The findings of `doctor`, by check; the number of faults is as expected."""
     code, output, errors = await run("doctor", *arguments, "--json")
     # gRPC's own code in C writes a line about each handshake that fails, past every logger.
     assert [line for line in errors.splitlines() if "ssl_transport_security" not in line] == []
@@ -55,7 +55,7 @@ async def examined(*arguments: object, wrong: int = 0, warnings: int = 0) -> dic
 
 
 async def proxy(upstream: str, *arguments: object, wrong: int = 0, warnings: int = 0) -> dict[str, dict[str, str]]:
-    """What it finds of a Proxy that could listen."""
+    """The findings for a Proxy that can listen."""
     found = await examined(
         "proxy", "--listen", "127.0.0.1:0", "--upstream", upstream, *arguments, wrong=wrong, warnings=warnings
     )
@@ -227,7 +227,7 @@ async def test_other_version(mgr: WatchedNode, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Folder:
-    """What all nodes of a test share, valid for a month."""
+    """The files of all nodes of a test, valid for a month."""
     folder = Folder(tmp_path / "certs", Authority.new("a test's CA", timedelta(days=60)))
     folder.issue(days=(-0.5, 30.0))
     return folder

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def config(*arguments: str) -> str:
-    """What `taskd-net config` prints."""
+    """The output of `taskd-net config`."""
     done = CliRunner().invoke(group, ["config", *arguments])
     assert done.exit_code == 0, done.output
     return done.output

@@ -1,4 +1,4 @@
-"""How processes end, what `taskd-net tree` says of that, and `taskd-net forget`."""
+"""Ends of processes in `taskd-net tree`, and `taskd-net forget`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Script(Command):
 
 
 async def document(mgr: Daemon, *arguments: object) -> dict[str, Any]:
-    """What `tree` says."""
+    """The document of `tree`."""
     return dict(json.loads((await run("tree", "--at", mgr.address, "--json", *arguments))[1]))
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def get(url: str) -> tuple[int, str]:
-    """What is at an address."""
+    """The answer of a URL."""
     with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - the page's own, of http
         return answer.status, answer.read().decode()
 

@@ -160,7 +160,7 @@ async def test_message_under_way_is_answered_before_the_end(mesh: Mesh, tmp_path
 
 
 async def test_end_under_load_keeps_every_promise(mesh: Mesh, tmp_path: Path) -> None:
-    """What was answered with 0 has arrived once, and what was not, has not: all that had come this far was answered."""
+    """A message answered with 0 has arrived once, and no other has: all received ones were answered."""
     mgr = await mesh.mgr(inbox=100_000)
     async with Daemon("proxy", "--upstream", mgr.address, logs=tmp_path) as proxy:
         await proxy.said(" joined ")

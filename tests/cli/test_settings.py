@@ -1,4 +1,4 @@
-"""Where a setting comes from: a flag before the environment, before the file, before the default."""
+"""The source of a setting: a flag before the environment, before the file, before the default."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> str:
 
 
 def settings_of(command: str, *arguments: str) -> dict[str, Any]:
-    """What is in force, by name: value, source and name of the source."""
+    """The settings in force, by name: value, source and name of the source."""
     done = CliRunner().invoke(group, ["config", "--json", command, *arguments])
     assert done.exit_code == 0, done.output
     found = json.loads(done.output)[command]

@@ -1,4 +1,4 @@
-"""What is sent to the service manager, and when nothing is. How the daemons use it: `test_serve`."""
+"""Notifications to the service manager. `test_serve` has their use by the daemons."""
 
 from __future__ import annotations
 

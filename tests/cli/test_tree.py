@@ -46,7 +46,7 @@ class Job:
             assert await worker.line() == "joined"
 
     async def tree(self, *arguments: object) -> tuple[int, str]:
-        """What `tree` says, and its exit code."""
+        """The output of `tree`, and its exit code."""
         code, output, errors = await run("tree", "--at", self.mgr.address, *arguments)
         assert not errors
         return code, output

@@ -1,4 +1,4 @@
-"""How a report looks."""
+"""The display of a report."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""What counts as found, and as wrong."""
+"""Findings and faults in a report."""
 
 import pytest
 

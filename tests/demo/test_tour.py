@@ -1,4 +1,4 @@
-"""Where the Workers are."""
+"""The places of the Workers."""
 
 import pytest
 

@@ -47,7 +47,7 @@ class Stand:
         await self._serving.close()
 
     async def answer(self, since: str) -> str:
-        """What a browser is told."""
+        """The answer for a browser."""
         self.asked += 1
         if self._pace:
             self.made.go_on(self._pace)

@@ -73,7 +73,7 @@ def app_of(tree: str = '{"nodes":[]}') -> tuple[PageApp, list[str]]:
 
 
 def embedded(html: str, opening: str) -> str:
-    """What is in the one element that begins so."""
+    """The content of the one element with this beginning."""
     (found,) = re.findall(re.escape(opening) + "(.*?)</", html, flags=re.DOTALL)
     return str(found)
 

@@ -1,4 +1,4 @@
-"""What a browser has to be told: everything once, then what has changed."""
+"""Updates for a browser: everything once, then the changes."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ RETRY_S: Final = 0.5
 
 
 class Stage(IntEnum):
-    """What a lane is for."""
+    """The purpose of a lane."""
 
     JOIN = 0
     DOWN_QUEUE = 1
@@ -277,7 +277,7 @@ class Mesh:
     repeated: set[bytes] = field(default_factory=set)
     """The messages that a node has sent again while it waited for the join."""
     crossings: Counter[tuple[bytes, Position, Position]] | None = None
-    """Where set: how often each message has crossed each link, either way."""
+    """If set: crossings of each message on each link, either way."""
     _lanes: dict[Lane, list[Any]] = field(default_factory=dict)
     _turns: deque[Lane] = field(default_factory=deque)
     _timers: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
@@ -412,7 +412,7 @@ class Mesh:
     # ---- what lets it go on
 
     def lanes(self) -> list[Lane]:
-        """Where something is under way."""
+        """The lanes with something under way."""
         return list(self._lanes)
 
     def step(self, lane: Lane) -> None:

@@ -41,7 +41,7 @@ class _Link:
 
 @dataclass
 class _FromAbove:
-    """Where the answer to a message goes that came down; the next one has its turn when it is there."""
+    """The target of the answer to a message from above; the next message waits for it."""
 
     reply: Reply | None
 

@@ -1,4 +1,4 @@
-"""Whatever happens to links and nodes, in whatever order the network carries things, the contract's promises hold.
+"""The contract's promises hold under any faults of links and nodes, and any order of the network.
 
 `--hypothesis-profile=thorough` looks a hundred times longer.
 """

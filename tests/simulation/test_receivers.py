@@ -1,4 +1,4 @@
-"""What an answer says of how many have the message: exact, or nothing."""
+"""Receiver counts of answers: exact, or unknown."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def destinations(tree: Tree) -> SearchStrategy[Position]:
 
 
 def receivers(positions: Iterable[Position], sender: Position, dst: Destination) -> set[Position]:
-    """Who has to get a message: the node that a unicast names, or every match of a list or wildcard but the sender."""
+    """The receivers of a message: the node of a unicast, or every match of a list or wildcard except the sender."""
     matching = {position for position in positions if _matches(position, dst.position)}
     return matching if dst.unicast else matching - {sender}
 

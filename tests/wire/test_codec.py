@@ -60,7 +60,7 @@ def wire(position: Position) -> Any:
 
 
 def position(written: Any) -> Position:
-    """What the generated class has, as a position."""
+    """A position of the generated class, as ours."""
     return Position(written.role, written.serverRank, written.processRank)
 
 
@@ -86,7 +86,7 @@ def message(body: str = "body", to: Position | None = None, **fields: Any) -> Me
 
 
 def refusal_of(work: Callable[..., object], *arguments: object) -> Refusal:
-    """What reading or writing is refused with."""
+    """The refusal of reading or writing."""
     with pytest.raises(Refusal) as refused:
         work(*arguments)
     return refused.value
@@ -290,7 +290,7 @@ ANY_MESSAGE = st.builds(
 
 @given(ANY_MESSAGE)
 def test_known_frame_is_read_as_any_other(data: bytes) -> None:
-    """What `read_frame` accepts, and what it refuses."""
+    """`read_frame` and the reader of known frames accept and refuse alike."""
     frame = outcome(codec.read_frame, data)
     assert outcome(codec.read_known_frame, data) == frame
     if isinstance(frame, tuple):
@@ -350,7 +350,7 @@ def test_known_frame_is_read_without_its_body() -> None:
 def test_header_is_never_read_otherwise_than_the_generated_class_reads_it(
     message: Message, where: int, change: bytes, grow: bool
 ) -> None:
-    """Whatever stands in it: a sender who writes `src` twice must not be two different ones on two hops."""
+    """A header with `src` twice must name the same sender on every hop."""
     message = message._replace(uuid=message.uuid or "u", body="")
     header = bytearray(generated(message).header.SerializeToString())
     where %= len(header)

@@ -58,7 +58,7 @@ def messages(file: FileDescriptorProto) -> dict[str, tuple[tuple[int, str, str],
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> FileDescriptorProto:
-    """What any other language's compiler reads from the public file."""
+    """The public file as another language's compiler reads it."""
     target = tmp_path_factory.mktemp("proto") / "tasknet.binpb"
     compiler = [sys.executable, "-m", "grpc_tools.protoc"]
     subprocess.run([*compiler, f"-I{PROTO}", f"--descriptor_set_out={target}", "tasknet.proto"], check=True)
