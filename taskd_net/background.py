@@ -1,7 +1,7 @@
-"""The one thread with an event loop that all `BlockingNode`s of a process share.
+"""The thread with an event loop that all `BlockingNode`s of a process share.
 
-One, as gRPC serves a single live event loop well and several badly: its poller belongs to one. The thread starts with
-the first node and ends with the last.
+gRPC's poller belongs to one event loop, and serves several badly. The thread starts with the first node and ends with
+the last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from taskd_net import fork
 
 
 class Background:
-    """The loop, its thread, and how many nodes use them."""
+    """The loop, its thread, and the number of nodes that use them."""
 
     def __init__(self) -> None:
         self._changing = fork.Lock()
@@ -26,7 +26,7 @@ class Background:
         self._users = 0
 
     def acquire(self) -> asyncio.AbstractEventLoop:
-        """The running loop; each call wants one `release`."""
+        """The running loop. Each call needs one `release`."""
         with self._changing:
             if self._loop is None:
                 self._loop = uvloop.new_event_loop()
@@ -36,7 +36,7 @@ class Background:
             return self._loop
 
     def release(self) -> None:
-        """Give the loop back. The last one waits until its thread has ended."""
+        """Give the loop back. The last release waits for the end of the thread."""
         with self._changing:
             self._users -= 1
             if self._users > 0 or self._loop is None or self._thread is None:
@@ -51,7 +51,7 @@ class Background:
         return threading.current_thread() is self._thread
 
     def in_forked_child(self) -> None:
-        """The thread did not come along."""
+        """Forget the thread, which a fork does not copy."""
         self.__init__()  # type: ignore[misc]
 
 
@@ -63,7 +63,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        # Whoever still waits, in another thread, gets an error instead of waiting for ever.
+        # Calls that wait in other threads get an error now.
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()

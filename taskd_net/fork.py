@@ -1,13 +1,13 @@
-"""What becomes of nodes in a forked child: nothing that could touch gRPC.
+"""Forked children: their nodes are closed, and nothing in them touches gRPC.
 
-A training script forks (data loaders, `multiprocessing`), and a forked child has the memory of gRPC without its
-threads: a call into gRPC can wait for ever, or end the links of the parent. So in a child that was forked off a process
-which has started a node, every node is closed and stays so: calls raise `NodeForked` or answer False. Children that
-need a node of their own are spawned or exec'd, or come from a fork server, which is exec'd itself.
+Training scripts fork (data loaders, `multiprocessing`). A forked child has the memory of gRPC without its threads: a
+call into gRPC can wait for ever, or end the links of the parent. So in a child of a process that has started a node,
+every node is closed for good: calls raise `NodeForked` or answer False. Children that need a node are spawned or
+exec'd, or come from a fork server, which is exec'd itself.
 
-A lock that another thread holds at the moment of a fork stays locked in the child for ever: its owner is not there. So
-every lock of this package is a `Lock`, which is free in a child. None is taken before a fork: some are held for
-seconds, while a node starts or closes, and perhaps by a thread that waits for the one that forks.
+A lock that another thread holds during a fork stays locked in the child, which does not have that thread. So every lock
+of this package is a `Lock`, which is free in a child. No lock is taken before a fork: a node that starts or closes
+holds one for seconds, perhaps in a thread that waits for the one that forks.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ REASON: Final = "this process was forked off one that has a node and can have no
 
 
 class Forkable(Protocol):
-    """What holds objects of gRPC."""
+    """An owner of objects of gRPC."""
 
     def forked(self) -> None:
         """Called in a forked child, in which nothing may touch gRPC any more."""
 
 
 class Lock:
-    """A re-entrant lock that no thread of the parent's holds in a forked child. Use it as `with lock`.
+    """A re-entrant lock that is free in a forked child. Use it as `with lock`.
 
-    Re-entrant, as a signal handler may come by in the thread that holds it. What it guards has to make sense at every
-    moment, as a child may find it in the middle of a change.
+    Re-entrant for signal handlers, which run in the thread that holds it. The guarded state must be valid at every
+    moment, because a child may get it in the middle of a change.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Lock:
         self._lock.release()
 
     def in_child(self) -> None:
-        """After a fork, in the child: free, unless the thread that forked holds it, and will release it."""
+        """Free the lock after a fork, in the child, unless the thread that forked holds it."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:
@@ -56,7 +56,7 @@ class Lock:
 
 
 class _Process:
-    """What matters of this process."""
+    """The state of this process."""
 
     def __init__(self) -> None:
         self.has_grpc = False
@@ -65,7 +65,7 @@ class _Process:
         self.locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
     def in_child(self) -> None:
-        """After a fork, in the child."""
+        """Close all nodes after a fork, in the child."""
         self.forked = self.has_grpc
         for lock in list(self.locks):
             lock.in_child()
@@ -83,6 +83,6 @@ def forked() -> bool:
 
 
 def protect(holder: Forkable) -> None:
-    """Say that this process starts gRPC now, on behalf of `holder`."""
+    """Note that this process starts gRPC, on behalf of `holder`."""
     _process.has_grpc = True
     _process.holders.add(holder)

@@ -1,12 +1,12 @@
-"""The loops that read a node's inbox for the application. All of them are in a `Reading`:
+"""The loops that read a node's inbox for the application. Each runs in a `Reading`:
 
     with Reading(node) as reading:
         for message in node.messages():
             with reading.survive(message):
                 ...
 
-Two promises hold for each. Nothing that a message holds, and nothing that a handler raises, ends the loop. And where it
-does end, while the node lives, the inbox is closed: its senders get 5000, instead of 0 for what nobody will read.
+No message and no exception of a handler ends such a loop. When a loop does end while the node lives, the inbox is
+closed: senders get 5000, instead of 0 for messages that nobody reads.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from taskd_net.node import Node
 from taskd_net.wire.codec import Message
 
 _ENDS: Final = (NodeClosed, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""Errors that somebody has meant to end a reader with."""
+"""Errors that end a reader on purpose."""
 
 
 class Unreadable(TaskdNetError, ValueError):
-    """The body of a message is not what its reader reads; the text says why."""
+    """The body of a message has another form than its reader expects; the text says why."""
 
 
 class Reading:
     """One reader of a node's inbox, as a context: its end closes the inbox.
 
     Args:
-        node: whose inbox it reads. The context may be left in any thread.
+        node: the node. The context may be left in any thread.
     """
 
     def __init__(self, node: Node | BlockingNode) -> None:
@@ -59,19 +59,19 @@ class Reading:
             self._node.close_inbox()
 
     def survive(self, message: Message, **fields: object) -> AbstractContextManager[None, bool]:
-        """Do something with a message. What is raised is logged, and the reader goes on.
+        """Handle a message. An exception is logged, and the reader goes on.
 
         SystemExit and KeyboardInterrupt pass in the main thread, where they end the process. In any other thread they
-        would end nothing but the reader, so they are an error like any other.
+        would end the reader alone, so they are logged as well.
 
         Args:
             message: the message.
-            fields: of the line in the log.
+            fields: further fields of the log line.
         """
         return _Surviving(self, message, fields)
 
     def _took(self, message: Message, error: BaseException, fields: Mapping[str, object]) -> bool:
-        """An error was raised over a message. Returns whether the reader goes on."""
+        """Log an exception of a handler. Returns whether the reader goes on."""
         if not isinstance(error, Exception):
             main = threading.current_thread() is threading.main_thread()
             if main or not isinstance(error, SystemExit | KeyboardInterrupt):
@@ -85,9 +85,9 @@ class Reading:
         return True
 
     def due(self, error: BaseException) -> int:
-        """Count an error. Returns how many a line in the log would now be about; 0: too early for the next of its kind.
+        """Count an error. Returns the number that the next log line covers; 0 while that is too early.
 
-        Of one kind are errors of one type from one line of code: no message can make up ever new ones.
+        Errors of one type from one line of code are of one kind, so that messages cannot make up new kinds.
         """
         at = error.__traceback__
         while at is not None and at.tb_next is not None:
@@ -97,7 +97,7 @@ class Reading:
 
 
 class _Surviving:
-    """What a reader does with one message."""
+    """The handling of one message."""
 
     __slots__ = ("_fields", "_message", "_reading")
 

@@ -1,4 +1,4 @@
-"""A window over many sends: so many at a time, fewer while a receiver has no room, another when one has ended."""
+"""A window over many sends, which shrinks while a receiver has no room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskd_net.retry import Retry
 
 
 class Send(Protocol):
-    """`Node.send`, with what is the same for all messages."""
+    """`Node.send`, with the arguments that all messages share."""
 
     async def __call__(
         self, body: str, *, to: Position | str, uuid: str | None = None, retry: Retry | None = None
@@ -23,7 +23,7 @@ class Send(Protocol):
 
 
 class Window:
-    """The number of messages that may be in flight: halved by each 5001, one more for each round of answers.
+    """A bound on the messages in flight: halved by each 5001, raised by one with each round of answers.
 
     Args:
         width: messages in flight at most, at least 1.
@@ -56,7 +56,7 @@ class Window:
             self._room = min(float(self.width), self._room + 1 / self._room)
 
     def leave(self) -> None:
-        """A message has had its last answer."""
+        """Note the last answer to a message."""
         self._in_flight -= 1
         for _ in range(min(len(self._parked), int(self._room) - self._in_flight)):
             self._parked.popleft().set_result(None)
@@ -67,13 +67,13 @@ async def send_all(
 ) -> list[Ack]:
     """Send messages within a window. Returns the Ack of each, in their order.
 
-    The first that raises ends it: those that are under way are cancelled, the rest are not sent.
+    The first send that raises ends it: those under way are cancelled, the rest are not sent.
 
     Args:
-        send: sends one.
-        messages: taken one by one, when there is room for another.
-        retry: for each that is answered with 5xxx or 6xxx.
-        window: how many at a time.
+        send: the call for one message.
+        messages: taken one by one, as the window has room.
+        retry: for each message that is answered with 5xxx or 6xxx.
+        window: the bound.
     """
     acks: dict[int, Ack] = {}
     left = enumerate(messages)

@@ -1,1 +1,1 @@
-"""TLS: which files, what is in them, and how gRPC uses them."""
+"""Mutual TLS: its files, their checks and rotation, gRPC's credentials, and explanations of failures."""

@@ -1,11 +1,15 @@
-"""The files of TLS, read and checked: what gRPC is given is what a peer will accept.
+"""Checks of the files of TLS, so that gRPC gets keys and certificates that a peer accepts.
 
-gRPC says of bad files only that they are bad, or nothing until a handshake fails far away. So keys and certificates are
-looked at here, with the library `cryptography` of the extra `tls`.
+gRPC says of bad files only that they are bad, or nothing until a handshake fails far away. The checks need the library
+`cryptography`, from the extra `tls`.
+
+The chain is followed here and not by `cryptography.x509.verification`, which applies the profile of the web: it refuses
+chains that gRPC accepts (a CA without keyUsage, a leaf without alternative names). Its release 42 verifies no clients.
 """
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +23,7 @@ from taskd_net.tls.files import Tls
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.x509 import Certificate
 
 MISSING: Final = "tls needs the package {name}, which is not installed; install it with: pip install 'taskd-net[tls]'"
@@ -33,7 +38,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What the files held when they were read. Equal when nothing has changed."""
+    """The contents of the files when they were read. Equal as long as no file has changed."""
 
     ca: bytes
     server: Pair | None
@@ -44,12 +49,11 @@ def read(tls: Tls) -> Certificates:
     """Read the files of a node and check them.
 
     Raises:
-        ConfigError: a file cannot be read or is not what it should be, a key may be read by everybody or does not
-            belong to its certificate, a certificate is not valid now, not of the CA or not for this purpose; names the
-            file.
+        ConfigError: a file cannot be read or has other contents, a key is open to everybody or does not belong to its
+            certificate, a certificate is not valid now, not of the CA or not for this purpose. The text names the file.
     """
     try:
-        import cryptography  # noqa: F401 - imported for real where it is used; here for a message of one line
+        import cryptography  # noqa: F401 - for the message; its modules are imported where they are used
     except ModuleNotFoundError:
         raise ConfigError(MISSING.format(name="cryptography")) from None
     ca = _File("ca", tls.ca)
@@ -63,7 +67,7 @@ def read(tls: Tls) -> Certificates:
 
 
 class _File:
-    """One file: what is in it, and how to say what is wrong with it."""
+    """One file: its contents, and the errors about it."""
 
     def __init__(self, field: str, path: str) -> None:
         self.field = field
@@ -89,59 +93,64 @@ class _File:
 
 def _pair(key_file: _File, crt_file: _File, ca: _File, authorities: Sequence[Certificate]) -> Pair:
     """Check that a key, its certificate and the CA belong together."""
-    from cryptography import x509
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    # Not more than that: where a group is to read it, as in a pod with an fsGroup, that is somebody's decision.
-    if stat.S_ISREG(key_file.mode) and key_file.mode & stat.S_IRWXO:
-        mode = stat.S_IMODE(key_file.mode)
-        text = f"which everybody on this machine may open (mode {mode:04o}); expected 0640 or less"
-        raise key_file.wrong(f"{text}, in Kubernetes by the volume's defaultMode")
-    try:
-        key = load_pem_private_key(key_file.data, None)
-    except TypeError:
-        raise key_file.wrong("which is protected by a passphrase; expected a key without") from None
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise key_file.wrong(f"which holds no private key in PEM: {error}") from None
-    chain = crt_file.certificates()
-    leaf = chain[0]
-    if key.public_key() != leaf.public_key():
+    leaf, *between = crt_file.certificates()
+    if _private_key(key_file).public_key() != leaf.public_key():
         raise crt_file.wrong(f"which does not belong to the key in {key_file.path!r}")
-    try:
-        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        pass
-    else:
-        server = crt_file.field == "server_crt"
-        wanted = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
-        if wanted not in usage and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usage:
-            raise crt_file.wrong(f"which is not for {'servers' if server else 'clients'} (extended key usage)")
+    _check_purpose(crt_file, leaf)
     _check_dates(crt_file, leaf)
-    # From the leaf up, through whatever the file has behind it, to one of the CAs.
-    issued, between = leaf, chain[1:]
-    while True:
-        authority = next((one for one in authorities if _issued(issued, one)), None)
-        if authority is not None:
-            _check_dates(ca, authority)
-            return Pair(key_file.data, crt_file.data)
-        issuer = next((one for one in between if _issued(issued, one)), None)
+    # From the leaf up, through the certificates behind it in the file, to one of the CAs.
+    issued = leaf
+    while (authority := _issuer(issued, authorities)) is None:
+        issuer = _issuer(issued, between)
         if issuer is None:
             raise crt_file.wrong(f"which none of the certificates in {ca.path!r} has signed")
         _check_dates(crt_file, issuer)
         between.remove(issuer)
         issued = issuer
+    _check_dates(ca, authority)
+    return Pair(key_file.data, crt_file.data)
 
 
-def _issued(certificate: Certificate, issuer: Certificate) -> bool:
-    from cryptography.exceptions import InvalidSignature
+def _private_key(file: _File) -> PrivateKeyTypes:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    # A group may read it, as in a pod with an fsGroup: that is an administrator's decision.
+    if stat.S_ISREG(file.mode) and file.mode & stat.S_IRWXO:
+        mode = stat.S_IMODE(file.mode)
+        text = f"which everybody on this machine may open (mode {mode:04o}); expected 0640 or less"
+        raise file.wrong(f"{text}, in Kubernetes by the volume's defaultMode")
+    try:
+        return load_pem_private_key(file.data, None)
+    except TypeError:
+        raise file.wrong("which is protected by a passphrase; expected a key without") from None
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise file.wrong(f"which holds no private key in PEM: {error}") from None
+
+
+def _check_purpose(file: _File, leaf: Certificate) -> None:
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     try:
-        certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
+        usage = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    server = file.field == "server_crt"
+    wanted = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
+    if wanted not in usage and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usage:
+        raise file.wrong(f"which is not for {'servers' if server else 'clients'} (extended key usage)")
+
+
+def _issuer(certificate: Certificate, candidates: Sequence[Certificate]) -> Certificate | None:
+    """The first candidate that has signed a certificate."""
+    from cryptography.exceptions import InvalidSignature
+
+    for candidate in candidates:
+        with contextlib.suppress(ValueError, TypeError, InvalidSignature):
+            certificate.verify_directly_issued_by(candidate)
+            return candidate
+    return None
 
 
 def _check_dates(file: _File, certificate: Certificate) -> None:

@@ -1,7 +1,7 @@
-"""TLS as gRPC does it: credentials for both ends, and what a certificate says about a peer.
+"""gRPC's credentials for both ends of TLS, and the names in a peer's certificate.
 
-gRPC speaks TLS 1.2 and 1.3, and nothing older. Servers and clients differ in how they change certificates: a server
-asks for them before each handshake, a client has them for as long as its channel lives.
+gRPC speaks TLS 1.2 and 1.3. A server asks for its certificates before each handshake; a client has them for the life of
+its channel.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import grpc
 from taskd_net.core.names import SCHEME, CertificateName
 from taskd_net.tls.certificates import Certificates, Pair
 
-# The URIs among a certificate's subject alternative names, apart from its other names.
+# gRPC's property with the URIs among a certificate's subject alternative names.
 _URIS: Final = "peer_uri"
 
 
 def peer_names(auth_context: Mapping[str, Iterable[bytes]]) -> tuple[CertificateName, ...]:
     """The names in a peer's certificate, from `context.auth_context()`; none for a peer without TLS.
 
-    URIs of another scheme are for others. One of ours that cannot be read entitles to nothing.
+    URIs of another scheme and unreadable names are left out: they entitle to nothing.
     """
     names = []
     for uri in auth_context.get(_URIS, ()):
@@ -36,16 +36,18 @@ def peer_names(auth_context: Mapping[str, Iterable[bytes]]) -> tuple[Certificate
 
 
 class ServerCredentials:
-    """Credentials of a server that can be changed while it runs; those who are connected stay so.
+    """Credentials of a server, which can change while it runs. Connections stay.
 
     Args:
-        certificates: with those of a server.
+        certificates: those of the server among them.
+
+    Attributes:
+        on_handshake: called before each handshake, on gRPC's own threads.
     """
 
     def __init__(self, certificates: Certificates) -> None:
-        # At most one change waits. gRPC's own threads take it out, so taking has to be one step.
+        # One change at most. gRPC's own threads take it out, in one step.
         self._change: deque[grpc.ServerCertificateConfiguration] = deque(maxlen=1)
-        # Called before each handshake, on gRPC's own threads.
         self.on_handshake: Callable[[], None] = lambda: None
         self.credentials = grpc.dynamic_ssl_server_credentials(
             _configuration(certificates),
@@ -54,7 +56,7 @@ class ServerCredentials:
         )
 
     def change(self, certificates: Certificates) -> None:
-        """Use others from the next handshake on."""
+        """Use these certificates from the next handshake on."""
         self._change.append(_configuration(certificates))
 
     def _take_change(self) -> grpc.ServerCertificateConfiguration | None:

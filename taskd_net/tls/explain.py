@@ -1,7 +1,7 @@
-"""Why there is no connection to a parent, in plain words.
+"""Explanations of failed connections to a parent.
 
-gRPC says what its libraries say, each version in its own words, and where the other end has hung up, only that. What
-can be told from it is told; the rest stays as it is.
+gRPC passes on the words of its libraries, which vary with their versions. Where the other end has hung up, it says no
+more. Known words are explained; the others stay as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from taskd_net.address import Address
 
 PROBE_S: Final = 1.0
-"""Seconds to find out whether a parent that hung up speaks TLS."""
+"""Seconds for the test whether a parent that hung up speaks TLS."""
 
 _VERIFY: Final = re.compile(r"(?:CERTIFICATE_VERIFY_FAILED|BAD_SIGNATURE)(?:: ([a-z][a-z ]+))?")
 _OTHER_NAME: Final = ("Hostname Verification Check failed", "is not in peer certificate")
@@ -22,13 +22,13 @@ _HUNG_UP: Final = ("Socket closed", "Connection reset")
 
 
 async def explain(details: str, upstream: Address, *, tls: bool, name: str) -> str:
-    """What gRPC's details of UNAVAILABLE mean.
+    """Explain gRPC's details of UNAVAILABLE.
 
     Args:
-        details: what gRPC says.
-        upstream: where the parent should be.
-        tls: whether it is spoken to by TLS.
-        name: what its certificate has to name then.
+        details: the text from gRPC.
+        upstream: the parent's address.
+        tls: whether this node uses TLS towards the parent.
+        name: the name that the parent's certificate must have then.
     """
     if tls:
         if found := _VERIFY.search(details):
@@ -45,7 +45,7 @@ async def explain(details: str, upstream: Address, *, tls: bool, name: str) -> s
 
 
 async def _speaks_tls(address: Address) -> bool:
-    # Whatever certificate it shows: nothing is sent to it.
+    # Any certificate will do: nothing is sent.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -17,9 +17,9 @@ _file: Final = partial(setting, Kind.FILE, None, unset="none", reload=Reload.WAT
 class Tls:
     """The files of mutual TLS, in PEM. Both ends of a link show a certificate, and each checks the other's.
 
-    With `server_key` and `server_crt` a node takes nothing but TLS where it listens, with `client_key` and `client_crt`
-    it speaks TLS to its parent; a Proxy may have either pair or both. The files are read when the node starts, and
-    again when they change: what is connected stays, and moves to a new connection without losing a message.
+    With `server_key` and `server_crt` a node accepts TLS alone where it listens. With `client_key` and `client_crt` it
+    uses TLS towards its parent. A Proxy may have either pair or both. The files are read when the node starts and when
+    they change. Links then move to a new connection without losing a message.
 
     Raises:
         ConfigError: names the field, its value and what was expected.
@@ -53,7 +53,7 @@ class Tls:
         self.validate()
 
     def validate(self) -> None:
-        """Check that what belongs together is there together. The files themselves are read when a node starts.
+        """Check that keys, certificates and CA are given together. The files are read when a node starts.
 
         Raises:
             ConfigError: names the field, its value and what was expected.
@@ -74,30 +74,30 @@ class Tls:
 
     @property
     def listens(self) -> bool:
-        """Whether it is for children."""
+        """Whether children use TLS."""
         return self.server_key is not None
 
     @property
     def connects(self) -> bool:
-        """Whether it is for the parent."""
+        """Whether the node uses TLS towards its parent."""
         return self.client_key is not None
 
 
 FILES: Final = ("ca", "server_key", "server_crt", "client_key", "client_crt")
-"""What is read."""
+"""The fields that name a file."""
 
 NAMES: Final = (*FILES, "server_name")
-"""What can be set."""
+"""All fields."""
 
 
 def chosen(enabled: bool | None, said: Mapping[str, str | None], *, listens: bool, connects: bool) -> Tls | None:
-    """The TLS of a node, as its configuration says it: by a switch, and by files that may be for other nodes as well.
+    """The TLS of a node, from a switch and from files that may be for other nodes as well.
 
     Args:
-        enabled: the switch; None where it says nothing: then it is on where there are files. So files that are named
-            and a switch that was forgotten never make a node that speaks plain text.
+        enabled: the switch. None turns TLS on where files are named, so that a forgotten switch never leads to plain
+            text.
         said: the fields of `Tls` that have a value.
-        listens, connects: which links the node has; files for others are left alone.
+        listens, connects: the links that the node has; files for other links are ignored.
 
     Raises:
         ConfigError: it is on, and files for the links of this node are missing.

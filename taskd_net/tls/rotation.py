@@ -1,4 +1,4 @@
-"""The certificates of one node, kept current: read when it starts, and again whenever the files change."""
+"""Rotation of a node's certificates: they are read at its start, and again when the files change."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Rotation:
-    """What a node shows of itself, and whom it trusts.
+    """The credentials of a node, renewed from its files.
 
     Args:
-        tls: which files.
-        log: of the node.
+        tls: the files.
+        log: the node's.
 
     Attributes:
-        server: for the server; None where it speaks plain text.
-        client: for the next channel to the parent; None where that speaks plain text.
+        server: credentials of the node's server; None for plain text.
+        client: credentials of the next channel to the parent; None for plain text.
 
     Raises:
         ConfigError: a file is not usable; names it and says what is wrong.
@@ -36,7 +36,7 @@ class Rotation:
 
     def __init__(self, tls: Tls, log: BoundLogger) -> None:
         try:
-            import watchfiles  # noqa: F401 - needed when the node runs, but said when it starts
+            import watchfiles  # noqa: F401 - missing while the node runs, it would be too late
         except ModuleNotFoundError:
             raise ConfigError(MISSING.format(name="watchfiles")) from None
         self.tls = tls
@@ -50,13 +50,13 @@ class Rotation:
             self.client = channel_credentials(self._certificates)
 
     async def watch(self, client_changed: Callable[[], None]) -> None:
-        """Take in what changes, until cancelled.
+        """Renew the credentials when the files change, until cancelled.
 
-        Folders are watched and not files, as files are replaced, in Kubernetes by a link that suddenly leads
-        elsewhere. And the files are looked at from time to time whatever is heard: not every file system tells.
+        Folders are watched, because files are replaced, in Kubernetes by a link that changes its target. The files are
+        also read from time to time, because not every file system tells of changes.
 
         Args:
-            client_changed: called when there are other certificates towards the parent.
+            client_changed: called when the credentials towards the parent have changed.
         """
         from watchfiles import awatch
 
@@ -71,7 +71,7 @@ class Rotation:
                 ):
                     await self._look(client_changed)
             except OSError as error:
-                # A folder is gone, or nothing can be watched here.
+                # The folder is gone, or this system cannot watch it.
                 self._log.debug("watch_failed", reason=str(error))
                 await asyncio.sleep(limits.CERTIFICATES_LOOK_S)
                 await self._look(client_changed)

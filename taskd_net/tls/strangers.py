@@ -1,11 +1,11 @@
-"""Who begins TLS with a node and is never heard of: a line per address and minute.
+"""Peers that begin TLS with a node and never register: a log line per address and minute.
 
-gRPC says nothing to its application of a handshake that failed, and prints a line without an address. But it asks for
-certificates before each handshake. At that moment the system's table of connections has the peer; whoever is there and
-has not registered some time later was refused, has hung up, or is not a node.
+gRPC does not tell its application of a handshake that failed, and prints a line without an address. It does ask for
+certificates before each handshake. At that moment the system's table of connections has the peer. A peer that has not
+registered some time later was refused, has hung up, or is not a node.
 
-The table is looked at once a second at most, so a single attempt may go unseen; who tries again and again does not. It
-is Linux's; elsewhere nobody is named.
+The table is read once a second at most, so a single attempt may go unseen, but not repeated ones. It is Linux's; other
+systems name no peer.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ class Strangers:
         self._logged: dict[str, float] = {}
 
     def handshake(self) -> None:
-        """One is about to begin; on any thread."""
+        """Note that a handshake is about to begin. Called on any thread."""
         now = time.monotonic()
         if now - self._looked >= limits.STRANGERS_LOOK_S:
             self._looked = now
             self._looks.append((now, frozenset(peers_of(self._port))))
 
     def heard(self, connection: str) -> None:
-        """A node has registered over a connection, as gRPC names it."""
+        """Note that a node has registered over a connection, as gRPC names it."""
         endpoint = _endpoint(connection)
         self._unheard.pop(endpoint, None)
         self._settled[endpoint] = time.monotonic()
 
     async def watch(self) -> None:
-        """Log who is not heard of, until cancelled."""
+        """Log the peers that have not registered, until cancelled."""
         while True:
             await asyncio.sleep(limits.STRANGERS_HEARD_S / 2)
             self._judge(time.monotonic())
@@ -92,7 +92,7 @@ class Strangers:
 
 
 def peers_of(port: int) -> Iterator[Endpoint]:
-    """Who is connected to a port of this machine; nobody where the system does not tell."""
+    """The peers connected to a port of this machine; none where the system does not tell."""
     local = f":{port:04X} "
     for table in _TABLES:
         try:
