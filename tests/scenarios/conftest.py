@@ -10,7 +10,7 @@ from tests.peers.original.cluster import Originals
 
 @pytest.fixture
 async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
-    """Close every node at the end, and fail if anything went wrong on the side."""
+    """Close every node at the end, and fail on any unexpected error."""
     async with Mesh(getattr(request, "param", "batched")) as mesh:
         yield mesh
 
@@ -18,8 +18,8 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
 @pytest.fixture
 async def theirs(mesh: Mesh) -> AsyncIterator[Originals]:
     """Nodes of the original's; fail if one of them has died."""
-    # They are gRPC servers of this process too, and some are killed in the middle of a call: then gRPC logs an error
-    # now and then. What ours do wrong is seen in their own log, in what arrives, and in a stand-in that dies of it.
+    # They are gRPC servers of this process too. Some are killed in the middle of a call, and gRPC then logs an error
+    # now and then. Faults of ours show in their own log, in the arrivals, and in the death of a stand-in.
     mesh.heard.discard("grpc")
     async with Originals() as originals:
         yield originals

@@ -16,7 +16,7 @@ def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def keep(begin: str, end: str, table: str, *, rewrite: bool) -> None:
-    """Compare what stands between two marks of the page with a table that was seen, or write it there."""
+    """Compare the text between two marks of the page with an observed table, or write the table there."""
     page = PAGE.read_text("utf-8")
     at, until = page.index(begin) + len(begin), page.index(end)
     if rewrite:

@@ -1,4 +1,4 @@
-"""One node in a process of its own, told what to do over its standard input and output, a JSON object a line.
+"""One node in a process of its own, with orders and events over its standard input and output, a JSON object a line.
 
 Run with the settings of `NodeConfig` as JSON: `run_node.py mgr '{"listen": "127.0.0.1:0"}'`. It says `ready` with
 the address where it listens, `joined`, and `got` for each message; it understands `send`, and ends with its input.
@@ -13,18 +13,18 @@ from taskd_net import Node, NodeConfig
 
 
 def say(what: str, **fields: Any) -> None:
-    """Tell whoever started this process."""
+    """Write a line to the controller."""
     print(json.dumps({"what": what, **fields}), flush=True)
 
 
 async def obey(node: Node, order: dict[str, Any]) -> None:
-    """Send a message and tell what became of it."""
+    """Send a message, and report the outcome."""
     ack = await node.send(order["body"], to=order["to"], timeout=order["timeout"])
     say("sent", uuid=order["id"], code=ack.code, src=str(ack.src))
 
 
 async def main(kind: str, settings: dict[str, Any]) -> None:
-    """Be a node until the input ends."""
+    """Run a node until the input ends."""
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)

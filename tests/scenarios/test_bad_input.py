@@ -21,13 +21,13 @@ GARBAGE = [b"\xff" * 40, os.urandom(64) + b"\xff", b"\x0a\xff\xff\xff\xff\x0f", 
 
 
 async def served(mesh: Mesh) -> tuple[WatchedNode, WatchedNode]:
-    """A Mgr and a Worker, to see that they are undisturbed."""
+    """A Mgr and a Worker, as undisturbed bystanders."""
     mgr = await mesh.mgr()
     return mgr, await mesh.worker(9, 9, mgr)
 
 
 async def undisturbed(mgr: WatchedNode, worker: WatchedNode) -> None:
-    """Both still serve each other, on the stream that they have had all the time."""
+    """Check that both still serve each other, on the same stream."""
     assert (await worker.send("x", to="Mgr")).ok
     assert (await mgr.send("x", to=worker.position)).ok
     assert mgr.router.children.find(worker.position) is not None
@@ -86,7 +86,7 @@ async def test_address_of_another_machine() -> None:
     ids=["http/1", "ssh", "noise", "hangs-up", "silent"],
 )
 async def test_upstream_that_is_no_parent(mesh: Mesh, answer: bytes, hang_up: bool) -> None:
-    """It is tried again and again, what the trouble is can be read, and sends get their answer in time."""
+    """The node keeps trying, logs the trouble, and sends get their answer in time."""
     async with NotAParent(answer, hang_up=hang_up) as other:
         worker = await mesh.worker(0, 0, other.address, join=False, ack_timeout=0.3)
         for _ in range(3):
@@ -106,7 +106,7 @@ async def test_upstream_where_nobody_is(mesh: Mesh) -> None:
 
 
 async def test_upstream_that_answers_with_garbage(mesh: Mesh) -> None:
-    """A gRPC server of the right service whose every answer is bytes without meaning."""
+    """A gRPC server of the right service with garbage in every answer."""
 
     async def garbage(data: bytes, context: Any) -> bytes:
         return b"\xff\xff\xff"
@@ -171,7 +171,7 @@ async def test_arguments_that_are_none_of_theirs(mesh: Mesh) -> None:
 @both_links
 @pytest.mark.parametrize("timeout", [float("inf"), 1e7, 1e300, 0.0, -1.0])
 async def test_timeout_that_nobody_waits_for(mesh: Mesh, timeout: float) -> None:
-    """A number that gRPC or the wire cannot say is none that a link may break by."""
+    """A number beyond gRPC's or the wire's range must not break a link."""
     mgr, worker = await served(mesh)
     for one, other in ((mgr, worker), (worker, mgr)):
         for send in (one.send, one.post):
@@ -196,7 +196,7 @@ async def test_ranks_that_are_none(mesh: Mesh) -> None:
 
 
 def filled(size: int, of: Any) -> Any:
-    """A message with a body that makes it so many bytes in all."""
+    """A message of exactly this total size."""
     of.body = ""
     empty = of.ByteSize()
     of.body = "x" * (size - empty - 5)  # the body's own tag and length take five bytes at this size
@@ -236,7 +236,7 @@ async def test_largest_message_of_a_foreign_child_and_one_byte_more(mesh: Mesh) 
             assert (ack.code, ack.uuid, name(ack.src)) == (Code.CLIENT_ERR, message.header.uuid, "Mgr/0")
         assert mgr.waiting() == 0
         assert (await mgr.send("x", to="Worker/0/0")).ok
-        # Beyond what is taken in at all: gRPC itself refuses it, and the connection stands.
+        # Beyond the receive limit gRPC itself refuses it, and the connection stands.
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await child.transfer(filled(9 * MESSAGE_BYTES, child.message("Mgr/0")))
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -285,7 +285,7 @@ async def test_garbage_on_every_unary_call(mesh: Mesh) -> None:
 @pytest.mark.both_loops
 @pytest.mark.parametrize("service", ["TaskNet/InitServerDownStream", "taskd_net.link.Link/Exchange"])
 async def test_garbage_on_the_stream(mesh: Mesh, service: str) -> None:
-    """On the stream of the contract it is passed over; on the fast link it is a fault of one of ours: ended."""
+    """The contract's stream skips it; a batched link ends, because it is a fault of a node of ours."""
     from taskd_net.transport.channel import LINK_SERVICE
 
     contract = service.startswith("TaskNet")
@@ -419,7 +419,7 @@ async def test_stream_of_somebody_who_never_registered(mesh: Mesh, metadata: tup
 
 
 async def test_message_of_somebody_who_never_registered(mesh: Mesh) -> None:
-    """Nothing can be said to him, and he has nothing to say."""
+    """It gets 4002, and its messages go nowhere."""
     mgr, worker = await served(mesh)
     async with RawChild("Worker/0/0") as child:
         child.connect(mgr.address or "")
@@ -442,7 +442,7 @@ async def test_second_registration_changes_nothing_while_the_stream_stands(mesh:
 
 
 async def test_nobody_is_disturbed_by_all_of_it_at_once(mesh: Mesh) -> None:
-    """A storm of bad requests beside traffic: every message of the others arrives once."""
+    """A storm of bad requests beside traffic: every other message arrives once."""
     mgr, worker = await served(mesh)
     stop = asyncio.Event()
 

@@ -22,11 +22,11 @@ MIB = 1024 * 1024
 
 Case = Callable[[Mesh], Awaitable[None]]
 CASES: list[tuple[Code, Case]] = []
-"""Every test of this file, with the code that it is about."""
+"""Every test of this file, with its code."""
 
 
 def provokes(code: Code) -> Callable[[Case], Case]:
-    """Note which code a case is about."""
+    """Register the code of a case."""
 
     def note(case: Case) -> Case:
         CASES.append((code, case))
@@ -65,7 +65,7 @@ async def ok_async_is_from_the_first_hop(mesh: Mesh) -> None:
 
 
 async def _refused_everywhere(mesh: Mesh, message: Any, code: Code) -> None:
-    """A message that a foreign sender made wrong is refused at the first hop, with its uuid, and harms nothing."""
+    """A foreign sender's bad message is refused at the first hop, with its uuid, and harms nothing."""
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/0") as child:
         await child.join(mgr.address or "")
@@ -230,7 +230,7 @@ async def full_inbox(mesh: Mesh) -> None:
 
 @provokes(Code.RECV_BUF_BUSY)
 async def full_link(mesh: Mesh) -> None:
-    """A child that does not read costs its parent so much memory and no more; beyond it the answer comes at once."""
+    """A child that does not read costs its parent bounded memory; beyond it the answer comes at once."""
     mgr = await mesh.mgr(ack_timeout=20.0)
     async with RawChild("Worker/0/0") as child:
         child.reading.clear()
@@ -265,7 +265,7 @@ async def parent_that_is_full(mesh: Mesh) -> None:
 
 @provokes(Code.SERVER_ERR)
 async def far_side_that_fails_in_itself(mesh: Mesh) -> None:
-    """A fault inside a node is answered, logged, and costs nobody else anything."""
+    """A fault inside a node is answered and logged, at no cost to others."""
     mesh.expected_errors.add("request_failed")
     mgr, proxy, worker = await small_mesh(mesh)
     next_hop = Topology.next_hop
@@ -331,7 +331,7 @@ async def node_one_hop_away_that_does_not_answer(mesh: Mesh) -> None:
 
 @provokes(Code.NETWORK_ACK_LOST)
 async def node_two_hops_away_that_does_not_answer(mesh: Mesh) -> None:
-    """Each hop gives up before the one above it does, so the answer names the node that did not answer."""
+    """Each hop gives up before the one above it, so the answer names the silent node."""
     mgr = await mesh.mgr(ack_timeout=0.6)
     outer = await mesh.proxy(0, mgr, ack_timeout=0.6)
     inner = await mesh.proxy(1, outer, ack_timeout=0.6)
@@ -414,7 +414,7 @@ async def code_that_nobody_knows(mesh: Mesh) -> None:
             ack.raise_for_code()
 
 
-# ---- and that these are all
+# ---- completeness
 
 
 @both_links

@@ -23,7 +23,7 @@ async def two_nodes(mesh: Mesh, **settings: Any) -> tuple[WatchedNode, WatchedNo
 
 
 async def drain(node: WatchedNode, count: int) -> list[str]:
-    """Take messages out while they come in."""
+    """Receive messages as they arrive."""
     return [(await node.take()).body for _ in range(count)]
 
 
@@ -39,7 +39,7 @@ async def test_messages_of_one_sender_arrive_in_order(mesh: Mesh, kinds: str) ->
         for i in range(count):
             sync = kinds == "sync" or (kinds == "mixed" and i % 3 == 0)
             ack = await (sender.send if sync else sender.post)(str(i), to=receiver.position)
-            while ack.code == Code.RECV_BUF_BUSY:  # the reader is a little behind: the sender still has it
+            while ack.code == Code.RECV_BUF_BUSY:  # the reader lags a little, and the sender still has the message
                 ack = await sender.send(str(i), to=receiver.position, uuid=ack.uuid)
             assert ack.ok
         assert await soon(reader) == [str(i) for i in range(count)]
@@ -72,14 +72,14 @@ async def test_resend_is_acknowledged_and_not_delivered_twice(mesh: Mesh) -> Non
 
 @both_links
 async def test_resend_after_a_lost_ack_is_not_delivered_twice(mesh: Mesh) -> None:
-    """The case that resends are made for: delivered, but the sender could not know."""
+    """The main case of resends: delivered, and the sender could not know."""
     mgr = await mesh.mgr(ack_timeout=0.2)
     worker = await mesh.worker(0, 0, await mesh.proxy(0, mgr), inbox=1, ack_timeout=3.0)
     assert (await mgr.send("fills it", to=worker.position)).ok
     lost = await mgr.send("x", to=worker.position, timeout=0.001)
     assert lost.code in (Code.NETWORK_ACK_LOST, Code.RECV_BUF_BUSY)
     await worker.take()
-    # What is still on its way back for the first copy says no more than that of this one: send again, as one may.
+    # A late answer to the first copy means the same, so resend, as permitted.
     again = [await mgr.send("x", to=worker.position, uuid=lost.uuid, timeout=3) for _ in range(3)]
     assert again[-1].ok
     assert (await worker.take()).body == "x"
@@ -150,7 +150,7 @@ async def test_sync_message_gets_the_place_that_becomes_free_while_it_waits(mesh
 
 @both_links
 async def test_slow_child_delays_nobody_else(mesh: Mesh) -> None:
-    """A child that reads nothing, with its link full: its siblings, registrations and other acks go on."""
+    """A child that reads nothing, with a full link: siblings, registrations and other acks go on."""
     mgr = await mesh.mgr(ack_timeout=1.5)
     proxy = await mesh.proxy(0, mgr, ack_timeout=1.5)
     brother = await mesh.worker(0, 1, proxy)

@@ -1,4 +1,4 @@
-"""A retry is known as one, however much has come since and whichever way it comes; a uuid is its sender's alone."""
+"""A retry is detected after any traffic and over any way; a uuid belongs to its sender alone."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.scenarios.test_delivery import two_nodes
 pytestmark = pytest.mark.timeout(180)
 
 BEYOND = 4500
-"""Messages: more than the last ones that are remembered of uuids of other makes."""
+"""Messages: more than the remembered foreign uuids."""
 
 
 async def keep_taking(node: Node, bodies: list[str]) -> None:
-    """Take everything out of an inbox, as an application does."""
+    """Empty an inbox, like an application."""
     async for message in node.messages():
         bodies += [message.body]
 
 
 async def send_many(sender: WatchedNode, to: WatchedNode, count: int) -> None:
-    """Send so many messages that all arrive, some at a time."""
+    """Send this many messages, some at a time, all delivered."""
     for at in range(0, count, 500):
         work = (sender.send(f"{at + i}", to=to.position, timeout=30.0) for i in range(min(500, count - at)))
         acks = await soon(asyncio.gather(*work), 30.0)
@@ -38,7 +38,7 @@ async def send_many(sender: WatchedNode, to: WatchedNode, count: int) -> None:
 @pytest.mark.parametrize("whose", ["others", "the same sender's"])
 @pytest.mark.parametrize("count", [BEYOND, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(300)])])
 async def test_retry_is_known_after_thousands_of_other_messages(mesh: Mesh, count: int, whose: str) -> None:
-    """The many take ten seconds and more: three times as long as it takes until a retry usually comes."""
+    """The many take ten seconds and more, three times the usual time until a retry."""
     mgr, one, other = await two_nodes(mesh)
     bodies: list[str] = []
     taking = asyncio.create_task(keep_taking(mgr, bodies))
@@ -66,7 +66,7 @@ async def test_uuid_of_another_make_is_known_among_the_last_of_its_sender_whatev
 
 @both_links
 async def test_sender_that_was_started_again_repeats_no_uuid_and_may_send_a_stored_one(mesh: Mesh) -> None:
-    """As a Manager does that stores what it commands before it sends it."""
+    """As a Manager that stores a command before sending it."""
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, await mesh.proxy(0, mgr))
     stored = await mgr.send("command", to=worker.position)
@@ -143,7 +143,7 @@ async def test_lists_that_all_differ_are_known(mesh: Mesh) -> None:
 
 @both_links
 async def test_senders_with_one_uuid_get_their_own_answers(mesh: Mesh) -> None:
-    """At the same time, over the same links, to receivers that take it and to one that does not."""
+    """At the same time, over the same links, to receivers with and without room."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     takes, full = await mesh.worker(0, 0, proxy, inbox=64), await mesh.worker(0, 1, proxy, inbox=1)
@@ -162,7 +162,7 @@ async def test_senders_with_one_uuid_get_their_own_answers(mesh: Mesh) -> None:
 
 @both_links
 async def test_nobody_can_block_the_next_messages_of_a_sender_by_their_uuids(mesh: Mesh) -> None:
-    """A Worker has seen a message of the Mgr, and puts what might come next in flight."""
+    """A Worker guesses the Mgr's next uuids, and puts them in flight."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     spy = await mesh.worker(0, 0, proxy)
@@ -185,11 +185,11 @@ async def test_nobody_can_block_the_next_messages_of_a_sender_by_their_uuids(mes
                 answered += 1
         assert {ack.code for ack in await soon(sends)} == {0}
         assert not held.done()
-    # The child is gone, and with it every answer.
+    # The child is gone, with every answer.
     assert {ack.code for ack in await soon(held)} == {Code.NETWORK_ACK_LOST}
 
 
-# ---- the door
+# ---- a closed inbox
 
 
 @both_links
@@ -198,7 +198,7 @@ async def test_node_that_drains_knows_the_resend_of_what_is_in_its_inbox(mesh: M
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
     first = await mgr.send("once", to=worker.position)
-    # Something is under way for as long as the test wants, or the node would be gone.
+    # Keep a message under way, or the node would be gone.
     async with RawChild("Worker/0/1") as mute:
         mute.drop_acks = True
         await mute.join(proxy.address or "")

@@ -1,4 +1,4 @@
-"""Nodes that end: in good order or not, what is remembered of them, and how they are forgotten before their time."""
+"""Ends of nodes: in good order or not, the records of them, and early forgetting."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.compat
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are told at once."""
+    """Report figures at once."""
     monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
 
 
@@ -68,7 +68,7 @@ async def test_a_rank_that_leaves_in_good_order_is_finished_and_not_missing(mesh
     nodes = await until(mgr, lambda now: now["Worker/0/0"]["state"] == "finished")
     assert (nodes["Worker/0/0"]["parent"], nodes["Worker/0/0"]["link"]) == ("Proxy/0", None)
     assert missing(mgr) == []
-    # And so it stays when its place is given up.
+    # The state stays when its place is given up.
     forget_children(proxy)
     assert states(proxy)["Worker/0/0"] == "finished"
     await mesh.worker(0, 0, proxy)
@@ -118,13 +118,13 @@ async def test_who_is_below_a_stopped_proxy_is_cut_off_since_then_and_keeps_its_
     assert nodes["Worker/0/0"]["state"] == "cut_off"
     assert nodes["Worker/0/0"]["since"] == nodes["Proxy/0"]["since"] > before["Worker/0/0"]["since"]
     assert missing(mgr) == ["Worker/0/0"]
-    # The Worker still lives: a broadcast must not be acknowledged without it.
+    # The Worker lives, so a broadcast must not be acknowledged without it.
     assert (await mgr.send("x", to="Worker/All/All")).code == Code.NET_STREAM_NOT_INITED
-    # The Proxy is started again, and knows nothing of who had left before.
+    # The restarted Proxy knows nothing of earlier ends.
     await mesh.proxy(0, mgr, listen=str(proxy.address))
     nodes = await until_joined(mgr, "Worker/0/0")
     assert (nodes["Proxy/0"]["state"], nodes["Worker/0/1"]["state"]) == ("joined", "finished")
-    # And it stops for good: after their time nothing is known of those that were left below it.
+    # It stops for good: after the grace time, the nodes left below it are unknown.
     await mesh.nodes[-1].close()
     await until(mgr, lambda now: now["Proxy/0"]["state"] == "stopped")
     forget_children(mgr)
@@ -140,7 +140,7 @@ async def test_the_last_word_of_a_node_whose_place_is_taken_says_nothing(mesh: M
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         call: Any = channel.unary_unary("/TaskNet/PathDiscovery")
         request = requests.write_announcement("u", position, [position])
-        # Over another connection than the one that the stream of today stands over.
+        # Over another connection than that of the current stream.
         answer = codec.read_ack(await call(request, metadata=peers.end_metadata(State.FINISHED)), Position.mgr())
     assert answer.ok
     await older.close(orderly=False)
@@ -150,7 +150,7 @@ async def test_the_last_word_of_a_node_whose_place_is_taken_says_nothing(mesh: M
 async def test_a_parent_of_an_earlier_version_is_told_what_it_knows(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows no ends: a leaf that has left is gone from its tree, and a Proxy lost, as ever."""
+    """It knows no ends: a leaf that has left disappears, and a Proxy is lost, as before."""
     says = peers.parent_metadata
 
     def earlier(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tuple[str, str], ...]:
@@ -177,7 +177,7 @@ async def test_a_foreign_parent_hears_no_last_word(mesh: Mesh) -> None:
 
 
 async def test_closing_while_the_link_is_being_lost_ends_well(mesh: Mesh) -> None:
-    """gRPC cancels whoever awaits a call over a channel that is closed meanwhile."""
+    """gRPC cancels the awaiting task when the channel of a call is closed."""
     mgr = await mesh.mgr()
     for rank in range(30):
         async with Wire(mgr.address or "") as wire:
@@ -202,7 +202,7 @@ async def test_a_service_is_shown_as_one_and_leaves_nothing_behind(mesh: Mesh) -
     await service.close()
     await until(mgr, lambda now: "Agent/1" not in now)
     assert set(states(one)) == {"Proxy/0"}
-    # One that is killed is lost for as long as its place is kept, and then forgotten.
+    # A killed one is lost for the grace time, and then forgotten.
     again = await mesh.start(config)
     await again.joined(PATIENCE_S)
     await again.close(orderly=False)
@@ -235,11 +235,11 @@ async def test_who_is_behind_a_foreign_proxy_is_known_since_it_was_announced(mes
         await foreign.announce("Worker/7/70")
         heard = mgr.view.wall()
         await asyncio.sleep(0.3)
-        # Nobody has looked until now.
+        # First look at it.
         nodes = seen(mgr)
         assert began - 0.01 <= nodes["Worker/7/70"]["since"] <= heard + 0.01
         assert nodes["Worker/7/70"]["state"] == "joined"
-        # Announced again it is known since the first time; and what nobody announced, nobody knows since when.
+        # After a second announcement the first time counts; without an announcement the time is unknown.
         await foreign.announce("Worker/7/70")
         mgr.router.routes.learn(Position.worker(7, 71), 1, 1)
         again = seen(mgr)
@@ -251,7 +251,7 @@ async def test_who_is_behind_a_foreign_proxy_is_known_since_it_was_announced(mes
 
 
 async def forget(node: WatchedNode, position: str) -> State | None:
-    """Ask a node to forget another one."""
+    """Ask a node to forget another node."""
     async with NodeClient(Address.parse(str(node.address)), PATIENCE_S) as asker:
         return await asker.forget(Position.parse(position))
 
@@ -267,7 +267,7 @@ async def test_a_connected_node_is_not_forgotten(mesh: Mesh) -> None:
     with pytest.raises(NotForgotten, match=r"^Worker/9/9 is not known at Mgr/0$"):
         await forget(mgr, "Worker/9/9")
     assert (await mgr.send("x", to=worker.position)).ok
-    # Nor is the node itself that is asked, where its own parent is away.
+    # Nor can the asked node itself be forgotten while its parent is away.
     await mgr.close()
     await mesh.until(lambda: not proxy.is_joined)
     with pytest.raises(NotForgotten, match=r"^Proxy/0 is connected"):
@@ -287,7 +287,7 @@ async def test_a_lost_node_is_forgotten_at_once_with_its_place_and_its_routes(me
     await mesh.until(lambda: Position.worker(0, 0) not in mgr.routes())
     assert (await mgr.send("x", to="Worker/0/0")).code == Code.NO_ROUTE
     assert [event["position"] for event in mesh.events if event["event"] == "forgotten"] == ["Worker/0/0"]
-    # It comes back, and is what it was.
+    # It returns with its old state.
     again = await mesh.worker(0, 0, proxy)
     await until_joined(mgr, "Worker/0/0")
     assert (await mgr.send("x", to=again.position)).ok
@@ -302,7 +302,7 @@ async def test_what_the_mgr_has_forgotten_a_proxy_does_not_tell_it_again(mesh: M
     await until(mgr, lambda now: now["Worker/0/0"]["state"] == "finished")
     assert await forget(mgr, "Worker/0/0") is State.FINISHED
     assert Position.worker(0, 0) not in mgr.routes()
-    # The Proxy still knows it, and tells everything anew after each join.
+    # The Proxy still knows it, and reports everything after each join.
     forget_children(proxy)
     proxy.view.ledger.begin()
     await other.close()

@@ -1,4 +1,4 @@
-"""Trees of mixed origin: a peer that knows only the four calls, in each of the four roles, is a full member."""
+"""Mixed trees: a peer with the four calls alone, in each of the four roles, is a full member."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -43,7 +43,7 @@ async def test_foreign_leaf(mesh: Mesh, position: str, one_at_a_time: bool, anno
 
 
 async def test_leaf_that_handles_one_message_at_a_time(mesh: Mesh) -> None:
-    """It answers slowly and in order; every answer finds its message, and nobody else waits for it."""
+    """It answers slowly and in order; every answer finds its message, and no other node waits."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     ours = await mesh.worker(0, 1, proxy)
@@ -59,7 +59,7 @@ async def test_leaf_that_handles_one_message_at_a_time(mesh: Mesh) -> None:
 
 
 async def test_leaf_that_answers_no_async_message(mesh: Mesh) -> None:
-    """The contract asks for no such answer; one that comes all the same is dropped."""
+    """The contract asks for no such answer; an unsolicited one is dropped."""
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/0") as leaf:
         leaf.ack_async = False
@@ -114,7 +114,7 @@ async def test_our_proxy_below_a_foreign_mgr(mesh: Mesh, confirm: bool) -> None:
         assert (await one.send("to all", to="Worker/All/All")).ok
         assert [message.body for message in (await one.take(), await other.take())] == ["to all", "x"]
         assert await other.take_all(2) == ["to all", "to all"]
-        # Only down is a stream: its Acks go up it, and one that nobody asked for is not sent.
+        # Only the way down is a stream with Acks up it; no unsolicited one is sent.
         uuids = [mgr.requests["Ack"].get_nowait().uuid for _ in range(mgr.requests["Ack"].qsize())]
         assert len(set(uuids)) == len(uuids) == 3
 
@@ -143,7 +143,7 @@ async def test_foreign_proxy_between_ours(mesh: Mesh) -> None:
 
 
 async def test_foreign_everything_around_one_of_ours(mesh: Mesh) -> None:
-    """Ours is a Proxy in the middle; everybody above and below it was written by somebody else."""
+    """A Proxy of ours in the middle, with foreign nodes above and below."""
     async with AsyncExitStack() as stack:
         mgr = await stack.enter_async_context(RawParent())
         ours = await mesh.proxy(0, mgr.address)
@@ -184,7 +184,7 @@ async def test_code_of_a_foreign_hop_comes_back_unchanged(mesh: Mesh) -> None:
 
 
 async def test_foreign_proxy_that_freezes_between_ours(mesh: Mesh) -> None:
-    """Its neighbours say who did not answer, each before the one above it gives up."""
+    """Its neighbours name the silent node, each before the one above gives up."""
     mgr = await mesh.mgr(ack_timeout=1.0)
     async with RawProxy("Proxy/1") as proxy:
         await proxy.join(mgr.address or "")
@@ -202,7 +202,7 @@ async def test_foreign_proxy_that_freezes_between_ours(mesh: Mesh) -> None:
 
 
 async def test_four_calls_only_between_nodes_of_ours(mesh: Mesh) -> None:
-    """Either side can do without the fast link, and a child that wants it alone does not hinder anybody."""
+    """Either side can do without the batched link, also against a peer that offers it."""
     mgr = await mesh.mgr()
     plain = await mesh.worker(0, 0, mgr, links="tasknet")
     fast = await mesh.worker(0, 1, mgr)

@@ -1,4 +1,4 @@
-"""Joining, losing the parent, joining again, and being forgotten (contract, section 3)."""
+"""Joining, loss of the parent, rejoining, and forgetting (contract, section 3)."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ async def test_any_starting_order(mesh: Mesh, order: tuple[int, ...]) -> None:
 
 
 async def test_leaves_are_members_in_the_moment_that_the_mgr_is_back(mesh: Mesh) -> None:
-    """Their announcements wait at the Proxy: not one is refused, and none of them has a pause of its own."""
+    """Their announcements wait at the Proxy: none is refused, and none pauses by itself."""
     top = await free_address()
     proxy = await mesh.proxy(0, top, join=False)
     workers = [await mesh.worker(0, rank, proxy, join=False, backoff_initial=30, backoff_max=30) for rank in range(4)]
@@ -62,7 +62,7 @@ async def test_leaves_are_members_in_the_moment_that_the_mgr_is_back(mesh: Mesh)
 
 
 async def test_joined_means_that_the_mgr_knows_the_way(mesh: Mesh) -> None:
-    """Also while it takes long: a leaf hears 0 only when the root has answered."""
+    """Also on a slow way: a leaf gets 0 only after the root's answer."""
     async with RawParent() as mgr:
         mgr.hold["PathDiscovery"] = asyncio.Event()
         proxy = await mesh.proxy(0, mgr.address, join=False)
@@ -92,7 +92,7 @@ async def test_leaf_hears_4999_while_the_proxy_has_no_upstream(mesh: Mesh) -> No
 
 
 async def test_node_is_routable_soon_after_it_started(mesh: Mesh) -> None:
-    """The contract says 100 ms; a test that shares its two cores with others can only hold it to more."""
+    """The contract says 100 ms; on two shared cores a test can only check a longer time."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     took = []
@@ -117,7 +117,7 @@ async def test_mgr_restarts_on_its_port(mesh: Mesh) -> None:
         await mesh.logged("upstream_lost", node=proxy.position)
         ack = await workers[1].send("x", to="Mgr", timeout=0.2)
         assert (ack.code, ack.src) == (Code.NET_STREAM_NOT_INITED, proxy.position)
-        # What lies below is still there for those below.
+        # Nodes below still reach each other.
         assert (await workers[0].send("x", to=workers[1].position)).ok
         mgr = await mesh.mgr(address)
         known = mgr.routes
@@ -146,7 +146,7 @@ async def test_proxy_restarts(mesh: Mesh) -> None:
 
 
 async def test_connection_breaks_in_the_middle(mesh: Mesh) -> None:
-    """A Proxy whose link is cut announces everything below it when it is back, with a message under way meanwhile."""
+    """A Proxy with a cut link announces everything below it after rejoining, with a message under way meanwhile."""
     mgr = await mesh.mgr()
     async with Wire(mgr.address or "") as wire:
         proxy = await mesh.proxy(0, wire.address)
@@ -155,7 +155,7 @@ async def test_connection_breaks_in_the_middle(mesh: Mesh) -> None:
             await mesh.logged("joined", node=proxy.position, times=i + 1)
             wire.cut()
             await mesh.logged("upstream_lost", node=proxy.position, times=i + 1)
-            # It waits at the Worker only while that is not joined itself: the Proxy answers for itself at once.
+            # It waits at the Worker only while the Worker has not joined; the Proxy answers for itself at once.
             ack = await worker.send("x", to="Mgr")
             assert ack.code in (Code.OK, Code.NET_STREAM_NOT_INITED, Code.NETWORK_ACK_LOST)
         await mesh.logged("joined", node=proxy.position, times=4)
@@ -172,7 +172,7 @@ async def test_fault_at_each_step_of_joining(mesh: Mesh, stage: str, fault: str)
             parent.refuse[stage] = grpc.StatusCode.INTERNAL if stage == "InitServerDownStream" else Code.SERVER_ERR
         else:
             parent.hold[stage] = asyncio.Event()
-            # This parent does not say that it has accepted a stream: its answer to the announcement is all there is.
+            # This parent does not confirm a stream; its answer to the announcement is the only sign.
             parent.hold["PathDiscovery"] = asyncio.Event()
         worker = await mesh.worker(0, 0, wire.address, join=False)
         for _ in range(3):
@@ -190,7 +190,7 @@ async def test_fault_at_each_step_of_joining(mesh: Mesh, stage: str, fault: str)
 
 
 async def test_stream_that_the_parent_ends_during_the_announcement(mesh: Mesh) -> None:
-    """The node must not take its own waiting for the answer for the answer."""
+    """The node must not mistake its pending announcement for an answer."""
     async with RawParent() as parent:
         parent.hold["PathDiscovery"] = asyncio.Event()
         worker = await mesh.worker(0, 0, parent.address, join=False)
@@ -204,7 +204,7 @@ async def test_stream_that_the_parent_ends_during_the_announcement(mesh: Mesh) -
 
 
 async def test_parent_that_ends_each_stream_at_once_is_not_hammered(mesh: Mesh) -> None:
-    """The pauses grow until the node has been a member for a while."""
+    """The pauses grow until the node has been a member for some time."""
     async with RawParent() as parent:
         parent.confirm = False
         parent.refuse["InitServerDownStream"] = grpc.StatusCode.UNKNOWN
@@ -264,7 +264,7 @@ async def test_node_whose_position_is_taken_does_not_fight_back(mesh: Mesh) -> N
         taken_at = time.monotonic()
         assert (await mgr.send("x", to="Worker/0/0")).ok
         assert (await new.take()).body == "x"
-        # It tries again, after 5 s at the earliest, and is the newcomer then.
+        # It tries again after 5 s at the earliest, as the newcomer.
         assert await new.ended() is grpc.StatusCode.ALREADY_EXISTS
         assert time.monotonic() - taken_at >= 4.9
         await soon(old.joined())
@@ -273,7 +273,7 @@ async def test_node_whose_position_is_taken_does_not_fight_back(mesh: Mesh) -> N
 
 
 async def test_position_taken_under_traffic(mesh: Mesh) -> None:
-    """The old node is busy acknowledging when its stream ends, and still learns why it ended."""
+    """The old node is busy acknowledging when its stream ends, and still learns the reason."""
     mesh.expected_errors.add("position_taken")
     mgr = await mesh.mgr()
     old = await mesh.worker(0, 0, mgr, inbox=4096)
@@ -307,7 +307,7 @@ async def test_what_a_replaced_stream_had_not_written_was_never_sent(mesh: Mesh)
 
 
 async def test_new_incarnation_of_a_proxy_replaces_it(mesh: Mesh) -> None:
-    """For all but Workers the processRank is not part of who they are."""
+    """The processRank is part of the identity for Workers alone."""
     mgr = await mesh.mgr()
     async with RawChild("Proxy/0/1700000000") as old, RawChild("Proxy/0/1700000009") as new:
         for child in (old, new):
@@ -372,14 +372,14 @@ async def test_registration_without_a_stream_holds_its_place_for_a_while(mesh: M
         assert (await other.register()).code == Code.EXCEED_MAX_REGISTRY_NUM
         await mesh.logged("child_forgotten", child="Worker/0/0")
         assert (await other.register()).code == 0
-        # A stream of somebody whose registration has run out is refused; registering again helps.
+        # A stream after the registration's end is refused; a new registration helps.
         await waiting.open_stream()
         assert await waiting.ended() is grpc.StatusCode.UNKNOWN
         assert (await waiting.register()).code == Code.EXCEED_MAX_REGISTRY_NUM
 
 
 async def test_announcement_renews_a_registration(mesh: Mesh) -> None:
-    """Leaves of the original announce first and open their stream when that has been accepted."""
+    """Leaves of the original announce first, and open their stream when it is accepted."""
     mgr = await mesh.mgr(registration_hold=0.5)
     async with RawChild("Worker/0/0") as child:
         child.connect(mgr.address or "")
@@ -406,7 +406,7 @@ async def test_full_registry_gives_its_next_free_place_away(mesh: Mesh) -> None:
 
 
 async def test_worker_moves_to_another_proxy(mesh: Mesh) -> None:
-    """The route through the new Proxy replaces the old one, and what the old one forgets later does not change that."""
+    """The route through the new Proxy replaces the old one, and stays when the old Proxy forgets it later."""
     mgr = await mesh.mgr()
     old_proxy = await mesh.proxy(0, mgr, grace=0.3)
     new_proxy = await mesh.proxy(1, mgr)
@@ -415,7 +415,7 @@ async def test_worker_moves_to_another_proxy(mesh: Mesh) -> None:
     moved = await mesh.worker(0, 0, new_proxy)
     assert mgr.routes()[moved.position] == new_proxy.position
     await mesh.logged("child_forgotten", node=old_proxy.position, child=moved.position)
-    # The withdrawal has been answered when a later announcement of the same Proxy has.
+    # The withdrawal is answered before a later announcement of the same Proxy.
     await mesh.worker(0, 1, old_proxy)
     assert mgr.routes()[moved.position] == new_proxy.position
     assert (await mgr.send("x", to=moved.position)).ok
@@ -440,7 +440,7 @@ async def test_proxy_that_comes_back_with_less_below_it(mesh: Mesh) -> None:
 
 
 async def test_frozen_connection_is_noticed_on_both_sides(mesh: Mesh) -> None:
-    """Nothing breaks and nothing comes through: found out by pings, 5 s after the last sign of life, within 2 s."""
+    """No break and no data: pings detect it, 5 s after the last sign of life, within 2 s."""
     mgr = await mesh.mgr()
     async with Wire(mgr.address or "") as wire:
         worker = await mesh.worker(0, 0, wire.address)

@@ -1,8 +1,8 @@
-"""A Proxy of the original's beside one of ours: who reaches whom, and that nobody poisons anybody.
+"""A Proxy of the original beside one of ours: reachability, and no poisoned links.
 
-What one node sends up may cost its siblings their links, where their parent is one of the original's. So every node
-sends to every form of destination, and afterwards a hundred messages go to each place. `pytest --rewrite-matrix` writes
-the table in `docs/interop.md` anew.
+Below a parent of the original, a message from one node may poison its siblings' links. So every node sends to every
+form of destination, and afterwards a hundred messages go to each place. `pytest --rewrite-matrix` writes the table in
+`docs/interop.md`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 
 BEGIN, END = "<!-- siblings: written by the tests -->\n", "<!-- end of the siblings -->\n"
 AFTERWARDS = 100
-"""Messages to each place when all the others have been sent."""
+"""Messages to each place after all others."""
 
 SENDERS = (
     "above both",
@@ -47,7 +47,7 @@ FORMS = {
     "list with a rank that nobody has": ("Worker/0/0,9", "Worker/1/2,9"),
 }
 ALONE = {("Agent/0", "Agent/All"), ("Proxy/0", "Proxy/All")}
-"""Broadcasts of who is alone of its kind on its node: no answer could tell whether they went further."""
+"""Broadcasts of a node alone of its kind on its node: no answer shows whether they went further."""
 UNPOISONED = f"{AFTERWARDS} more"
 COLUMNS = (*FORMS, UNPOISONED)
 YES = "yes"
@@ -58,12 +58,12 @@ def expected(above: str, sender: str) -> dict[str, str]:
     row = dict.fromkeys(COLUMNS, YES) | {"list with a rank that nobody has": "5002"}
     below_theirs = sender.endswith("their Proxy")
     if below_theirs:
-        # It sends nothing up but what is for the Mgr, and hands a broadcast on to its own node alone.
+        # It sends up only messages for the Mgr, and passes a broadcast on to its own node alone.
         row |= {"all": "own node", "listed ranks of all nodes": "own node"}
         row |= dict.fromkeys(("one of node 1", "all of node 1", "list on node 1"), "5002")
         row |= dict.fromkeys(("list of nodes", "all of listed nodes", "two lists"), "5002")
     if sender.startswith("their") or (sender == "above both" and above == "their Mgr"):
-        # To it a list is one rank, and no node has it. Of its own broadcasts it knows no more than that they have left.
+        # It reads a list as one rank, which no node has. Its own broadcasts get no answer.
         row |= dict.fromkeys(("list on node 0", "list on node 1", "list of nodes", "two lists"), "5002")
         row |= dict.fromkeys(("all of listed nodes", "listed ranks of all nodes"), "nobody")
         row["all of node 1"] = "nobody" if below_theirs else YES
@@ -75,7 +75,7 @@ def expected(above: str, sender: str) -> dict[str, str]:
 
 
 class Seen(NamedTuple):
-    """One message, and what came of it."""
+    """One message with its outcome."""
 
     sender: Member
     to: str
@@ -84,7 +84,7 @@ class Seen(NamedTuple):
 
 
 def place_of(member: Member) -> str:
-    """Which row of the table a sender belongs to."""
+    """The row of a sender in the table."""
     if member.position in ("Mgr/0", "Proxy/9"):
         return "above both"
     if member.position.startswith("Proxy"):
@@ -94,7 +94,7 @@ def place_of(member: Member) -> str:
 
 
 def side_of(position: str) -> str:
-    """Which of the two Proxies a node belongs to."""
+    """The Proxy of a node."""
     return position.split("/")[1]
 
 
@@ -107,7 +107,7 @@ def verdict(tree: Siblings, seen: Seen) -> str:
         again = tree[name].theirs and side_of(name) == "0"
         assert name in wanted or (name == sender.position and sender.theirs), seen
         assert count == 1 or again, seen
-    # Its application looks at nothing but the status, and a broadcast of its own has none that is good.
+    # Its application checks only the status, and no broadcast of its own has status OK.
     answered = code == 0 or (sender.theirs and code == Code.NET_ERR and "All" in to)
     if not answered:
         return str(code)
@@ -152,7 +152,7 @@ async def observe(above: str, mesh: Mesh, originals: Originals) -> dict[str, dic
 
 
 async def poisoned(tree: Siblings) -> dict[str, str]:
-    """Send on and on: from the root to each place, and from each place to the root."""
+    """Send many messages from the root to each place, and from each place to the root."""
     mgr, cells = tree["Mgr/0"], {place: set[int]() for place in SENDERS}
     for number in range(AFTERWARDS):
         for member in tree.members.values():

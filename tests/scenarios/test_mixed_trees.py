@@ -1,7 +1,6 @@
-"""Every combination of ours and the original's in the four roles: what works, written down in `docs/interop.md`.
+"""Every combination of ours and the original's in the four roles, with the results in `docs/interop.md`.
 
-`pytest --rewrite-matrix` writes the table there anew. What is expected is said here first, by rules; the table is what
-was seen.
+`pytest --rewrite-matrix` writes the table there. Rules here define the expectation; the table has the observation.
 """
 
 import asyncio
@@ -25,10 +24,10 @@ PATIENCE_S = 4.0
 """Seconds until a restarted node is reachable. A leaf of the original tries once a second."""
 
 TREES = 8
-"""Trees at a time. All of them share one event loop, and answers have to come in time on a busy machine too."""
+"""Trees at a time. They share one event loop, and answers must come in time on a busy machine."""
 
 RESENDS = 5
-"""Of a large message to which no answer came in time."""
+"""The code of a large message without an answer in time."""
 
 COLUMNS = (
     "Mgr ↔ all below",
@@ -53,13 +52,13 @@ def expected(kinds: Combination) -> dict[str, str]:
     row["All, from the Mgr"] = row["All, from a Worker"] = "once each"
     row["largest message down"] = "4 MiB" if kinds.proxy or kinds.worker else "8 MiB"
     if kinds.proxy:
-        # It sends nothing up but what is for the Mgr, and copies a broadcast to its own side alone.
+        # It sends up only messages for the Mgr, and copies a broadcast to its own side alone.
         row["between nodes"] = "5002"
         row["list, from a Worker"] = "5002"
         row["All, from a Worker"] = "own node, sender too" if kinds.worker else "own node"
-        # It does not announce its leaves again: a Mgr of ours learns them when they send.
+        # It does not announce its leaves again; a Mgr of ours learns them from their messages.
         row["restart of the Mgr"] = "no" if kinds.mgr else "when it sends"
-        # It hears no Ack in time, and then never again on this stream; nor does a Mgr of theirs that waits as long.
+        # It gets no Ack in time, and then none on this stream; the same holds for a Mgr of theirs with the same wait.
         if kinds.mgr or kinds.worker:
             row["frozen Worker"] = f"until the {'Proxy' if kinds.mgr else 'Worker'} joins again"
     if kinds.mgr:
@@ -69,11 +68,11 @@ def expected(kinds: Combination) -> dict[str, str]:
     return row
 
 
-# ---- what is seen
+# ---- observations
 
 
 async def unicasts(tree: Tree) -> dict[str, str]:
-    """Every node to every other, sync and not: all of a kind have to come to the same."""
+    """Every node to every other, sync and not: all of a kind must agree."""
     seen: dict[str, set[int]] = {column: set() for column in COLUMNS[:3]}
     codes: dict[tuple[str, str, str], int] = {}
     for sender in tree.members.values():
@@ -110,7 +109,7 @@ async def broadcasts(tree: Tree) -> dict[str, str]:
         for sync in (True, False):
             body = f"{column} {sync}"
             code = await tree[sender].send("Worker/All/All", body, sync=sync)
-            # A parent of the original's cannot answer a broadcast; it is delivered all the same.
+            # A parent of the original cannot answer a broadcast, and delivers it.
             assert code == 0 or (code == Code.NET_ERR and (tree[sender].theirs)), (str(tree.kinds), sender, code)
             copies = await tree.copies(body)
             others = workers - {sender}
@@ -142,12 +141,12 @@ async def lists(tree: Tree) -> dict[str, str]:
 
 
 async def codes(tree: Tree, mesh: Mesh, originals: Originals) -> dict[str, str]:
-    """The same code at the sender, whoever is in between: from above, and from the same node."""
+    """The same code at the sender over any hops: from above, and from the same node."""
     senders, seen = (tree["Mgr/0"], tree["Agent/0"]), dict[str, list[int]]()
     worker = tree["Worker/0/0"]
 
     async def see(what: str, to: str) -> None:
-        # Without waiting: a wait for the join ends with 6001 where its last trial is cut off, and rightly so.
+        # Without waiting for the join, whose last trial may correctly end with 6001.
         answers = (sender.send(to, what, wait=False) for sender in senders)
         seen[what] = list(await asyncio.gather(*answers))
 
@@ -158,7 +157,7 @@ async def codes(tree: Tree, mesh: Mesh, originals: Originals) -> dict[str, str]:
     await worker.stop()
     await see("6002", worker.position)
     await worker.start(mesh, originals)
-    # One of ours says more to those of ours: what is wrong with the message itself.
+    # Nodes of ours also tell each other the fault of the message.
     for sender in senders:
         if not sender.theirs:
             for to, code in (("Boss/0", 4003), ("Worker/x/0", 4004), ("Worker/0/x", 4005)):
@@ -190,7 +189,7 @@ async def frozen(tree: Tree) -> dict[str, str]:
 
 
 async def sizes(tree: Tree) -> dict[str, str]:
-    """A byte below, at and above each limit; ours refuse what is above, and nobody's connection ends by it."""
+    """A byte below, at and above each limit; ours refuse larger ones, and no connection ends."""
     mgr, worker = tree["Mgr/0"], tree["Worker/0/0"]
     largest = ""
     for limit in (4, 8):
@@ -200,7 +199,7 @@ async def sizes(tree: Tree) -> dict[str, str]:
         beyond = await sized(mgr, worker, at + 1)
         if limit == 4 and not beyond:
             continue
-        # One of theirs loses the connection to whom it sends that.
+        # One of theirs loses the connection to the receiver.
         assert beyond == Code.CLIENT_ERR or mgr.theirs, (str(tree.kinds), beyond)
         break
     assert await until(lambda: sent_code(mgr, worker.position, 0)), str(tree.kinds)
@@ -270,8 +269,7 @@ def verdict(found: set[int]) -> str:
 async def sized(sender: Member, receiver: Member, size: int) -> int:
     """The code for a message of so many bytes.
 
-    Ours wait for an answer for a second only, and all the trees have one event loop together: one of ours that hears
-    nothing in time sends it again.
+    Nodes of ours wait a second only, and all trees share one event loop. So a node of ours resends after a timeout.
     """
     body = body_for(size, sender.position, receiver.position, theirs=sender.theirs)
     code = await sender.send(receiver.position, body)
@@ -287,7 +285,7 @@ async def sent_code(sender: Member, to: str, code: int) -> bool:
 
 
 async def until(true: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> bool:
-    """Ask again and again, for a while."""
+    """Poll for a while."""
     give_up_at = time.monotonic() + timeout
     while not await true():
         if time.monotonic() > give_up_at:
@@ -297,7 +295,7 @@ async def until(true: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S
 
 
 async def reached(tree: Tree, leaves: tuple[str, ...], timeout: float = PATIENCE_S) -> bool:
-    """Whether the Mgr reaches these leaves and their Proxies within a while, and they reach it."""
+    """True if the Mgr and these leaves and their Proxies reach each other within a while."""
     there = [until(lambda to=to: sent_code(tree["Mgr/0"], to, 0), timeout) for to in (*leaves, "Proxy/0", "Proxy/1")]  # type: ignore[misc]
     if not all(await asyncio.gather(*there)):
         return False

@@ -1,4 +1,4 @@
-"""Nodes of the original's below ours: for each of their habits, what we do about it (docs/interop.md)."""
+"""Nodes of the original below ours: our answer to each of their habits (docs/interop.md)."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ def known(node: object, *positions: str) -> bool:
 @pytest.mark.compat
 @pytest.mark.both_loops
 async def test_each_role_in_its_own_order(mesh: Mesh, theirs: Originals) -> None:
-    """Leaves announce before they open their stream; a Proxy announces only what its leaves do."""
+    """Leaves announce before they open their stream; a Proxy announces its leaves' announcements only."""
     mgr = await mesh.mgr()
     proxy = await theirs.start("Proxy/0", mgr)
     leaves = [await theirs.start("Worker/0/0", proxy), await theirs.start("Agent/0", proxy)]
@@ -42,7 +42,7 @@ async def test_each_role_in_its_own_order(mesh: Mesh, theirs: Originals) -> None
 
 
 async def test_pending_announcement_renews_the_registration(mesh: Mesh, theirs: Originals) -> None:
-    """The leaf opens its stream only when its announcement is answered, however long that takes."""
+    """The leaf opens its stream only after the answer to its announcement."""
     async with RawParent() as mgr:
         proxy = await mesh.proxy(0, mgr.address, registration_hold=0.2)
         mgr.hold["PathDiscovery"] = asyncio.Event()
@@ -58,7 +58,7 @@ async def test_pending_announcement_renews_the_registration(mesh: Mesh, theirs: 
 
 
 async def test_failed_register_is_a_status(mesh: Mesh, theirs: Originals) -> None:
-    """It looks at the code there too, but every failed attempt costs it a connection: one a second, no more."""
+    """It checks the code there too, but every failed attempt costs it a connection: one a second, no more."""
     mgr = await mesh.mgr(max_children=1)
     await theirs.start("Worker/0/0", mgr)
     other = await theirs.start("Worker/0/1", mgr, join=False)
@@ -69,7 +69,7 @@ async def test_failed_register_is_a_status(mesh: Mesh, theirs: Originals) -> Non
 
 
 async def test_failed_announcement_is_a_status(mesh: Mesh, theirs: Originals) -> None:
-    """It looks at nothing else: with an Ack of 4999 it would go on as if the root knew it."""
+    """It checks nothing else: after an Ack of 4999 it would go on as if the root knew it."""
     top = await free_address()
     proxy = await mesh.proxy(0, top, join=False)
     leaf = await theirs.start("Worker/0/0", proxy, join=False)
@@ -83,7 +83,7 @@ async def test_failed_announcement_is_a_status(mesh: Mesh, theirs: Originals) ->
 
 
 async def test_failed_message_is_a_status(mesh: Mesh, theirs: Originals) -> None:
-    """Most of its callers look at nothing else."""
+    """Most of its callers check nothing else."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr, ack_timeout=0.5)
     full = await mesh.worker(0, 0, proxy, inbox=1)
@@ -123,7 +123,7 @@ async def test_many_in_flight_and_no_ack_for_async(mesh: Mesh, theirs: Originals
 
 
 async def test_turn_of_a_message_at_a_proxy_that_handles_them_one_by_one(mesh: Mesh, theirs: Originals) -> None:
-    """Each may take it 3 s: who stands behind others is not given up before it had its turn."""
+    """Each may take it 3 s: a queued message is not given up before its turn."""
     mgr = await mesh.mgr()
     proxy = await theirs.start("Proxy/0", mgr)
     mute, well = await theirs.start("Worker/0/0", proxy), await theirs.start("Worker/0/1", proxy)
@@ -136,7 +136,7 @@ async def test_turn_of_a_message_at_a_proxy_that_handles_them_one_by_one(mesh: M
     assert ack.code == 0 and 2.5 < time.monotonic() - began < 6.0
     refused = await soon(first)
     assert (refused.code, str(refused.src)) == (Code.NETWORK_ACK_LOST, "Proxy/0")
-    # The timeout of the sender holds all the same.
+    # The sender's timeout holds.
     began = time.monotonic()
     first = asyncio.create_task(sender.send("x", to=mute.position, timeout=0.3))
     late = await sender.send("y", to=mute.position, timeout=0.4)
@@ -165,7 +165,7 @@ async def test_broadcast_through_a_proxy_that_acks_none(mesh: Mesh, theirs: Orig
 
 
 async def test_list_is_expanded(mesh: Mesh, theirs: Originals) -> None:
-    """To them it would be the rank of one node."""
+    """They would read it as the rank of one node."""
     mgr = await mesh.mgr()
     proxy = await theirs.start("Proxy/0", mgr)
     leaves = [await theirs.start(f"Worker/0/{rank}", proxy) for rank in range(3)]
@@ -200,7 +200,7 @@ async def test_size_that_costs_a_child_its_connection(mesh: Mesh, theirs: Origin
     assert posted.code == Code.CLIENT_ERR
     assert (await mgr.send("x", to=child.position)).ok
     assert child.up is not None and child.up.joins == 1
-    # Ours take it all the same.
+    # Ours take it.
     assert (await mgr.send("x" * at, to=ours.position)).ok
 
 
@@ -208,7 +208,7 @@ async def test_message_beyond_the_limit_comes_up(mesh: Mesh, theirs: Originals) 
     mgr = await mesh.mgr()
     child = await theirs.start("Worker/0/0", mgr)
     src = Position.worker(0, 0)
-    # createTime is 0, so it is not written.
+    # createTime is 0, so it is absent.
     for size, ok in ((8 * MIB - 1, True), (8 * MIB, True), (8 * MIB + 1, False)):
         answer = await child.send("Mgr/0", body_for(size, src, "Mgr/0", theirs=True), uuid="u" * 36)
         assert answer.ok is ok, (size, answer.text)
@@ -218,7 +218,7 @@ async def test_message_beyond_the_limit_comes_up(mesh: Mesh, theirs: Originals) 
 
 
 async def test_routes_are_learnt_from_what_comes_up(mesh: Mesh, theirs: Originals) -> None:
-    """After a restart of ours its Proxy is back at once, and says nothing of its leaves."""
+    """After a restart of ours their Proxy is back at once, without its leaves."""
     top, middle = await free_address(), await free_address()
     mgr = await mesh.mgr(top)
     ours = await mesh.proxy(1, mgr, middle)
@@ -235,7 +235,7 @@ async def test_routes_are_learnt_from_what_comes_up(mesh: Mesh, theirs: Original
         assert (await leaf.send("Mgr/0")).ok
         await until(lambda: known(mgr, "Worker/0/0"))
         assert (await mgr.send("x", to=leaf.position)).ok
-    # It is learnt from its Proxies alone, and never of this node itself or a Mgr.
+    # Routes are learnt from their Proxies alone, and never for this node itself or a Mgr.
     for src in ("Proxy/1", "Mgr/0"):
         await proxy.send("Mgr/0", src=src)
     assert {str(position) for position in ours.routes()} == {"Proxy/0", "Worker/0/0"}
@@ -256,7 +256,7 @@ async def test_routes_are_kept_when_a_proxy_registers_again(mesh: Mesh, theirs: 
 
 
 async def test_any_process_rank_of_proxies_and_agents(mesh: Mesh, theirs: Originals) -> None:
-    """They are known without it, and addressed with it on the links where they use it."""
+    """They are known without it, and addressed with it on their links."""
     mgr = await mesh.mgr()
     ours = await mesh.proxy(1, mgr)
     near = await theirs.start("Agent/1/17", ours)
@@ -272,7 +272,7 @@ async def test_any_process_rank_of_proxies_and_agents(mesh: Mesh, theirs: Origin
         assert (await node.send("Mgr/0")).ok
     assert (await mgr.send("z", to="Agent/0,1")).ok
     assert [(await node.take()).body for node in (near, far)] == ["z", "z"]
-    # Another life with another one: the new one counts.
+    # A new life with another processRank: the new one counts.
     await near.kill()
     again = await theirs.start("Agent/1", ours)
     assert (await mgr.send("x", to="Agent/1")).ok
@@ -280,7 +280,7 @@ async def test_any_process_rank_of_proxies_and_agents(mesh: Mesh, theirs: Origin
 
 
 async def test_announcement_of_any_process_rank_to_a_parent_of_theirs(mesh: Mesh, theirs: Originals) -> None:
-    """Upwards such nodes have -1, and the three fields of our own are the same in every call."""
+    """Upwards such nodes have -1, and our own three fields are the same in every call."""
     mgr = await theirs.start("Mgr/0")
     position = Position("Proxy", "0", "1700000000")
     ours = await mesh.start(NodeConfig(position=position, listen="127.0.0.1:0", upstream=mgr.address))
@@ -296,7 +296,7 @@ async def test_announcement_of_any_process_rank_to_a_parent_of_theirs(mesh: Mesh
 
 
 async def test_who_brings_a_message_counts_before_who_wrote_it(mesh: Mesh, theirs: Originals) -> None:
-    """A Worker has moved, and its route has not: what it sends must not be taken for what came from its old place."""
+    """A Worker has moved without its route: its messages must not count as messages from its old place."""
     mgr = await mesh.mgr()
     old, new = await theirs.start("Proxy/0", mgr), await theirs.start("Proxy/1", mgr)
     await theirs.start("Worker/0/0", old)

@@ -12,15 +12,15 @@ from tests.peers.original.forms import parse
 
 FIGHT_S = 10.0
 PATIENCE_S = 30.0
-"""Seconds until everything that is late has been answered, at the latest."""
+"""Seconds until every late Ack has come."""
 
 JOINS = 15
-"""In ten seconds, of everybody who claims the position together. Without a measure: some 7,000."""
+"""Registrations of all claimants in ten seconds. Without pauses there would be some 7,000."""
 
 
 @pytest.mark.timeout(180)
 async def test_two_nodes_with_one_position(mesh: Mesh, theirs: Originals) -> None:
-    """Two of theirs below ours, one of each, two of ours below theirs; and nobody else is disturbed."""
+    """Two of theirs below ours, one of each, two of ours below theirs; no other node is disturbed."""
     mesh.expected_errors.add("position_taken")
     mgr, other = await mesh.mgr(), await theirs.start("Mgr/0")
     calm = await theirs.start("Worker/9/9", mgr)
@@ -39,15 +39,15 @@ async def test_two_nodes_with_one_position(mesh: Mesh, theirs: Originals) -> Non
     assert 2 <= sum(fighter.up.joins for fighter in fighters if fighter.up) <= JOINS
     assert 2 <= mixed.up.joins + mesh.count("joined", node="Worker/0/1") <= JOINS
     assert 2 <= other.down.stays.count(parse("Worker/0/2")) <= JOINS
-    # The one that has it at the moment is a member.
+    # The current holder is a member.
     await stands(mgr, "Worker/0/0")
 
 
 async def late_acks(mesh: Mesh, theirs: Originals, messages: int, senders: int, slow: int) -> None:
-    """Sync messages through a Proxy of theirs to nodes of which some are late, and some later than it waits.
+    """Sync messages through a Proxy of theirs to nodes that are late, some beyond its wait.
 
-    It waits as long as in earnest: between our answer and the end of its patience there is room for a loop that stood
-    still unnoticed (`limits.PULSE_S`), and there would be none if only the patience were made shorter.
+    The Proxy waits its real time. Between our answer and the end of its wait, a short standstill of the loop may pass
+    unnoticed (`limits.PULSE_S`); a shorter wait would leave no room for that.
     """
     mgr = await mesh.mgr()
     proxy = await theirs.start("Proxy/0", mgr)
@@ -84,7 +84,7 @@ async def late_acks(mesh: Mesh, theirs: Originals, messages: int, senders: int, 
     for worker in workers:
         got |= dict.fromkeys(await worker.take_all(worker.waiting()), str(worker.position))
     got |= dict.fromkeys(sleepy.bodies(), sleepy.position)
-    # What was acknowledged is where it was sent to: no Ack was ever taken for another's.
+    # Acknowledged messages are at their destinations: no Ack was taken for another's.
     assert wanted.items() <= got.items()
     assert len(wanted) > 0.9 * messages
     assert not proxy.down.shifted

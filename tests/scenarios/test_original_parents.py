@@ -1,4 +1,4 @@
-"""Nodes of ours below the original's: for each of their habits, what we do about it (docs/interop.md)."""
+"""Nodes of ours below the original's: our answer to each of their habits (docs/interop.md)."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ def below(node: OriginalNode) -> Downstream:
 @pytest.mark.compat
 @pytest.mark.both_loops
 async def test_our_nodes_in_each_role(mesh: Mesh, theirs: Originals) -> None:
-    """It says nothing when it accepts a stream, so nobody waits for that; and it is not pinged."""
+    """It confirms no stream, so no node waits for that; and it is not pinged."""
     mgr = await theirs.start("Mgr/0")
     began = time.monotonic()
     proxy = await mesh.proxy(0, mgr.address)
@@ -98,9 +98,9 @@ async def test_restart_that_loses_every_route(mesh: Mesh, theirs: Originals) -> 
 
 
 async def test_exactly_one_ack_for_each_message_in_order_and_in_time(mesh: Mesh, theirs: Originals) -> None:
-    """It takes the next Ack for the answer to what it sent last: late ones of others must never reach it.
+    """It takes the next Ack as the answer to its last message, so late Acks of others must never reach it.
 
-    Also from a Proxy that would wait longer than its parent does.
+    Also from a Proxy with a longer timeout than its parent.
     """
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address, ack_timeout=8.0)
@@ -111,7 +111,7 @@ async def test_exactly_one_ack_for_each_message_in_order_and_in_time(mesh: Mesh,
     lost = await mgr.send("Worker/0/1", "x")
     assert (lost.code, name(lost.ack.src)) == (Code.NETWORK_ACK_LOST, "Worker/0/1")
     assert 1.0 < time.monotonic() - began < 2.95
-    # The late Ack of that one comes now, while others are answered.
+    # Its late Ack comes now, while others are answered.
     sends = [asyncio.create_task(mgr.send("Worker/0/0", str(i))) for i in range(50)]
     mute.awake.set()
     assert {answer.code for answer in await soon(asyncio.gather(*sends))} == {0}
@@ -121,7 +121,7 @@ async def test_exactly_one_ack_for_each_message_in_order_and_in_time(mesh: Mesh,
 
 @pytest.mark.parametrize("uuid", ["", "u"])
 async def test_ack_for_a_message_that_is_refused(mesh: Mesh, theirs: Originals, uuid: str) -> None:
-    """Also where no uuid says which one it is for: a missing one costs every later message its answer."""
+    """Also without a uuid, because a missing Ack costs every later message its answer."""
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     header = pb.MessageHeader(uuid=uuid, sync=True, src=wire(mgr.me), dst=wire(("Worker", "x", "1")))
@@ -141,7 +141,7 @@ async def test_ack_for_a_message_that_is_refused(mesh: Mesh, theirs: Originals, 
 async def test_ack_that_cannot_come_in_time_opens_the_stream_anew(
     mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node stood still: the parent has given up, and would take the Ack for the next message's."""
+    """After a standstill, the parent has given up, and would take the Ack for the next message's."""
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     assert (await mgr.send("Proxy/0", "x")).code == 0
@@ -159,7 +159,7 @@ async def test_ack_that_cannot_come_in_time_opens_the_stream_anew(
 
 @pytest.mark.both_loops
 async def test_copies_of_a_broadcast_are_suppressed(mesh: Mesh, theirs: Originals) -> None:
-    """One for each node behind the link; below us are nodes that would take each."""
+    """One copy for each node behind the link; the nodes below us would take each."""
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     ours = await mesh.worker(0, 0, proxy)
@@ -177,7 +177,7 @@ async def test_copies_of_a_broadcast_are_suppressed(mesh: Mesh, theirs: Original
 
 @pytest.mark.both_loops
 async def test_broadcast_that_goes_up(mesh: Mesh, theirs: Originals) -> None:
-    """It is answered INTERNAL when it has been delivered, and comes back to where it came from."""
+    """It is answered INTERNAL after delivery, and comes back to its source."""
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     ours = [await mesh.worker(0, rank, proxy) for rank in range(3)]
@@ -193,7 +193,7 @@ async def test_broadcast_that_goes_up(mesh: Mesh, theirs: Originals) -> None:
             assert (await worker.take()).body == body
     assert (await ours[1].post("three", to="Worker/All/All")).ok
     assert [(await node.take()).body for node in (near, far)] == ["three", "three"]
-    # A message behind the last copies: whatever had to come has come.
+    # A message behind the last copies, so that all copies have come.
     assert (await mgr.send("Proxy/0", "x")).code == 0
     assert not near.bodies() and not far.bodies()
     assert [node.waiting() for node in (*ours, direct)] == [1, 0, 1, 1]
@@ -201,13 +201,13 @@ async def test_broadcast_that_goes_up(mesh: Mesh, theirs: Originals) -> None:
 
 
 async def test_list_that_goes_up_is_expanded(mesh: Mesh, theirs: Originals) -> None:
-    """They would look for a node whose rank is the list."""
+    """They would look for a node with the list as its rank."""
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     ours = [await mesh.worker(0, rank, proxy) for rank in range(2)]
     far = [await theirs.start(f"Worker/1/{rank}", mgr) for rank in (8, 9)]
     await mesh.proxy(2, mgr.address)
-    # Its Proxy is known only when a leaf of it is.
+    # Its Proxy is known only with a leaf of it.
     await theirs.start("Worker/1/7", await theirs.start("Proxy/1", mgr))
     assert (await ours[0].send("x", to="Worker/1/8,9")).ok
     assert [(await node.take()).body for node in far] == ["x", "x"]
@@ -216,19 +216,19 @@ async def test_list_that_goes_up_is_expanded(mesh: Mesh, theirs: Originals) -> N
     missing = await ours[0].send("z", to="Worker/1/8,77")
     assert missing.code == Code.NO_ROUTE
     assert far[0].bodies() == ["z"]
-    # On which nodes these ranks are nobody here knows: one broadcast for each, of which nobody hears what came of it.
+    # The nodes of these ranks are unknown here: one broadcast for each, without an answer.
     for to, got in (("Worker/All/1,8", {8}), ("Worker/0,1/All", {8, 9}), ("Worker/All/1,77", set[int]())):
         assert (await ours[0].send(to, to=to)).ok
         assert (await ours[1].take()).body == to
         assert (await mgr.send("Proxy/0", "x")).code == 0
         assert [node.bodies() for node in far] == [[to] if rank in got else [] for rank in (8, 9)]
     assert not ours[0].waiting() and not ours[1].waiting()
-    # Which of the pairs of two lists there are only the root knows, and theirs does not read them.
+    # Only the root knows the existing pairs of two lists, and theirs does not read lists.
     assert (await ours[0].send("z", to="Worker/1,2/8,9")).code == Code.NO_ROUTE
 
 
 async def test_proxy_of_theirs_sends_nothing_up_but_to_the_mgr(mesh: Mesh, theirs: Originals) -> None:
-    """By their design, and nothing can be done about it: a Worker below it reaches its own node, and the Mgr."""
+    """By their design, a Worker below it reaches its own node and the Mgr alone."""
     mgr = await mesh.mgr()
     proxy = await theirs.start("Proxy/0", mgr)
     worker = await mesh.worker(0, 0, proxy.address)
@@ -242,7 +242,7 @@ async def test_proxy_of_theirs_sends_nothing_up_but_to_the_mgr(mesh: Mesh, their
 
 
 async def test_answer_is_a_status_or_an_ack(mesh: Mesh, theirs: Originals) -> None:
-    """An Ack of a node further away comes with status OK and its own code."""
+    """An Ack from further away comes with status OK and its own code."""
     mgr = await theirs.start("Mgr/0")
     proxies = [await mesh.proxy(rank, mgr.address) for rank in range(2)]
     sender = await mesh.worker(0, 0, proxies[0])
@@ -257,7 +257,7 @@ async def test_answer_is_a_status_or_an_ack(mesh: Mesh, theirs: Originals) -> No
 
 
 async def test_codes_of_ours_behind_a_proxy_of_theirs(mesh: Mesh, theirs: Originals) -> None:
-    """Our Mgr answers it by status, and what it passes on says the same to a Worker of ours."""
+    """Our Mgr answers it by status, and a Worker of ours reads the same code from it."""
     mgr = await mesh.mgr(inbox=0)
     proxy = await theirs.start("Proxy/0", mgr)
     worker = await mesh.worker(0, 0, proxy.address)
@@ -276,7 +276,7 @@ async def test_unavailable_as_an_answer_is_not_the_loss_of_the_upstream(mesh: Me
     below(mgr)._take = take
     assert (await worker.send("x", to="Mgr")).ok
     assert mesh.count("upstream_lost") == 0
-    # But where it is: 6001, as nobody knows whether it arrived.
+    # Otherwise 6001, because the delivery is unknown.
     mgr.awake.clear()
     send = asyncio.create_task(worker.send("x", to="Mgr"))
     await asyncio.sleep(0.1)
@@ -286,7 +286,7 @@ async def test_unavailable_as_an_answer_is_not_the_loss_of_the_upstream(mesh: Me
 
 @pytest.mark.parametrize("top", ["Mgr/0", "Proxy/0"])
 async def test_size_limit_upwards(mesh: Mesh, theirs: Originals, top: str) -> None:
-    """The contract's: refused at the sender, so that the parent never has to."""
+    """The contract's limit: refused at the sender, before the parent."""
     mgr = await mesh.mgr() if top == "Proxy/0" else None
     parent = await theirs.start(top, mgr)
     worker = await mesh.worker(0, 0, parent.address)
@@ -339,7 +339,7 @@ async def test_child_whose_stream_was_replaced_waits(
 
 
 async def test_parent_is_never_pinged(mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cuts off who pings more than once in five minutes: here that would be in the second second."""
+    """It cuts off a child with more than one ping in five minutes, here in the second second."""
     monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 0.4)
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
@@ -350,7 +350,7 @@ async def test_parent_is_never_pinged(mesh: Mesh, theirs: Originals, monkeypatch
 
 
 async def test_nothing_is_compressed(theirs: Originals) -> None:
-    """It answers UNIMPLEMENTED to who compresses, so the choice that an application's environment makes is not ours."""
+    """It answers compressed calls with UNIMPLEMENTED, so an application's environment must not enable compression."""
     mgr = await theirs.start("Mgr/0")
     request = requests.write_register("u", Position.proxy(0))
     async with grpc.aio.insecure_channel(mgr.address, compression=grpc.Compression.Gzip) as channel:

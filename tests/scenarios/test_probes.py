@@ -1,4 +1,4 @@
-"""Probes through real sockets: they find the way, its end, and nobody's inbox; foreign nodes never see one."""
+"""Probes through real sockets: they find the way and its end, enter no inbox, and never reach foreign nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 
 def client(node: WatchedNode) -> NodeClient:
-    """Somebody without a place in the tree."""
+    """A caller without a place in the tree."""
     return NodeClient(Address.parse(node.address or ""), 5.0)
 
 
@@ -48,7 +48,7 @@ async def test_any_node_to_any_other_and_no_inbox(mesh: Mesh) -> None:
     for node in nodes:
         assert node.waiting() == 0
         assert node.statistics.delivered == node.statistics.duplicates == node.statistics.lost == 0
-    # What comes first is the first message.
+    # The first arrival is the first message.
     assert (await mgr.send("first", to="Worker/All/All")).ok
     assert [(await worker.take()).body for worker in workers] == ["first", "first"]
 
@@ -86,7 +86,7 @@ async def test_foreign_child_is_never_handed_a_probe(mesh: Mesh) -> None:
                 assert "knows no probes" in echo.detail
         assert await way(ours, "Worker/1/1") == [(0, "Proxy/0"), (0, "Mgr/0"), (Code.CLIENT_ERR, "Proxy/1")]
         assert (await mgr.ping("Worker/All/All")).code == Code.CLIENT_ERR
-        # A message gets through, and is the first that any of them has seen.
+        # A message gets through, as the first one for each.
         assert (await mgr.send("a message", to="Worker/All/All")).ok
         for node_ in (leaf, behind):
             assert (await node_.take()).body == "a message"
@@ -123,7 +123,7 @@ async def test_originals_are_never_handed_a_probe(mesh: Mesh, theirs: Originals)
 
 @both_links
 async def test_what_a_foreign_node_sends_is_never_a_probe(mesh: Mesh) -> None:
-    """It is refused like any bad message; it neither reaches an inbox nor is it answered as a probe."""
+    """It is refused like any bad message: no inbox, and no probe's answer."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
@@ -160,7 +160,7 @@ async def test_application_cannot_send_one(mesh: Mesh) -> None:
 
 
 async def test_node_that_does_not_answer_is_named(mesh: Mesh) -> None:
-    """A stream that stands and says nothing, as of a stopped process: the way ends there with 6001."""
+    """A silent stream, as of a stopped process: the way ends there with 6001."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy, links="tasknet")

@@ -1,4 +1,4 @@
-"""Every node a process of its own: what a killed and a stopped process costs the others, which is nothing."""
+"""Every node a process of its own: a killed or stopped process costs the others nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NodeProcess:
         self._reader: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start it and wait until it listens."""
+        """Start the process, and wait until it listens."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             str(Path(__file__).with_name("run_node.py")),
@@ -69,7 +69,7 @@ class NodeProcess:
                     self._sent.pop(told["uuid"]).set_result(told)
 
     async def send(self, to: str, body: str = "x", timeout: float = 10.0) -> tuple[int, str]:
-        """Have it send a message; the code and the src of the answer, which has to come within the timeout."""
+        """Send a message from it. Returns the answer's code and src, within the timeout."""
         assert self._process is not None and self._process.stdin is not None
         order = next(self._ids)
         answer = self._sent[order] = asyncio.get_running_loop().create_future()
@@ -81,12 +81,12 @@ class NodeProcess:
         return told["code"], told["src"]
 
     def signal(self, number: int) -> None:
-        """Send this one process a signal."""
+        """Send the process a signal."""
         assert self._process is not None
         self._process.send_signal(number)
 
     async def stop(self) -> None:
-        """End it, however it stands."""
+        """End the process in any state."""
         if self._process is None or self._reader is None:
             return
         if self._process.returncode is None:
@@ -98,7 +98,7 @@ class NodeProcess:
         self._process = None
 
     async def leave(self) -> int:
-        """Close its input, which ends it in good order; its exit code."""
+        """Close its input, for an orderly end. Returns the exit code."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
         return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
@@ -156,19 +156,19 @@ async def test_killed_and_stopped_processes_cost_nobody_else_anything(job: Job) 
         assert (await job.mgr.send("Worker/All/All"))[0] == 0
         assert await node.send("Worker/0/0") == (0, "Worker/0/0")
 
-    # A Worker that is stopped: written, not answered, by whomever it is asked, within each one's timeout.
+    # A stopped Worker: written and not answered, for every sender within its timeout.
     stopped.signal(signal.SIGSTOP)
     asked = [node.send("Worker/0/0", timeout=1.5) for node in (job.mgr, job.proxies[0], brother, far)]
     undisturbed = [asyncio.create_task(brother.send("Worker/1/3", timeout=5.0)) for _ in range(20)]
     for code, src in await asyncio.gather(*asked):
         assert (code, src) == (Code.NETWORK_ACK_LOST, "Worker/0/0")
     assert await asyncio.gather(*undisturbed) == [(0, "Worker/1/3")] * 20
-    # By now its Proxy's pings may have told the Proxy as well.
+    # Its Proxy's pings may have detected it by now.
     seen = await job.mgr.send("Worker/All/All", timeout=2.0)
     assert seen in ((Code.NETWORK_ACK_LOST, "Worker/0/0"), (Code.NET_STREAM_NOT_INITED, "Proxy/0"))
     stopped.signal(signal.SIGCONT)
 
-    # A Proxy that is killed: its place is known, its stream is gone; the other node does not notice.
+    # A killed Proxy: its place is known, its stream is gone, and the other node notices nothing.
     job.proxies[0].signal(signal.SIGKILL)
     waits = asyncio.create_task(brother.send("Mgr/0", timeout=2.0))
     deadline = time.monotonic() + PATIENCE_S
@@ -180,7 +180,7 @@ async def test_killed_and_stopped_processes_cost_nobody_else_anything(job: Job) 
     assert await far.send("Mgr/0") == (0, "Mgr/0")
     assert (await waits)[0] in (Code.NET_STREAM_NOT_INITED, Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST)
 
-    # A new one on its port: everybody below is back without having been touched.
+    # A new one on its port: all nodes below rejoin by themselves.
     again = NodeProcess("proxy", job.proxies[0].settings | {"listen": job.proxies[0].address})
     await job.proxies[0].stop()
     job.proxies[0] = again
@@ -193,7 +193,7 @@ async def test_killed_and_stopped_processes_cost_nobody_else_anything(job: Job) 
 
 
 async def test_stopped_parent_and_a_worker_that_leaves(job: Job) -> None:
-    """No send waits longer than its timeout, not even upwards into a process that is stopped."""
+    """No send waits longer than its timeout, also upwards into a stopped process."""
     job.proxies[0].signal(signal.SIGSTOP)
     worker, brother, far, _ = job.workers
     code, src = await worker.send("Mgr/0", timeout=0.5)
@@ -206,7 +206,7 @@ async def test_stopped_parent_and_a_worker_that_leaves(job: Job) -> None:
     while (await brother.send("Mgr/0", timeout=2.0))[0]:
         assert time.monotonic() < deadline
 
-    # A process that ends in good order is gone at once.
+    # An orderly end takes effect at once.
     assert await worker.leave() == 0
     assert await job.mgr.send("Worker/0/0", timeout=5.0) == (Code.NET_STREAM_NOT_INITED, "Proxy/0")
     assert await brother.send("Mgr/0") == (0, "Mgr/0")

@@ -72,7 +72,7 @@ async def test_who_has_not_is_named(mesh: Mesh) -> None:
         ack = await nodes[name].send("x", to="Worker/All/All")
         assert (ack.code, {*ack.failures}) == (Code.RECV_BUF_NIL, closed)
         assert ack.receivers == (5 if name == "Mgr/0" else 4)
-    # A child that is away is named itself; the code comes from the hop that knows it.
+    # A lost child is named; the code comes from the hop that knows it.
     await nodes["Worker/2/4"].close()
     await mesh.logged("child_lost", node=nodes["Proxy/2"].position)
     ack = await nodes["Mgr/0"].send("x", to="Worker/2/All")
@@ -92,7 +92,7 @@ async def test_no_more_are_named_than_the_limit(mesh: Mesh) -> None:
 
 
 async def test_branch_over_the_four_calls_cannot_say(mesh: Mesh) -> None:
-    """A leaf behind them stands for itself, a Proxy for nobody knows how many."""
+    """A leaf behind them counts as one; a Proxy makes the count unknown."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await mesh.worker(0, 0, proxy, links="tasknet")
@@ -110,7 +110,7 @@ async def test_branch_over_the_four_calls_cannot_say(mesh: Mesh) -> None:
 
 @pytest.mark.parametrize("older", ["Proxy/0", "Worker/0/0"])
 async def test_node_of_an_earlier_version(mesh: Mesh, older: str) -> None:
-    """Everything arrives and is answered; an older leaf is counted, an older Proxy cannot say."""
+    """All messages arrive and are answered; an older leaf is counted, an older Proxy cannot say."""
     mgr = await mesh.mgr()
     with earlier_version():
         proxy = await mesh.proxy(0, mgr) if older == "Proxy/0" else mgr
@@ -134,7 +134,7 @@ async def test_originals_cannot_say(mesh: Mesh, theirs: Originals) -> None:
     ours = await mesh.proxy(1, mgr)
     await theirs.start("Worker/1/1", ours)
     assert (await mgr.send("x", to="Worker/All/All")).receivers is None
-    # Each of a list goes to theirs by itself, and a leaf of theirs answers for itself.
+    # Each rank of a list goes to theirs by itself, and a leaf of theirs answers for itself.
     assert (await mgr.send("x", to="Worker/All/0,1")).receivers == 2
     assert (await mgr.send("x", to="Worker/1/All")).receivers == 1
 

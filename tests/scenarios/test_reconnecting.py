@@ -1,4 +1,4 @@
-"""Across a reconnect: nothing twice, nothing out of order, and the parent does not keep the dead half of a link."""
+"""Across a reconnect: no duplicates, no reordering, and no dead half of a link at the parent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PERSISTENT = Retry(attempts=1000, within=30.0)
 @both_links
 @pytest.mark.parametrize("downwards", [True, False])
 async def test_message_whose_answer_was_cut_off_is_not_delivered_again(mesh: Mesh, downwards: bool) -> None:
-    """It arrived, the link broke before the answer was through, and the sender sends it again over the new one."""
+    """It arrived, the link broke before the answer, and the sender resends over the new link."""
     mgr = await mesh.mgr()
     async with Wire(mgr.address or "") as wire:
         proxy = await mesh.proxy(0, wire.address)
@@ -54,7 +54,7 @@ async def test_message_whose_answer_was_cut_off_is_not_delivered_again(mesh: Mes
 @pytest.mark.parametrize("kind", ["send", "post"])
 @pytest.mark.parametrize("downwards", [True, False])
 async def test_order_is_kept_across_reconnects(mesh: Mesh, kind: str, downwards: bool) -> None:
-    """One after another, with the connection cut again and again: what arrives arrives in the order it was sent."""
+    """Consecutive sends with repeated cuts: arrivals keep the order of sending."""
     mgr = await mesh.mgr()
     count = 300
     async with Wire(mgr.address or "") as wire:
@@ -81,7 +81,7 @@ async def test_order_is_kept_across_reconnects(mesh: Mesh, kind: str, downwards:
             assert got == list(range(count))
         else:
             for number in range(count):
-                # What comes after the first hop is not known; before it, the message is the sender's, who goes on.
+                # After the first hop the outcome is unknown; before it the sender has the message, and goes on.
                 while not (await sender.post(str(number), to=receiver.position, uuid=str(number))).ok:  # noqa: ASYNC110 - it has to be tried
                     await asyncio.sleep(0.001)
             assert (await soon(sender.send(str(count), to=receiver.position, retry=PERSISTENT), 30)).ok
@@ -96,7 +96,7 @@ async def test_order_is_kept_across_reconnects(mesh: Mesh, kind: str, downwards:
 @pytest.mark.compat
 @both_links
 async def test_dead_half_of_a_connection_is_replaced_when_the_child_returns(mesh: Mesh) -> None:
-    """The child sees the break, the parent does not: the new registration wins at once, and the old stream ends."""
+    """Only the child sees the break: the new registration wins at once, and the old stream ends."""
     mgr = await mesh.mgr()
     async with Wire(mgr.address or "") as wire:
         proxy = await mesh.proxy(0, wire.address)
@@ -104,7 +104,7 @@ async def test_dead_half_of_a_connection_is_replaced_when_the_child_returns(mesh
         for turn in range(3):
             wire.cut_below()
             await mesh.logged("joined", node=proxy.position, times=turn + 2)
-            # Not by a ping that was not answered, which takes 7 s.
+            # Not by an unanswered ping, which takes 7 s.
             await mesh.logged("child_replaced", node=mgr.position, child=proxy.position, times=turn + 1)
             await mesh.logged("child_lost", node=mgr.position, child=proxy.position, times=turn + 1)
             assert (await mgr.send("x", to=worker.position)).ok
@@ -114,11 +114,11 @@ async def test_dead_half_of_a_connection_is_replaced_when_the_child_returns(mesh
 
 
 async def test_announcement_of_a_large_subtree_is_cut_into_bounded_requests(mesh: Mesh) -> None:
-    """However many nodes lie below, no request names more than its bound, and together they name all of them."""
+    """No request exceeds its bound, and all together name all nodes below."""
     below = {f"Worker/0/{rank}" for rank in range(2 * ANNOUNCE_POSITIONS + 17)}
     address = await free_address()
     parent = RawParent()
-    # One request, however large, is what it takes for a parent that does not know our announcements.
+    # A parent without our kinds of announcements needs a single request of any size.
     parent.says = parent_metadata(0, batched=False)
     await parent.start(address)
     proxy = await mesh.proxy(0, address)
@@ -145,14 +145,14 @@ async def test_announcement_of_a_large_subtree_is_cut_into_bounded_requests(mesh
 
 
 def _may_have_names_of_its_own() -> bool:
-    """Whether a process can get a file of host names of its own: a mount namespace, which takes root."""
+    """True if a process can have its own file of host names: a mount namespace, which needs root."""
     if shutil.which("unshare") is None or os.geteuid() != 0:
         return False
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
 class _WithHosts(Command):
-    """`taskd-net` in a mount namespace where /etc/hosts is a file of the test's."""
+    """`taskd-net` in a mount namespace with the test's own /etc/hosts."""
 
     def __init__(self, hosts: Path, *arguments: object) -> None:
         super().__init__(*arguments)
@@ -165,7 +165,7 @@ class _WithHosts(Command):
     not _may_have_names_of_its_own(), reason="needs root and mount namespaces, to give a process other host names"
 )
 async def test_parent_whose_name_resolves_elsewhere_is_found(mesh: Mesh, tmp_path: Path) -> None:
-    """The parent was moved to another address and its name with it: nobody below needs a restart."""
+    """The parent and its name moved to another address: no node below needs a restart."""
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost parent.test\n")
     old = await mesh.mgr()
@@ -175,7 +175,7 @@ async def test_parent_whose_name_resolves_elsewhere_is_found(mesh: Mesh, tmp_pat
         assert (await old.send("old", to="Worker/0/0")).ok
         assert await worker.line() == "Mgr/0 default old"
         new = await mesh.mgr(f"127.0.0.2:{port}")
-        # In place, as the file itself is what was mounted.
+        # In place, because the file itself is mounted.
         hosts.write_text("127.0.0.1 localhost\n127.0.0.2 parent.test\n")
         await old.close()
         await mesh.logged("child_joined", times=2, timeout=20)

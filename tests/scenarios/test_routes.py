@@ -121,20 +121,20 @@ PROXIES = {"Proxy/0", "Proxy/1", "Proxy/2"}
     ],
 )
 async def test_one_copy_for_each_receiver_but_the_sender(mesh: Mesh, to: str, receivers: set[str], sync: bool) -> None:
-    """From every place in the tree; Agents never get what is for Workers nor the other way round."""
+    """From every place in the tree; Agents never get Workers' messages, nor the reverse."""
     nodes = await job(mesh, inbox=64)
     expected = {str(node.position): 0 for node in nodes}
     for sender in nodes:
         name = str(sender.position)
         if receivers == {name}:
-            continue  # nobody is left: 5002, another test
+            continue  # no receiver left: 5002, another test
         ack = await (sender.send if sync else sender.post)(f"from {name}", to=to)
         assert ack.ok, (name, ack)
         for receiver in receivers - {name}:
             expected[receiver] += 1
     wanted = {name: count for name, count in expected.items() if count}
     await mesh.until(lambda: inboxes(nodes) == wanted)
-    # One more round trip to each node on every link: a second copy that came late would have come before it.
+    # One more round trip to each node on every link: a late second copy would arrive before it.
     for node in nodes[1:]:
         assert (await nodes[0].send("last", to=node.position)).ok
         assert (await node.send("last", to="Mgr")).ok
@@ -208,7 +208,7 @@ async def test_list_with_a_rank_that_does_not_exist_reaches_the_others(mesh: Mes
 
 @both_links
 async def test_many_at_once_from_everywhere(mesh: Mesh) -> None:
-    """Acks are matched by uuid: with hundreds in flight on each stream every send gets its own answer."""
+    """With hundreds in flight on each stream, every send gets its own answer."""
     nodes = await job(mesh, inbox=4096, ack_timeout=20.0)
     rounds = 6
 

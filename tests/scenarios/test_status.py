@@ -1,4 +1,4 @@
-"""The state of the mesh, through real sockets: who is there, who is not, and what is known of each."""
+"""The state of the mesh, through real sockets: present and missing nodes, and the figures of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.compat
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are told at once."""
+    """Report figures at once."""
     monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
 
 
@@ -121,7 +121,7 @@ async def test_a_proxy_that_moves_is_shown_where_it_is(mesh: Mesh) -> None:
     await until(mgr, lambda now: now["Proxy/3"]["state"] == "lost")
     await mesh.proxy(3, two)
     await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2" and now["Proxy/3"]["state"] == "joined")
-    # Where it was it is forgotten only now.
+    # Its old place forgets it only now.
     one.router.children.by_id[1].expires = 0.0
     one.perform(one.router.tick(one.now() + 3600))
     await mesh.worker(1, 1, one)
@@ -168,7 +168,7 @@ async def test_a_foreign_parent_is_told_nothing(mesh: Mesh) -> None:
         proxy = await mesh.proxy(0, parent.address)
         await mesh.worker(0, 0, proxy)
         assert states(proxy) == {"Proxy/0": "joined", "Worker/0/0": "joined"}
-        # Nothing is even noted for it, and nothing was sent that it would have refused.
+        # No reports are kept for it, and none was sent that it would refuse.
         assert proxy.view.ledger.reports == 0
         assert not [event for event in mesh.events if event["event"] == "status_not_taken"]
 
@@ -257,13 +257,13 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
 async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STATUS_LOOKS", 1)
     mgr = await mesh.mgr()
-    # Of a service nothing is remembered.
+    # No record of a service remains.
     workers = [await mesh.worker(0, rank, mgr, service=rank == 2) for rank in range(3)]
     for worker in workers:
         assert (await worker.send("x", to="Mgr")).ok
     parts = mgr.view._look()
     next(parts)
-    # Between two parts one is forgotten: it must not come back.
+    # One node is forgotten between two parts, and must not come back.
     await workers[2].withdraw(PATIENCE_S)
     await workers[2].close()
     await mesh.until(lambda: mgr.router.counters.losses)

@@ -1,4 +1,4 @@
-"""A send as one trace of OpenTelemetry across its hops, and nothing of it without the setting."""
+"""A send as one OpenTelemetry trace across its hops, and no trace without the setting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spans(provider: TracerProvider) -> Iterator[InMemorySpanExporter]:
 
 
 def way(exporter: InMemorySpanExporter) -> list[tuple[str, str, int | None]]:
-    """Name, node and code of each span of the one trace that there is, each below the one before."""
+    """Name, node and code of each span of the single trace, each below the one before."""
     by_id = {span.context.span_id: span for span in exporter.get_finished_spans()}
     assert len({span.context.trace_id for span in by_id.values()}) == 1
     children: dict[int | None, list[ReadableSpan]] = {}
@@ -113,7 +113,7 @@ async def test_post_and_broadcast(mesh: Mesh, spans: InMemorySpanExporter) -> No
 
 
 async def test_many_at_once_and_large_ones_keep_their_spans_apart(mesh: Mesh, spans: InMemorySpanExporter) -> None:
-    """In batches that are written by the generated class, and in such as are put together by hand."""
+    """In batches of the generated class, and in hand-written ones."""
     mgr = await mesh.mgr(tracing=True)
     worker = await mesh.worker(0, 0, mgr, tracing=True, inbox=100)
     bodies = [str(number) for number in range(20)] + ["x" * 100_000]
@@ -148,7 +148,7 @@ async def test_nothing_of_it_goes_over_the_four_calls(mesh: Mesh, spans: InMemor
         assert (await mgr.send("x", to="Worker/0/5")).ok
         message = await leaf.take()
         assert (message.body, message.header.mtype) == ("x", "default")
-        # Nothing is in it but the fields that everybody knows.
+        # It has the common fields alone.
         known = {field.name: getattr(message.header, field.name) for field in message.header.DESCRIPTOR.fields}
         alone = pb.Message(header=pb.MessageHeader(**known), body="x")
         assert message.SerializeToString() == alone.SerializeToString()

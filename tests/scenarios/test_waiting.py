@@ -1,4 +1,4 @@
-"""Sends of an application whose node has not joined: in order, within their time; at once where no Mgr is needed."""
+"""Sends of a node that has not joined: in order, within their timeout; at once where no Mgr is needed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
 @pytest.fixture
 async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
-    """Close every node at the end, and fail if anything went wrong on the side."""
+    """Close every node at the end, and fail on any unexpected error."""
     async with Mesh(getattr(request, "param", "batched")) as mesh:
         yield mesh
 
 
 async def without_mgr(mesh: Mesh, *, levels: int = 1, workers: int = 1) -> tuple[str, list[WatchedNode]]:
-    """Workers below Proxies, whose Mgr has just gone. Returns the Mgr's address and them."""
+    """Workers below Proxies, just after the loss of the Mgr. Returns the Mgr's address and the nodes."""
     mgr = await mesh.mgr(inbox=4096)
     parent: WatchedNode = mgr
     proxies = []
