@@ -269,6 +269,8 @@ def test_line_is_bounded_in_bytes() -> None:
     assert doubts.take_due(0.9) == []
     assert doubts.take_due(1.0) == waits[:1]
     assert doubts.add(waits[1])
+    rest = [Quarantined(link, frame("Mgr", size=size, uuid="r"), None, None, 0.0, 1.0) for size in (41, 40, 1)]
+    assert [doubts.add(one) for one in rest] == [False, True, False], "the last byte is there for use"
 
 
 def test_who_waits_is_answered_when_the_link_breaks_or_the_node_closes() -> None:

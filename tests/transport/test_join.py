@@ -8,11 +8,13 @@ import grpc
 import pytest
 
 from taskd_net import Code, limits
+from taskd_net.core.links import UP
 from taskd_net.links.peer import parent_metadata
 from taskd_net.retry import Backoff
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
+from taskd_net.transport import join
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon
@@ -134,10 +136,18 @@ async def test_announcement_that_is_refused_is_made_again_after_pauses_that_grow
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(("maximum", "grows"), [(1000.0, 1), (-1.0, 0)])
 async def test_pauses_after_lost_streams_grow_only_where_they_are_soon_lost(
-    mesh: Mesh, maximum: float, grows: int
+    mesh: Mesh, maximum: float, grows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stream that has stood for longer than any pause is a new beginning."""
+    """A stream that has stood for longer than any pause is a new beginning. Beside these pauses there is none."""
     counted: asyncio.Queue[int] = asyncio.Queue()
+    least: list[float] = []
+
+    class Lost(join._Lost):
+        def __init__(self, text: str, pause: float) -> None:
+            super().__init__(text, pause)
+            least.append(pause)
+
+    monkeypatch.setattr(join, "_Lost", Lost)
 
     class Counting:
         def __init__(self) -> None:
@@ -154,9 +164,13 @@ async def test_pauses_after_lost_streams_grow_only_where_they_are_soon_lost(
         worker._joiner._backoff = Counting()  # type: ignore[assignment]
         seen = []
         for _ in range(3):
-            parent.end_stream(await soon(parent.opened.get()))
+            opened = await soon(parent.opened.get())
+            # A stream that ends before the Worker has seen it stand is no lost one.
+            await mesh.until(lambda: UP in worker.links)
+            parent.end_stream(opened)
             seen.append(await soon(counted.get()))
         assert seen == [1, 1 + grows, 1 + 2 * grows]
+        assert least == [0.0] * 3
 
 
 @pytest.mark.timeout(30)
@@ -241,14 +255,15 @@ async def test_move_that_fails_is_tried_again_after_a_pause_and_leaves_no_connec
 
 @pytest.mark.timeout(30)
 async def test_move_to_a_foreign_parent_registers_once(mesh: Mesh, tmp_path: Path, at_once: None) -> None:
-    """It takes a second registration for another node's, so the old stream ends before."""
+    """It takes a second registration for another node's, so the old stream ends before. It is told all routes again."""
     certificates = Folder(tmp_path)
     async with RawParent() as parent:
         await secured(parent, certificates)
         worker = await mesh.worker(0, 0, parent.address, tls=certificates.connecting())
         assert await soon(parent.opened.get()) == "Worker/0/0"
-        for _ in range(parent.requests["Register"].qsize()):
-            parent.requests["Register"].get_nowait()
+        for requests in (parent.requests["Register"], parent.requests["PathDiscovery"]):
+            while not requests.empty():
+                requests.get_nowait()
         parent.hold["Register"] = asyncio.Event()
         certificates.issue()
         await parent.requested("Register")
@@ -256,6 +271,7 @@ async def test_move_to_a_foreign_parent_registers_once(mesh: Mesh, tmp_path: Pat
         parent.hold.pop("Register").set()
         await mesh.logged("renewed", node=worker.position)
         assert await soon(parent.opened.get()) == "Worker/0/0"
+        await parent.requested("PathDiscovery")
         assert parent.requests["Register"].empty()
         assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
         assert mesh.count("upstream_lost") == 0

@@ -1,6 +1,7 @@
 """The four calls as a parent serves them, where the order of events is the point."""
 
 import asyncio
+from collections.abc import Mapping
 
 import grpc
 import pytest
@@ -11,7 +12,7 @@ from taskd_net.transport.channel import open_stream, unary_call
 from taskd_net.wire import codec, requests
 from taskd_net.wire.batches import write_batch
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, soon
+from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.stubs import pb
 
 pytestmark = pytest.mark.timeout(180)
@@ -28,6 +29,24 @@ async def test_stream_is_confirmed_when_messages_reach_the_child(mesh: Mesh) -> 
             assert (await child.register()).code == 0
             await child.open_stream()
             assert (await mgr.send("x", to=child.position)).ok
+
+
+async def test_child_of_ours_hears_with_its_stream_whether_the_parent_has_joined(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, parent_joined = list[bool | None](), peers.parent_joined
+
+    def listen(metadata: Mapping[str, str]) -> bool | None:
+        heard.append(parent_joined(metadata))
+        return heard[-1]
+
+    monkeypatch.setattr(peers, "parent_joined", listen)
+    mgr = await mesh.mgr()
+    await mesh.worker(0, 0, mgr)
+    lonely = await mesh.proxy(0, await free_address(), join=False)
+    await mesh.worker(0, 1, lonely, join=False)
+    await mesh.until(lambda: len(heard) == 2)
+    assert heard == [True, False]
 
 
 async def test_registration_that_runs_out_while_the_stream_opens(mesh: Mesh) -> None:
