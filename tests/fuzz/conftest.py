@@ -1,4 +1,4 @@
-"""The mesh that garbage is thrown at."""
+"""The mesh under attack."""
 
 from collections.abc import AsyncIterator
 
@@ -9,6 +9,6 @@ from tests.peers.mesh import Mesh
 
 @pytest.fixture
 async def mesh() -> AsyncIterator[Mesh]:
-    """Close every node at the end, and fail if anything went wrong on the side."""
+    """Close every node at the end, and fail on any unexpected error."""
     async with Mesh() as mesh:
         yield mesh

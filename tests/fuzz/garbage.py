@@ -1,4 +1,4 @@
-"""Raw HTTP/2, and what is none, against a node that listens; its other children are served all the while."""
+"""Raw HTTP/2 and garbage against a listening node, which serves its other children meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOOK_EVERY: Final = 100
 
 
 def resident() -> int:
-    """Bytes of memory that this process has."""
+    """Bytes of memory of this process."""
     return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
@@ -97,7 +97,7 @@ def _flood(chance: Random, connection: Http2) -> None:
 
 
 def _resets(chance: Random, connection: Http2) -> None:
-    """Calls that are taken back as soon as they are made."""
+    """Calls that are reset at once."""
     for _ in range(50):
         stream = connection.open(chance.choice(PATHS[:5]), data=_payload(chance))
         connection.write(frame(http2.RST_STREAM, 0, stream, b"\x00\x00\x00\x08"))
@@ -123,7 +123,7 @@ _ACTS: Final[Sequence[Callable[[Random, Http2], None]]] = [
 
 
 async def attack(chance: Random, address: str) -> None:
-    """One connection, and what is done over it. From another host than the others: their places are not its to take."""
+    """One attacking connection, from another host than the bystanders, so that it cannot take their places."""
     async with Http2(address, answers_pings=chance.random() < 0.5, source="127.0.0.2") as connection:
         match chance.randrange(6):
             case 0:
@@ -145,7 +145,7 @@ class Siege:
     """Attacks on one Mgr, a few at a time.
 
     Attributes:
-        connections: that were made.
+        connections: number so far.
     """
 
     def __init__(self, mesh: Mesh, bystanders: Bystanders, seed: int) -> None:
@@ -157,11 +157,11 @@ class Siege:
 
     @property
     def growth(self) -> int:
-        """Bytes that the process has taken since the first look."""
+        """Growth of the process in bytes since the first look."""
         return 0 if self._least is None else resident() - self._least
 
     async def lay(self, connections: int) -> None:
-        """Make so many attacks; now and then the others have to be undisturbed, and the memory what it was."""
+        """Make this many attacks, with regular checks of the bystanders and the memory."""
         address = self._bystanders.parent.address or ""
         for start in range(0, connections, LOOK_EVERY):
             for _ in range(start, min(start + LOOK_EVERY, connections), 5):

@@ -1,6 +1,6 @@
-"""A Mgr's Router under children who say anything: whatever they do, it keeps its own rules and its other children.
+"""A Mgr's Router under arbitrary children: its invariants hold, and its honest child is served.
 
-Bytes are a list of events. Nothing in it is unlikely to happen on a real link, but for the order.
+Bytes encode a list of events. Each can happen on a real link; their order is arbitrary.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CONFIG: Final = RouterConfig(
 
 
 class _Game:
-    """One Router, what it has done, and what it owes."""
+    """One Router, with its actions and pending answers."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -67,15 +67,15 @@ class _Game:
 
     @property
     def over(self) -> bool:
-        """Whether every byte was played."""
+        """True after the last byte."""
         return self._at >= len(self._data)
 
     def position(self) -> Position:
-        """Some position, good or bad."""
+        """A valid or invalid position."""
         return _POSITIONS[self.byte() % len(_POSITIONS)]
 
     def reply(self, number: int) -> None:
-        """Nothing is owed any more for this request; twice would be a fault."""
+        """Settle this request; a second answer is a fault."""
         self.asked[number] += 1
         assert self.asked[number] == 1, "answered twice"
 
@@ -110,7 +110,7 @@ class _Game:
         assert len(self.router.children) <= _CONFIG.max_children
 
     def frame(self) -> Frame | None:
-        """A message that passed the gate, with any sender and destination."""
+        """An admitted message, with any sender and destination."""
         kind = self.byte()
         src, dst = self.position(), self.position()
         try:
@@ -165,7 +165,7 @@ class _Game:
                 self.perform(router.inbox_taken(self.now))
 
     def end(self) -> None:
-        """The honest child is still served, and everybody gets an answer."""
+        """Check that the honest child is served, and every sender gets an answer."""
         router = self.router
         assert router.children.find(_HONEST) is self.honest and self.honest.up
         assert router.routes.next_hop(_HONEST) == self.honest.id, "somebody took the place of a living node"
@@ -180,7 +180,7 @@ class _Game:
 
 
 def play(data: bytes) -> None:
-    """Play the events that bytes stand for."""
+    """Play the encoded events."""
     game = _Game(data)
     while not game.over:
         game.step()

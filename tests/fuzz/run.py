@@ -1,8 +1,8 @@
-"""`make fuzz`: atheris on each target, then garbage on the port of a node; what it finds goes into tests/fuzz/found/.
+"""`make fuzz`: atheris on each target, then garbage on the port of a node. Findings go into tests/fuzz/found/.
 
     python -m tests.fuzz.run --minutes 10
 
-Leaves with 0 only if nothing was found. A case that was found becomes a regression test by moving its file into
+The exit code is 0 only without findings. A finding becomes a regression test when its file moves to
 `corpus/<target>/`, where `test_targets.py` plays it.
 """
 
@@ -29,7 +29,7 @@ MEMORY_MB: Final = 2048
 
 
 def target_names() -> list[str]:
-    """The targets, without importing what they test: that is for the process in which it is instrumented."""
+    """The targets, without an import of the tested code, which is instrumented in another process."""
     return sorted(folder.name for folder in CORPUS.iterdir())
 
 
@@ -57,7 +57,7 @@ def fuzz(name: str, seconds: float) -> bool:
 
 
 def throw_garbage(seconds: float) -> bool:
-    """Throw garbage at a node. Returns whether it held."""
+    """Send garbage to a node. Returns True if it held."""
     from tests.fuzz.garbage import Siege
     from tests.peers.mesh import Mesh
     from tests.security.bystanders import Bystanders

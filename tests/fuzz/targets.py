@@ -1,7 +1,7 @@
 """The fuzz targets: functions of bytes that assert invariants for any bytes.
 
-Beside the properties that each asserts, none may raise anything but what the code under it says that it raises. They
-are driven by hypothesis (test_targets.py), by atheris (run.py), and by what was ever found (corpus/).
+Beside its assertions, a target may raise only the documented errors of the tested code. Drivers are hypothesis
+(test_targets.py), atheris (run.py), and all findings so far (corpus/).
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def _agrees(frame: Frame, data: bytes) -> None:
     try:
         header = pb.Message.FromString(data).header
     except DecodeError:
-        return  # the body is no text; the header's agreement with itself is what is left
+        return  # the body is no text, so only the header is compared
     assert (frame.uuid, frame.sync) == (header.uuid, header.sync)
     assert (frame.src, frame.dst.position) == (_position(header.src), _position(header.dst))
 
 
 def frames(data: bytes) -> None:
-    """A message as it comes in at the first hop, and at a later one."""
+    """A message at the first hop, and at a later one."""
     for limits in (Limits(), TIGHT):
         try:
             frame = codec.read_frame(data, limits)
@@ -91,18 +91,18 @@ def frames(data: bytes) -> None:
 
 
 def headers(data: bytes) -> None:
-    """A message whose header is these bytes, and one whose header ends with them."""
+    """A message with these bytes as its header, and one whose header ends with them."""
     for header in (data, b"\x0a\x01u" + data, b"\x0a\x01u" + data + b"\x30\x80\x80\x80\x80\x80\x20"):
         frames(b"\x0a" + varint(len(header)) + header + b"\x12\x01x")
 
 
 def _plain(batch: Batch) -> tuple[object, ...]:
-    """A batch without the containers of protobuf's, to be compared."""
+    """A batch without protobuf's containers, for comparison."""
     return tuple(part if isinstance(part, int) else list(part) for part in batch)
 
 
 def batches(data: bytes) -> None:
-    """A batch, read by hand or by the generated class: both read the same in it."""
+    """A batch: the hand-written reader and the generated class agree."""
     try:
         whole = link_pb2.Batch.FromString(data)
     except DecodeError:
@@ -146,7 +146,7 @@ def requests(data: bytes) -> None:
 
 
 def metadata(data: bytes) -> None:
-    """Metadata, names in certificates, addresses, positions: texts that come from elsewhere."""
+    """Metadata, names in certificates, addresses, positions: texts from outside."""
     text = data.decode("latin-1")
     parts = [*text.split("\n"), "", "", ""]
     keys = (peers.VERSION_KEY, peers.DEPTH_KEY, peers.LINKS_KEY, peers.ROUTES_KEY, "user-agent", "role", "serverrank")
@@ -170,7 +170,7 @@ def metadata(data: bytes) -> None:
 
 
 def configuration(data: bytes) -> None:
-    """A configuration file: it is taken, or refused in one line with exit code 2."""
+    """A configuration file: accepted, or refused in one line with exit code 2."""
     with tempfile.NamedTemporaryFile(suffix=".toml") as file:
         Path(file.name).write_bytes(data)
         environment = {name: "" for name in os.environ if name.startswith("TASKD_")}
@@ -180,14 +180,14 @@ def configuration(data: bytes) -> None:
 
 
 def bodies(data: bytes) -> None:
-    """The body of a message, as the readers of a Worker, a Manager and an Agent take it."""
+    """The body of a message, for the readers of a Worker, a Manager and an Agent."""
     text = data.decode("utf-8", "surrogateescape")
     try:
         body = Body.parse(text)
     except ValueError as error:
         assert len(str(error)) < 1000, "a line in the log is no place for a whole message"
     else:
-        # What is echoed, as the Manager does, can be sent, and is read the same.
+        # An echo, as of the Manager, can be sent, and is read the same.
         body.to_json().encode()
         assert Body.parse(body.to_json()) == body
         hash((body.code, body.msg_type))

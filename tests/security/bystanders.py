@@ -13,8 +13,8 @@ class Bystanders:
     """A parent with a Worker of ours and a Worker that knows the four calls alone.
 
     Attributes:
-        parent: who is attacked.
-        ours, raw: its children; they keep the streams that they have.
+        parent: the attacked node.
+        ours, raw: its children, which keep their streams.
     """
 
     def __init__(self, parent: WatchedNode, ours: WatchedNode) -> None:
@@ -24,13 +24,13 @@ class Bystanders:
 
     @classmethod
     async def beside(cls, mesh: Mesh, parent: WatchedNode) -> Bystanders:
-        """Let them join."""
+        """Start and join the bystanders."""
         made = cls(parent, await mesh.worker(90, 900, parent))
         await made.raw.join(parent.address or "")
         return made
 
     async def undisturbed(self) -> None:
-        """Everybody reaches everybody, over the streams of the beginning."""
+        """Check that all reach each other, over their first streams."""
         parent, ours = self.parent, self.ours
         assert (await ours.send("to the parent", to=parent.position, timeout=PATIENCE_S)).ok
         message = self.raw.message(str(parent.position), "to the parent")

@@ -11,7 +11,7 @@ from tests.peers.mesh import Mesh
 
 @pytest.fixture
 async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
-    """Close every node at the end, and fail if anything went wrong on the side."""
+    """Close every node at the end, and fail on any unexpected error."""
     async with Mesh(getattr(request, "param", "batched")) as mesh:
         yield mesh
 

@@ -1,4 +1,4 @@
-"""HTTP/2 by hand, as far as an attacker needs it: frames of any kind, in any order, with anything in them."""
+"""Hand-written HTTP/2 for attacks: frames of any kind, in any order, with any content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_HEADERS: Final = 0x4
 
 
 class Frame(NamedTuple):
-    """A frame that came in."""
+    """A received frame."""
 
     kind: int
     flags: int
@@ -26,7 +26,7 @@ class Frame(NamedTuple):
 
 
 def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"", *, length: int | None = None) -> bytes:
-    """A frame; `length`: what it says of its payload, if not the truth."""
+    """A frame; `length`: a false length of its payload."""
     size = len(payload) if length is None else length
     return size.to_bytes(3) + bytes((kind & 0xFF, flags & 0xFF)) + struct.pack(">I", stream & 0xFFFF_FFFF) + payload
 
@@ -44,7 +44,7 @@ def _text(text: bytes) -> bytes:
 
 
 def header_block(fields: list[tuple[str, str]]) -> bytes:
-    """Header fields as literals that are kept in no table and compressed in no way."""
+    """Header fields as literals, without a table and without compression."""
     return b"".join(b"\x00" + _text(key.encode()) + _text(value.encode("latin-1")) for key, value in fields)
 
 
@@ -62,7 +62,7 @@ def request(path: str, *metadata: tuple[str, str]) -> list[tuple[str, str]]:
 
 
 def grpc_message(data: bytes) -> bytes:
-    """A gRPC message as it stands in DATA frames."""
+    """A gRPC message as in DATA frames."""
     return b"\x00" + len(data).to_bytes(4) + data
 
 
@@ -71,8 +71,8 @@ class Http2:
 
     Args:
         address: `127.0.0.1:port`.
-        answers_pings: as gRPC's clients do by themselves.
-        source: the address of this machine that it comes from.
+        answers_pings: like gRPC's clients.
+        source: its address on this machine.
     """
 
     def __init__(self, address: str, *, answers_pings: bool = True, source: str | None = None) -> None:
@@ -93,7 +93,7 @@ class Http2:
         self._writer.transport.abort()
 
     def write(self, data: bytes) -> None:
-        """Write anything; what does not fit in the kernel waits here. Nothing when the connection is gone."""
+        """Write bytes; those beyond the kernel's buffer wait here. No effect on a closed connection."""
         assert self._writer is not None
         if not self._writer.transport.is_closing():
             self._writer.write(data)
@@ -127,7 +127,7 @@ class Http2:
         return got
 
     async def until(self, wanted: Callable[[Frame], object], timeout: float = PATIENCE_S) -> Frame | None:
-        """Read until a frame that is wanted has come; None at the end of the connection."""
+        """Read until a wanted frame; None at the end of the connection."""
         async with asyncio.timeout(timeout):
             while (got := await self.read()) is not None and not wanted(got):
                 pass

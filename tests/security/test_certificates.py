@@ -39,7 +39,7 @@ async def certified_mgr(mesh: Mesh, issue: Issuer, **settings: Any) -> WatchedNo
 
 
 async def refused(mesh: Mesh, mgr: WatchedNode, node: WatchedNode) -> None:
-    """A node is told 4002, and goes on trying."""
+    """Check that a node gets 4002, and keeps trying."""
     await mesh.logged("join_failed", node=node.position)
     with pytest.raises(TimeoutError, match="4002"):
         await node.joined(0.01)
@@ -83,7 +83,7 @@ async def test_certificate_that_names_nobody(mesh: Mesh, issue: Issuer) -> None:
 
 
 async def test_position_that_two_certificates_name(mesh: Mesh, issue: Issuer) -> None:
-    """Of the same host, both name the position, and are two peers: who is connected keeps it."""
+    """Two certificates of one host that name the position are two peers: the connected one keeps it."""
     mgr = await certified_mgr(mesh, issue)
     first = await mesh.worker(0, 3, mgr, tls=issue("Worker/0/3").connecting())
     second = await mesh.worker(0, 3, mgr, join=False, tls=issue("Worker/0/*").connecting())
@@ -98,13 +98,13 @@ async def test_newcomer_with_the_same_certificate_wins(mesh: Mesh, issue: Issuer
     mesh.expected_errors.add("position_taken")
     mgr = await certified_mgr(mesh, issue)
     await mesh.worker(0, 3, mgr, tls=issue("Worker/0/3").connecting())
-    # Issued anew, as after a restart elsewhere: other keys, the same name.
+    # A new certificate, as after a restart elsewhere: another key, the same name.
     await mesh.worker(0, 3, mgr, tls=issue("Worker/0/3", folder="again").connecting())
     assert (mesh.count("child_replaced"), mgr.statistics.violations) == (1, 0)
 
 
 async def test_tree_of_certificates(mesh: Mesh, issue: Issuer) -> None:
-    """A Proxy vouches for what is below it, which it has let in by its certificate."""
+    """A Proxy vouches for the nodes below it, which it has admitted by certificate."""
     mgr = await certified_mgr(mesh, issue)
     folder = issue("Proxy/0")
     proxy = await mesh.proxy(0, mgr, tls=folder.tls(), identity="certificate", job="j")
@@ -115,7 +115,7 @@ async def test_tree_of_certificates(mesh: Mesh, issue: Issuer) -> None:
 
 
 async def test_plain_children_of_this_machine_beside_it(mesh: Mesh, issue: Issuer) -> None:
-    """The plain address shows no certificate: whoever this machine lets reach it may take what nobody has."""
+    """The plain address shows no certificate: a local process may take a free position."""
     mgr = await certified_mgr(mesh, issue, plain_listen="127.0.0.1:0")
     assert mgr._server is not None
     local = await mesh.worker(0, 0, str(mgr._server.plain_address))

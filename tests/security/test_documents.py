@@ -1,4 +1,4 @@
-"""docs/security.md names tests that are there, and no test of an attack is left out."""
+"""docs/security.md names existing tests, and every test of an attack."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture
 async def attacked(mesh: Mesh) -> AsyncIterator[Bystanders]:
-    """A Mgr and its children, who are asked at the end whether they have noticed anything."""
+    """A Mgr and its children, which are checked at the end."""
     mgr = await mesh.mgr()
     async with await Bystanders.beside(mesh, mgr) as bystanders:
         yield bystanders
@@ -29,14 +29,14 @@ async def attacked(mesh: Mesh) -> AsyncIterator[Bystanders]:
 
 
 def announcement(proxy: str, *path: str) -> bytes:
-    """A PathDiscovery in anybody's name."""
+    """A PathDiscovery in any name."""
     request = pb.PathDiscoveryReq(uuid="u", proxyPos=position(proxy), path=map(position, path))
     data: bytes = request.SerializeToString()
     return data
 
 
 async def batched(child: RawChild, address: str) -> tuple[Any, Any]:
-    """Open the batched link with nothing but gRPC, as a child that has changed its code would."""
+    """Open the batched link with bare gRPC, like a manipulated child."""
     from taskd_net.transport.channel import LINK_SERVICE
 
     child.connect(address)
@@ -88,9 +88,9 @@ async def test_child_that_sends_as_another_on_the_fast_link(attacked: Bystanders
 
 
 async def test_message_with_two_headers(mesh: Mesh) -> None:
-    """The first says who sends it, the second somebody else; who reads all of a message would believe the second.
+    """The first names the sender, the second another one; a reader of the whole message would believe the second.
 
-    The fast link looks at no more than it has to, the four calls above it at everything.
+    The batched link reads only the necessary fields, the four calls above it read all.
     """
     from taskd_net.wire.batches import read_batch, write_batch
 
@@ -109,7 +109,7 @@ async def test_message_with_two_headers(mesh: Mesh) -> None:
 
 
 async def test_proxy_that_sends_as_a_child_of_another(mesh: Mesh) -> None:
-    """Unless it has announced it, within a second; the real one goes on."""
+    """Refused unless it announces that node within a second; the real one goes on."""
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
@@ -124,7 +124,7 @@ async def test_proxy_that_sends_as_a_child_of_another(mesh: Mesh) -> None:
 
 
 async def test_message_of_a_node_that_has_moved_overtakes_its_announcement(mesh: Mesh) -> None:
-    """Nothing dishonest: it is delivered as soon as the announcement is there."""
+    """An honest case: it is delivered with the announcement."""
     mgr = await mesh.mgr()
     await mesh.worker(0, 0, await mesh.proxy(0, mgr))
     async with RawChild("Proxy/1") as new:
@@ -138,7 +138,7 @@ async def test_message_of_a_node_that_has_moved_overtakes_its_announcement(mesh:
 
 
 async def test_message_over_a_connection_of_nobody(attacked: Bystanders) -> None:
-    """It may speak for a child from the host of that child; from any other it may not, and nobody speaks for nobody."""
+    """It may speak for a child from that child's host alone, and for no unknown node."""
     mgr, victim = attacked.parent, str(attacked.ours.position)
     async with RawChild("Worker/0/0") as liar, Wire(mgr.address or "", source="127.0.0.2") as elsewhere:
         liar.connect(mgr.address or "")
@@ -178,7 +178,7 @@ async def test_worker_that_announces_others(attacked: Bystanders, path: str) -> 
 
 
 async def test_proxy_below_a_proxy_that_announces_those_above(mesh: Mesh) -> None:
-    """The Proxy between them, which has to pass on what it is told, is not refused for it."""
+    """The honest Proxy between them, which must pass it on, is not refused."""
     mgr = await mesh.mgr()
     grandparent = await mesh.proxy(0, mgr)
     parent = await mesh.proxy(1, grandparent)
@@ -197,7 +197,7 @@ async def test_proxy_below_a_proxy_that_announces_those_above(mesh: Mesh) -> Non
 
 
 async def test_stream_in_the_place_of_another(attacked: Bystanders) -> None:
-    """Opened over the connection of a child that is somebody else."""
+    """The stream opens over the connection of another child."""
     mgr = attacked.parent
     async with RawChild("Worker/0/1") as victim, RawChild("Worker/0/0") as liar:
         victim.connect(mgr.address or "")
@@ -212,7 +212,7 @@ async def test_stream_in_the_place_of_another(attacked: Bystanders) -> None:
 
 
 async def test_position_of_a_living_node_of_another_host(mesh: Mesh) -> None:
-    """The newcomer is refused while the connection of the one who has it lives, tries again, and gets in then."""
+    """The newcomer is refused while the holder's connection lives; later it gets in."""
     mgr = await mesh.mgr()
     async with await Bystanders.beside(mesh, mgr) as bystanders, Wire(mgr.address or "", source="127.0.0.2") as wire:
         first = await mesh.worker(0, 0, mgr)
@@ -227,7 +227,7 @@ async def test_position_of_a_living_node_of_another_host(mesh: Mesh) -> None:
 
 
 async def test_position_of_a_frozen_node_of_another_host(mesh: Mesh) -> None:
-    """A connection that is dead, but not closed, is found out by pings: then the newcomer gets in."""
+    """Pings detect a dead connection that is not closed; then the newcomer gets in."""
     mgr = await mesh.mgr()
     async with (
         await Bystanders.beside(mesh, mgr) as bystanders,
@@ -242,7 +242,7 @@ async def test_position_of_a_frozen_node_of_another_host(mesh: Mesh) -> None:
 
 
 async def test_position_of_a_living_node_of_the_same_host(attacked: Bystanders, mesh: Mesh) -> None:
-    """It is entitled to it: the newcomer wins at once."""
+    """The newcomer is entitled to it, and wins at once."""
     mesh.expected_errors.add("position_taken")
     mgr = attacked.parent
     await mesh.worker(0, 0, mgr)
@@ -251,7 +251,7 @@ async def test_position_of_a_living_node_of_the_same_host(attacked: Bystanders, 
 
 
 async def test_proxy_of_another_host_that_announces_a_connected_child(mesh: Mesh) -> None:
-    """The child that is connected stays the route."""
+    """The connected child stays the route."""
     mgr = await mesh.mgr()
     async with (
         await Bystanders.beside(mesh, mgr) as bystanders,
@@ -267,7 +267,7 @@ async def test_proxy_of_another_host_that_announces_a_connected_child(mesh: Mesh
 
 
 async def test_several_children_over_one_connection(attacked: Bystanders) -> None:
-    """One process may be several nodes: each sends as itself, and none as somebody else."""
+    """One process may be several nodes: each sends as itself, and none as another."""
     mgr = attacked.parent
     async with RawChild("Worker/0/0") as one, RawChild("Worker/0/1") as two:
         await one.join(mgr.address or "")

@@ -1,4 +1,4 @@
-"""Every limit at its value and one above, through real sockets, and the others undisturbed."""
+"""Every limit at its value and one above, through real sockets, with undisturbed bystanders."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_size_of_a_message(mesh: Mesh, child: RawChild) -> None:
             message.body = "x" * (size - message.ByteSize() - 3)
             assert message.ByteSize() == size
             assert (await child.transfer(message)).code == code
-            # Over the link of a node of ours, whose own limit is the contract's.
+            # Over the link of a node of ours, with the contract's limit.
             body = "x" * (size - 100 if code == 0 else size)
             assert (await others.ours.send(body, to="Mgr")).code == code
             assert (await mgr.send(body, to=others.ours.position)).code == code
@@ -168,7 +168,7 @@ async def test_metadata_of_a_call(mesh: Mesh, child: RawChild) -> None:
 
 
 async def test_streams_of_a_connection(mesh: Mesh) -> None:
-    """Clients wait for their turn; one that does not is refused the stream, and no other."""
+    """Clients wait for their turn; a client that does not is refused its stream alone."""
     async with await beside(mesh, streams_per_connection=3) as others, Http2(others.parent.address or "") as connection:
         await connection.greet()
         begun = [connection.open("/TaskNet/TransferMessage") for _ in range(4)]
@@ -188,7 +188,7 @@ async def test_connections_of_an_address(mesh: Mesh, child: RawChild) -> None:
         assert (await more.register()).code == Code.EXCEED_MAX_REGISTRY_NUM
         await more.cut()
         await more.join(elsewhere.address)
-        # Who is there keeps it, and may come again.
+        # A present child keeps its place, and may reconnect.
         assert (await child.register()).code == 0
         await child.cut()
         assert (await others.ours.send("x", to="Mgr")).ok
@@ -210,7 +210,7 @@ async def test_time_to_the_first_words_and_without_a_call(mesh: Mesh, child: Raw
 
             drip = asyncio.create_task(byte_by_byte())
             await child.join(address)
-            # One that registers in time, and opens no stream, has its call's time and then as much again.
+            # A registration in time without a stream has the time of its call, and the same again.
             register = pb.RegisterReq(uuid="u", pos=position("Worker/0/9")).SerializeToString()
             stream = late.open("/TaskNet/Register", data=register)
             answer = await late.answer(stream)
@@ -223,7 +223,7 @@ async def test_time_to_the_first_words_and_without_a_call(mesh: Mesh, child: Raw
 
 
 async def test_time_to_the_end_of_a_tls_handshake(mesh: Mesh, certificates: Folder) -> None:
-    """Before it, there is no HTTP/2 whose calls could be missed."""
+    """The limit holds before HTTP/2 begins."""
     mgr = await mesh.mgr(tls=certificates.listening(), limits=Limits(registration_time=1.5))
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     async with Http2(mgr.address or "") as silent, Http2(mgr.address or "") as slow:
@@ -234,7 +234,7 @@ async def test_time_to_the_end_of_a_tls_handshake(mesh: Mesh, certificates: Fold
 
 
 async def waiting_at(mesh: Mesh, count: int) -> None:
-    """Until so many messages wait at the Mgr for the answer of a child that gives none."""
+    """Wait until this many messages at the Mgr await the answer of a silent child."""
     mgr = mesh.nodes[0]
     await mesh.until(lambda: sum(link.in_flight.count for link in mgr.router.children.by_id.values()) == count)
 
@@ -272,7 +272,7 @@ async def test_messages_of_a_fast_link_that_wait_for_their_answers(mesh: Mesh, l
 
 @pytest.mark.parametrize("limit", ["child_bytes", "total_bytes"])
 async def test_bytes_that_wait_for_their_answers(mesh: Mesh, child: RawChild, limit: str) -> None:
-    """Over the four calls and over a fast link: one of the largest messages fits, and hardly another byte."""
+    """Over the four calls and over a batched link: one of the largest messages fits, and hardly another byte."""
     async with await beside(mesh, **{limit: MESSAGE_BYTES + 5000}) as others, RawChild("Worker/0/0") as mute:
         mute.drop_acks = True
         await mute.join(others.parent.address or "")
@@ -310,7 +310,7 @@ async def test_nothing_is_still_counted_when_all_is_answered(mesh: Mesh, child: 
 
 
 async def test_child_that_never_reads(mesh: Mesh, child: RawChild) -> None:
-    """It has its link's share of the memory, and no more; nobody else waits for it."""
+    """Its memory is bounded by its link, and no other node waits for it."""
     async with await beside(mesh) as others:
         mgr = others.parent
         child.reading.clear()
@@ -326,7 +326,7 @@ async def test_child_that_never_reads(mesh: Mesh, child: RawChild) -> None:
 
 
 async def test_calls_that_are_begun_and_not_ended(mesh: Mesh) -> None:
-    """So many streams, each with a request of which a byte comes now and then."""
+    """Many streams, each with a request that arrives byte by byte."""
     async with await beside(mesh, streams_per_connection=50) as others:
         async with Http2(others.parent.address or "") as connection:
             await connection.greet()

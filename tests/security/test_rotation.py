@@ -1,4 +1,4 @@
-"""New certificates while a mesh is at work: everybody moves to new connections, and no message is lost by it."""
+"""New certificates under traffic: all nodes move to new connections, and no message is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes need not spread over time here."""
+    """Let nodes move at once, without a spread."""
     monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.01)
     monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.2)
 
@@ -34,9 +34,9 @@ class Traffic:
     """Messages from one node to another, several at a time, each counted.
 
     Args:
-        src: who sends.
-        dst: who receives.
-        width: how many senders; each sends one after another.
+        src: the sender.
+        dst: the receiver.
+        width: number of senders; each sends one message after another.
     """
 
     def __init__(self, src: Node, dst: Node, width: int = 4) -> None:
@@ -54,7 +54,7 @@ class Traffic:
         to: Position = self._dst.position
         while not self._stop:
             body = f"{self._src.position} {lane} {len(self.sent[lane])}"
-            # Lane 0 posts: those are promised to arrive in their order.
+            # Lane 0 posts, because posts keep their order.
             ack = await (self._src.send(body, to=to) if lane else self._src.post(body, to=to))
             self.sent[lane].append(body)
             if not ack.ok:
@@ -68,13 +68,13 @@ class Traffic:
                 self._arrived.set()
 
     async def until(self, count: int) -> None:
-        """Wait until so many messages have arrived."""
+        """Wait until this many messages have arrived."""
         while len(self.got) < count:
             self._arrived.clear()
             await self._arrived.wait()
 
     async def end(self) -> None:
-        """Send no more, and check that everything has arrived once, and in order."""
+        """Stop, and check that every message has arrived once, and in order."""
         self._stop = True
         await soon(asyncio.gather(*self._tasks))
         wanted = Counter(body for lane in self.sent for body in lane)
@@ -92,7 +92,7 @@ class Traffic:
 
 
 async def until_busy(*traffics: Traffic, more: int = 50) -> None:
-    """Wait until so many more messages have gone each way."""
+    """Wait until this many more messages have gone each way."""
     for traffic in traffics:
         await soon(traffic.until(len(traffic.got) + more), 20)
 
@@ -100,7 +100,7 @@ async def until_busy(*traffics: Traffic, more: int = 50) -> None:
 @both_links
 @pytest.mark.both_loops
 async def test_rotation_under_traffic_costs_nobody_a_message(mesh: Mesh, tmp_path: Path) -> None:
-    """A Worker and the Mgr talk over a Proxy in both directions, and all of them get new certificates."""
+    """A Worker and the Mgr exchange messages over a Proxy, and all of them get new certificates."""
     authority = Authority.new("CA", DAY)
     servers, clients = Folder(tmp_path / "servers", authority), Folder(tmp_path / "clients", authority)
     mgr = await mesh.mgr(tls=servers.listening(), inbox=4096)
@@ -137,12 +137,12 @@ async def test_a_new_certificate_of_a_parent_moves_nobody(mesh: Mesh, tmp_path: 
 
 
 def shown(address: str) -> str:
-    """The certificate that a server shows."""
+    """The certificate of a server."""
     host, _, port = address.rpartition(":")
     return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE_S)
 
 
-# ---- where the files are, and how they change
+# ---- places and changes of the files
 
 
 async def test_a_folder_of_kubernetes_whose_link_suddenly_leads_elsewhere(mesh: Mesh, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ async def test_a_folder_that_goes_and_comes_back(
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())
 
 
-# ---- what does not work at once
+# ---- failures
 
 
 @pytest.mark.parametrize("spoil", ["key", "expired", "authority"])
@@ -211,7 +211,7 @@ async def test_files_that_are_not_usable_change_nothing(
     spoilers[spoil]()
     for node in (mgr, worker):
         await mesh.logged("certificates_refused", node=node.position, level="warning")
-    # The old ones serve: for what is connected, and for who comes.
+    # The old ones serve existing and new connections.
     assert (await soon(mgr.send("x", to=worker.position))).ok
     good = Folder(certificates.path.with_name("good"), certificates.authority)
     await mesh.worker(0, 1, mgr, tls=good.connecting())
@@ -224,7 +224,7 @@ async def test_files_that_are_not_usable_change_nothing(
 
 
 async def test_a_new_certificate_that_the_parent_does_not_accept_yet(mesh: Mesh, tmp_path: Path) -> None:
-    """A CA takes the place of another, and the Worker is earlier than its parent."""
+    """A new CA replaces the old one, at the Worker before its parent."""
     old, new = Authority.new("old", DAY), Authority.new("new", DAY)
     parent, child = Folder(tmp_path / "parent", old), Folder(tmp_path / "child", old)
     mgr = await mesh.mgr(tls=parent.listening(), inbox=4096)
@@ -259,7 +259,7 @@ async def test_files_that_change_while_a_node_joins(mesh: Mesh, tmp_path: Path) 
 
 
 async def test_a_parent_that_is_gone_when_its_child_wants_to_move(mesh: Mesh, certificates: Folder) -> None:
-    """The move comes to nothing, the child joins again as ever, and with the new certificates."""
+    """The move fails, and the child rejoins with the new certificates."""
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     address = str(mgr.address)
@@ -276,7 +276,7 @@ async def test_a_parent_that_is_gone_when_its_child_wants_to_move(mesh: Mesh, ce
 
 @pytest.mark.both_loops
 async def test_a_parent_that_knows_the_four_calls_alone(mesh: Mesh, tmp_path: Path) -> None:
-    """It takes a second stream for another node's, so the child leaves the first one before. It is told of no loss."""
+    """It takes a second stream for another node's, so the child leaves the first one before. No loss is reported."""
     authority = Authority.new("CA", DAY)
     servers, clients = Folder(tmp_path / "servers", authority), Folder(tmp_path / "clients", authority)
     async with RawParent() as parent:
@@ -297,7 +297,7 @@ async def test_a_parent_that_knows_the_four_calls_alone(mesh: Mesh, tmp_path: Pa
             for times in (1, 2, 3):
                 clients.issue()
                 await mesh.logged("renewed", node=proxy.position, times=times)
-                # It does not confirm streams: that the child has opened it says nothing of this end.
+                # It does not confirm streams, so the child's opening says nothing about this end.
                 assert await soon(parent.opened.get()) == "Proxy/0"
                 assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
         finally:

@@ -1,4 +1,4 @@
-"""Mutual TLS on every link: who gets in, and who does not."""
+"""Mutual TLS on every link: admission and refusal."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ async def test_names_and_addresses_in_the_certificate_of_a_parent(
     assert (await soon(worker.send("up", to="Mgr"))).ok
 
 
-# ---- who does not get in
+# ---- refusals
 
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Folder:
-    """Certificates of another CA, by which the test's CA is trusted as well."""
+    """Certificates of another CA that also trust the test's CA."""
     return Folder(tmp_path / "foreign")
 
 
 async def stays_out(mesh: Mesh, mgr: WatchedNode, certificates: Folder, tls: Tls | None, reason: str) -> None:
-    """Check that a Worker does not join, says once why not, and that another one does not notice."""
+    """Check that a Worker does not join and logs the reason once, and that another one is undisturbed."""
     good = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     bad = await mesh.worker(0, 1, mgr, tls=tls, join=False, backoff_max=0.06)
     await mesh.logged("join_failed", node=bad.position)
@@ -149,7 +149,7 @@ async def test_no_certificate_at_all(mesh: Mesh, certificates: Folder) -> None:
 async def test_certificates_that_are_not_valid_now(
     mesh: Mesh, certificates: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: tuple[float, float]
 ) -> None:
-    """A node would not start with them; one that has started may come to hold some, and whoever is not ours."""
+    """A node does not start with them; a running or a foreign one may still hold them."""
     mgr = await mesh.mgr(tls=certificates.listening())
     old = Folder(tmp_path / "old", certificates.authority)
     old.issue(days=days)
@@ -165,7 +165,7 @@ async def test_certificates_that_are_not_valid_now(
 
 
 def speaks(address: str, files: Folder, version: ssl.TLSVersion) -> str | None:
-    """Whether a server takes a version of TLS and no other; the cipher that it chooses."""
+    """Connect with one version of TLS alone. Returns the server's cipher, if it accepts."""
     context = ssl.create_default_context(cafile=files.ca)
     context.load_cert_chain(files.crt, files.key)
     context.set_alpn_protocols(["h2"])
@@ -180,7 +180,7 @@ def speaks(address: str, files: Folder, version: ssl.TLSVersion) -> str | None:
             socket.create_connection((host, int(port)), PATIENCE_S) as connection,
             context.wrap_socket(connection, server_hostname=host) as secure,
         ):
-            # Only what comes from the server shows that it has taken our certificate: in 1.3 the client is done before.
+            # Only data from the server proves that it accepted our certificate: in TLS 1.3 the client finishes first.
             return secure.version() if secure.recv(9) else None
     except ssl.SSLError:
         return None
@@ -206,7 +206,7 @@ async def test_the_state_of_the_mesh_and_health_are_told_over_tls(mesh: Mesh, ce
     known: set[str] = set()
     async with NodeClient(address, PATIENCE_S, certificates.connecting()) as asker, asyncio.timeout(PATIENCE_S):
         while known != {"Mgr/0", "Proxy/0", "Worker/0/0"}:
-            # Each answer comes over the network: that is what takes the time here.
+            # Each answer comes over the network, which takes most of the time.
             known = {str(position) for position, _ in (await asker.mesh()).nodes}
     assert await ask_health(address, "", PATIENCE_S, certificates.connecting()) == "SERVING"
     async with NodeClient(address, PATIENCE_S) as plain:
