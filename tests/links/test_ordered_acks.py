@@ -49,6 +49,19 @@ def test_second_answer_to_one_message_is_dropped() -> None:
     assert stream.written == ["1", "2"]
 
 
+async def test_line_is_empty_when_the_last_message_has_its_ack() -> None:
+    stream = Stream()
+    await asyncio.wait_for(stream.line.empty(), 10.0)
+    one, two = stream.line.expect(), stream.line.expect()
+    emptied = asyncio.create_task(stream.line.empty())
+    for answer, uuid in ((two, "2"), (one, "1")):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not emptied.done()
+        answer(ack(uuid))
+    await asyncio.wait_for(emptied, 10.0)
+
+
 @pytest.mark.parametrize(("waited", "takes", "late"), [(0.0, 2.9, False), (0.0, 2.95, True), (1.0, 2.0, True)])
 def test_answer_that_comes_too_late_ends_the_stream(waited: float, takes: float, late: bool) -> None:
     stream = Stream()

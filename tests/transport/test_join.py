@@ -9,7 +9,8 @@ import pytest
 
 from taskd_net import Code, limits
 from taskd_net.core.links import UP
-from taskd_net.links.peer import parent_metadata
+from taskd_net.links import peer as peers
+from taskd_net.links.peer import joined_metadata, parent_metadata
 from taskd_net.retry import Backoff
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
@@ -222,6 +223,19 @@ async def test_each_new_certificate_is_one_move_and_no_loss(mesh: Mesh, tmp_path
         assert ((await worker.take()).body, (await mgr.take()).body) == ("down", "up")
     assert mesh.count("renewed") == mesh.count("child_moved") == 3
     assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
+
+
+@pytest.mark.timeout(30)
+async def test_new_connection_tells_again_whether_the_parent_has_joined(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    monkeypatch.setattr(peers, "joined_metadata", lambda joined: joined_metadata(not joined))
+    certificates.issue()
+    await mesh.logged("renewed", node=worker.position)
+    assert not worker.router.joined
 
 
 @pytest.mark.timeout(30)
