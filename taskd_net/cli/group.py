@@ -8,14 +8,14 @@ from taskd_net import __version__
 from taskd_net.cli.bench import bench
 from taskd_net.cli.certs import certs
 from taskd_net.cli.demo import demo
-from taskd_net.cli.doctor.command import doctor
+from taskd_net.cli.doctor.checkup import doctor
 from taskd_net.cli.effective import config
 from taskd_net.cli.forget import forget
 from taskd_net.cli.health import health
 from taskd_net.cli.listen import listen
 from taskd_net.cli.ping import ping
+from taskd_net.cli.roles import mgr, proxy
 from taskd_net.cli.send import send
-from taskd_net.cli.serve import mgr, proxy
 from taskd_net.cli.top import top
 from taskd_net.cli.trace import trace
 from taskd_net.cli.tree import tree

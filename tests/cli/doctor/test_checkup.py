@@ -17,8 +17,6 @@ import grpc.aio
 import pytest
 
 from taskd_net.cli.authority import Authority
-from taskd_net.cli.doctor.upstream import clock
-from taskd_net.observe.identify import Found, Kind
 from taskd_net.observe.service import NodeService
 from taskd_net.version import __version__
 from tests.cli.processes import run
@@ -321,14 +319,3 @@ async def test_ping_and_trace_speak_tls(mesh: Mesh, files: Folder) -> None:
         assert (code, errors.count("\n")) == (2, 1)
         assert "client_key is missing" in errors
     assert worker.waiting() == 0
-
-
-@pytest.mark.parametrize(
-    ("ahead", "error", "state"),
-    [(0.9, 0.0, "ok"), (-0.9, 0.0, "ok"), (1.1, 0.0, "wrong"), (-1.1, 0.0, "wrong"), (3.0, 2.5, "ok")],
-)
-def test_clock_is_judged_by_what_is_certain(ahead: float, error: float, state: str) -> None:
-    """A slow answer proves nothing."""
-    found = clock(Found(Kind.OURS, None, ahead, error))
-    assert found.state == state
-    assert ("behind" if ahead > 0 else "ahead of") in found.text

@@ -1,0 +1,26 @@
+"""The list of commands: each with help and, in case of wrong use, one line."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from taskd_net.cli.group import group
+from taskd_net.cli.settings import COMMANDS
+
+
+def test_every_command_with_settings_is_there() -> None:
+    assert set(COMMANDS) | {"config", "doctor", "certs", "demo", "bench"} == set(group.commands)
+
+
+@pytest.mark.parametrize("name", sorted(group.commands))
+def test_every_command_has_a_line_and_a_text(name: str) -> None:
+    command = group.commands[name]
+    assert command.get_short_help_str(limit=100).endswith(".") and command.help
+    assert CliRunner().invoke(group, [name, "-h"]).exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [["moon"], ["mgr", "--moon"], ["send"], ["ping", "a", "b"]])
+def test_wrong_use_is_one_line(arguments: list[str]) -> None:
+    done = CliRunner().invoke(group, arguments)
+    assert done.exit_code == 2 and done.output.count("\n") == 1 and done.output.startswith("Error: ")

@@ -1,0 +1,71 @@
+"""Lines on the standard output. Its threads live as long as the process: tests/cli/test_daemon.py has those."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from taskd_net import Message, Position, limits
+from taskd_net.cli import output as module
+from taskd_net.cli.output import Output, as_json, as_text
+
+MESSAGE = Message("u", "kind", True, Position.mgr(), Position.worker(0, 3), 1, "bödy")
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The reading end of a pipe in the place of the standard output; no thread is started."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr(module, "STDOUT", writing)
+    monkeypatch.setattr("taskd_net.cli.output.threading.Thread.start", lambda _: None)
+    yield reading
+    for descriptor in (reading, writing):
+        with suppress(OSError):  # a test has closed it
+            os.close(descriptor)
+
+
+async def test_a_line_is_written_at_once_and_not_after_the_reader_has_gone(reading: int) -> None:
+    output = Output(bool)
+    assert output._write("é\n".encode()) is True
+    assert os.read(reading, 100) == "é\n".encode()
+    os.close(reading)
+    assert output._write(b"x\n") is False
+
+
+async def test_the_end_of_the_reader_is_told_while_nothing_is_written(reading: int) -> None:
+    gone = asyncio.Event()
+    output = Output(gone.set)
+    os.close(reading)
+    output._watch()
+    async with asyncio.timeout(60):
+        await gone.wait()
+
+
+async def test_a_disk_without_room_is_told_once_and_tried_again(reading: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    full: list[bool] = []
+    failures = [errno.ENOSPC, errno.EDQUOT]
+    write = os.write
+
+    def short(descriptor: int, data: bytes) -> int:
+        if descriptor == module.STDOUT and failures:
+            raise OSError(failures.pop(), "no room")
+        return write(descriptor, data)
+
+    monkeypatch.setattr(limits, "OUTPUT_RETRY_S", 0.001)
+    monkeypatch.setattr(os, "write", short)
+    output = Output(bool, lambda: full.append(True))
+    assert output._write(b"x\n") is True
+    await asyncio.sleep(0)
+    assert full == [True] and os.read(reading, 10) == b"x\n"
+
+
+def test_messages_as_text_and_as_json() -> None:
+    assert as_text(MESSAGE) == "Mgr/0 kind bödy"
+    found = json.loads(as_json(MESSAGE))
+    assert (found["src"], found["dst"], found["body"]) == ("Mgr/0", "Worker/0/3", "bödy")
