@@ -1,7 +1,7 @@
-"""`BlockingNode`: the same node for callers without an event loop, such as a training script.
+"""`BlockingNode`: a node for callers without an event loop, such as a training script.
 
-One background thread runs an event loop with all such nodes of the process in it; calls are handed over and wait for
-their result. Many threads may call at once. Nodes that are still open when the interpreter ends are closed then.
+One background thread runs an event loop with all such nodes of the process. Calls are handed over to it and wait for
+their result. Many threads may call at once. Nodes that are open when the interpreter ends are closed then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BlockingNode:
     Use it as `with BlockingNode(config) as node`, or call `start` and `close`.
 
     Args:
-        config: who the node is and where its neighbours are.
+        config: the node and its neighbours.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -47,7 +47,7 @@ class BlockingNode:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
         self._tasks: set[asyncio.Task[None]] = set()
-        # Held while a call is handed over, so that none is handed to a loop that has stopped: it would wait for ever.
+        # Held while a call is handed over: one that a stopped loop gets would wait for ever.
         self._handing_over = fork.Lock()
         self._closing = fork.Lock()
 
@@ -67,7 +67,7 @@ class BlockingNode:
             self._started = True
             self._loop = shared.acquire()
             try:
-                self._node = self._call(_started(self.config))
+                self._node = self._call(Node(self.config).start())
             except BaseException:
                 self._end()
                 raise
@@ -75,13 +75,13 @@ class BlockingNode:
         return self
 
     def close(self, *, orderly: bool = True) -> None:
-        """Leave the mesh. Messages left in the inbox are gone; closing twice is closing once; see `Node.close`.
+        """Leave the mesh; see `Node.close`. Messages left in the inbox are lost. Idempotent.
 
-        With the last node of the process its thread ends. In a forked child nothing happens: the node is the parent's.
+        With the last node of the process its thread ends. In a forked child it does nothing.
         """
         if fork.forked():
             return
-        # Whoever comes second waits for the end of the first.
+        # A second caller waits for the end of the first.
         with self._closing:
             if self._loop is None or self._node is None:
                 return
@@ -110,7 +110,7 @@ class BlockingNode:
         """Wait until the Mgr knows the way to this node; see `Node.joined`.
 
         Raises:
-            NodeTimeout: not joined in time; the text says what the last attempt ran into.
+            NodeTimeout: not joined in time; the text has the reason of the last failure.
         """
         self._call(self._running.joined(timeout))
 
@@ -142,7 +142,7 @@ class BlockingNode:
         retry: Retry | None = Retry(),  # noqa: B008 - frozen
         in_flight: int = limits.SEND_ALL_IN_FLIGHT,
     ) -> list[Ack]:
-        """Send many messages with back-pressure; see `Node.send_all`. `messages` is gone through in the node's thread.
+        """Send many messages with back-pressure; see `Node.send_all`. The node's thread iterates over `messages`.
 
         Raises:
             NodeClosed: the node is not running.
@@ -167,7 +167,7 @@ class BlockingNode:
             return self._not_sent(uuid, closed)
 
     def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
-        """Ask whether the way leads there, and how long it takes; see `Node.ping`.
+        """Probe the way to a destination; see `Node.ping`.
 
         Raises:
             NodeClosed: the node is not running.
@@ -187,9 +187,9 @@ class BlockingNode:
         return self._call(_received(self._running, timeout))
 
     def receive_all(self) -> Sequence[Message]:
-        """Take everything out of the inbox, waiting for one message if it is empty.
+        """Take all messages out of the inbox, and wait for one if it is empty.
 
-        Beside a thread that computes, each call into the node's thread takes a switch of threads: one for all messages.
+        Each call into the node's thread costs a switch of threads. This one costs a single switch for all messages.
 
         Raises:
             NodeClosed: the node is closed.
@@ -197,15 +197,15 @@ class BlockingNode:
         return self._call(_received_all(self._running))
 
     def close_inbox(self) -> None:
-        """Take no more messages: from now on their senders get 5000; see `Node.close_inbox`.
+        """Refuse further messages for this node with 5000; see `Node.close_inbox`.
 
         Raises:
             NodeClosed: the node is not running.
         """
-        self._call(_inbox_closed(self._running))
+        self._call(_in_thread(self._running.close_inbox))
 
     def messages(self) -> Iterator[Message]:
-        """Take messages out of the inbox, one by one, until the node is closed."""
+        """Take messages, one by one, until the node is closed."""
         while True:
             try:
                 yield self.receive()
@@ -214,12 +214,12 @@ class BlockingNode:
 
     @property
     def position(self) -> Position:
-        """Who this node is."""
+        """The node's position."""
         return self.config.position
 
     @property
     def address(self) -> str | None:
-        """Where this node listens; None for a leaf or before `start`."""
+        """The address that this node listens at; None for a leaf or before `start`."""
         return None if self._node is None else self._node.address
 
     @property
@@ -228,8 +228,8 @@ class BlockingNode:
         return self._running.statistics
 
     def routes(self) -> Mapping[Position, Position]:
-        """Every node known below, with the child that leads to it."""
-        return self._call(_routes(self._running))
+        """Every node below, with the child that leads to it."""
+        return self._call(_in_thread(self._running.routes))
 
     def mesh(self) -> Mesh:
         """The state of this node and of everything below it; see `Node.mesh`.
@@ -237,7 +237,7 @@ class BlockingNode:
         Raises:
             NodeClosed: the node is not running.
         """
-        return self._call(_mesh(self._running))
+        return self._call(_in_thread(self._running.mesh))
 
     def beside(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine beside the node, in its thread, until it ends or the node is closed.
@@ -267,8 +267,8 @@ class BlockingNode:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the node's thread and wait for its result."""
-        # Not run_coroutine_threadsafe: its Future has a lock that this thread holds for a moment, in which a signal
-        # handler that closes the node would wait for ever. A SimpleQueue has none.
+        # Not run_coroutine_threadsafe: its Future has a lock, for which a signal handler in this thread that closes the
+        # node could wait for ever. A SimpleQueue has none.
         done: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
         tasks: list[asyncio.Task[T]] = []
 
@@ -293,7 +293,7 @@ class BlockingNode:
             finished = done.get()
         except NodeClosed:
             raise
-        except BaseException:  # of a signal handler: Ctrl-C, SystemExit, or whatever it raises
+        except BaseException:  # of a signal handler: Ctrl-C, SystemExit or any other
             if loop is not None:
                 with contextlib.suppress(RuntimeError):  # the handler has closed the node
                     loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
@@ -310,7 +310,7 @@ class BlockingNode:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        # Nobody awaits it, so nobody else would hear of it.
+        # Not awaited: its error is logged here or nowhere.
         error = None if task.cancelled() else task.exception()
         if error is not None and self._node is not None:
             self._node.log.error("beside_failed", reason=repr(error), exc_info=error)
@@ -327,30 +327,24 @@ class BlockingNode:
             shared.release()
 
 
-# What is left open when the interpreter ends: gRPC's threads must be gone before it is taken apart.
-# Held, as the node of a script's that has let go of it is a member of the mesh until then.
+# Nodes to close when the interpreter ends, before it takes gRPC's threads apart. A node that a script has dropped is a
+# member of the mesh until then, so it is held here.
 _open: set[BlockingNode] = set()
-
-
 _LEAVING = (Role.WORKER, Role.AGENT, Role.PROXY, Role.MGR)
 
 
 @atexit.register
 def _close_all() -> None:
-    # A script that has ended by an exception of its main thread has not finished.
+    # An exception that ended the main thread is a failure of the script.
     orderly = getattr(sys, "last_value", None) is None
-    # Children before their parents, which they would miss, and say so.
+    # Children first: they would log the loss of their parents.
     for node in sorted(_open, key=lambda node: _LEAVING.index(Role(node.position.role))):
         node.close(orderly=orderly)
 
 
-async def _started(config: NodeConfig) -> Node:
-    return await Node(config).start()
-
-
 async def _received(node: Node, timeout: float | None) -> Message:
     try:
-        # Not `wait_for`, which can lose what it has got when it is cancelled.
+        # Not `wait_for`, which can lose a message when it is cancelled.
         async with asyncio.timeout(timeout):
             return await node.receive()
     except TimeoutError:
@@ -361,18 +355,10 @@ async def _received_all(node: Node) -> Sequence[Message]:
     messages = [await node.receive()]
     with contextlib.suppress(TimeoutError):
         while node.router.door.held:
-            async with asyncio.timeout(0):  # what is held may turn out to be unreadable, and there is no more
+            async with asyncio.timeout(0):  # the rest may be unreadable, and then there is nothing to wait for
                 messages.append(await node.receive())
     return messages
 
 
-async def _inbox_closed(node: Node) -> None:
-    node.close_inbox()
-
-
-async def _mesh(node: Node) -> Mesh:
-    return node.mesh()
-
-
-async def _routes(node: Node) -> Mapping[Position, Position]:
-    return node.routes()
+async def _in_thread(work: Callable[[], T]) -> T:
+    return work()

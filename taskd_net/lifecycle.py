@@ -41,8 +41,7 @@ class Lifecycle(Driver):
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
 
         Raises:
-            ConfigError: an address cannot be listened on, a file of TLS is not usable, or what tracing needs is not
-                installed.
+            ConfigError: an address cannot be bound, a file of TLS is not usable, or the extra for tracing is missing.
             NodeForked: this process was forked off one that has started a node.
             NodeError: the node was started before; a closed node cannot be started again.
         """
@@ -107,15 +106,13 @@ class Lifecycle(Driver):
         joiner.start()
 
     async def close(self, *, orderly: bool = True) -> None:
-        """Leave the mesh: every send that waits gets its code, the parent sees it at once, nothing stays open.
+        """Leave the mesh: every waiting send gets its code, the parent sees it at once, nothing stays open.
 
-        Messages that are in the inbox have been acknowledged and can still be received. Closing twice is closing once:
-        whoever comes second waits for the same end, and whoever is cancelled meanwhile does not stop it. In a forked
-        child nothing happens: the node is the parent's.
+        Messages in the inbox have been acknowledged and can still be received. `close` is idempotent: every caller
+        waits for the same end, and a cancelled caller does not stop it. In a forked child it does nothing.
 
         Args:
-            orderly: whether this end is meant to be. The state of the mesh then shows the node as finished, or a Proxy
-                as stopped; else, as after a failure, as lost, and later as gone (docs/status.md). The context of a node
+            orderly: whether the node leaves in good order, or after a failure (docs/status.md). The context of a node
                 takes an exception for a failure.
         """
         if fork.forked():
@@ -126,19 +123,18 @@ class Lifecycle(Driver):
         await asyncio.shield(self._closing)
 
     async def drain(self, seconds: float) -> bool:
-        """Leave the mesh in good order: let what is under way come to its end, for a bounded time, then `close`.
+        """Complete the messages under way, for a bounded time, then `close`.
 
-        From the first moment on this node turns new children away and takes on nothing new: a message for it is
-        answered 5000, one that would pass through it 5001, and its sender still has it. Messages that had arrived
-        before, and `sync=false` ones that are on their way, are passed on. What is in the inbox can still be received,
-        also afterwards.
+        From the first moment on this node turns new children away and takes on nothing new. A message for it is
+        answered 5000, one that would pass through it 5001; the sender still has it. Messages that have arrived and
+        `sync=false` messages on their way are passed on. Messages in the inbox can still be received, also afterwards.
 
         Args:
-            seconds: how long at most; what has no answer then gets the codes of `close`, which takes a moment of its
-                own (`limits.CLOSE_GRACE_S` for each side).
+            seconds: the time at most. Messages without an answer then get the codes of `close`, which takes up to
+                `limits.CLOSE_GRACE_S` for each side.
 
         Returns:
-            Whether everything came to its end in time.
+            Whether every message was completed in time.
         """
         if self._loop is None or self.closed:
             await self.close()
@@ -157,7 +153,7 @@ class Lifecycle(Driver):
         except TimeoutError:
             done = False
         if parent is not None:
-            # What has come since gets its code, too, before gRPC's server stops.
+            # Messages that came meanwhile get their codes before gRPC's server stops.
             await parent.at_rest(min(give_up_at - self._loop.time(), limits.DRAIN_CATCH_UP_S))
         await self.close()
         await leaving
@@ -166,21 +162,21 @@ class Lifecycle(Driver):
     async def withdraw(self, timeout: float) -> bool:
         """Take this node, and all below it, out of the routes of the mesh, before it is closed for good.
 
-        Otherwise its parent keeps its place for the grace time, and every broadcast that matches it is answered 6002
-        meanwhile. Only a parent of this package can be told.
+        Otherwise its parent keeps its place for the grace time, and broadcasts that match it are answered 6002. Only a
+        parent of this package understands it.
 
         Args:
             timeout: seconds until the parent's answer at the latest.
 
         Returns:
-            Whether the parent has taken it in.
+            Whether the parent has confirmed it.
         """
         return self.running and await self._sender.withdraw(timeout)
 
     def close_inbox(self) -> None:
-        """Take no more messages: from now on their senders get 5000. What is in the inbox can still be received.
+        """Refuse further messages for this node with 5000. Messages in the inbox can still be received.
 
-        The node goes on passing messages on. Its health and the state of the mesh say that its inbox is closed.
+        The node still forwards messages. Its health and the state of the mesh say that its inbox is closed.
         """
         if self.closed:
             return
@@ -205,8 +201,8 @@ class Lifecycle(Driver):
             timeout: seconds, None without end.
 
         Raises:
-            NodeTimeout: not joined in time; the text says what the last attempt ran into.
-            NodeClosed: the node is closed, or was while it was waited for.
+            NodeTimeout: not joined in time; the text has the reason of the last failure.
+            NodeClosed: the node is closed, perhaps since the call.
             NodeError: the node was not started.
         """
         if fork.forked():
@@ -225,7 +221,7 @@ class Lifecycle(Driver):
             raise NodeClosed(f"{self.position} is closed")
 
     def forked(self) -> None:
-        """In a forked child the node is closed, without any of the steps of closing: they would touch gRPC."""
+        """Close the node in a forked child, without the steps of `close`, which touch gRPC."""
         self.closed = True
         self._arrivals.frames.clear()
 
@@ -240,7 +236,7 @@ class Lifecycle(Driver):
             self.perform(self.router.close())
             if self._joiner is not None:
                 await self._joiner.close(limits.CLOSE_GRACE_S, orderly=orderly)
-                # Nobody waits any more; `joined` sees that the node is closed.
+                # Ends the wait in `joined`, which sees that the node is closed.
                 self._joiner.joined.set()
             if self._server is not None:
                 await self._server.close(limits.CLOSE_GRACE_S)

@@ -1,4 +1,4 @@
-"""`Node`: one member of the mesh, for asyncio. A Mgr, a Proxy, an Agent and a Worker are all this class."""
+"""`Node`: a member of the mesh, for asyncio, in any of the four roles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from taskd_net.wire.codec import Message, read_message
 
 
 class Node(Lifecycle):
-    """A member of the mesh. It owns one Router, its links and one inbox, and carries out what the Router decides.
+    """A member of the mesh: it sends and receives messages, probes the mesh, and shows its state.
 
-    Use it as `async with Node(config) as node`, or call `start` and `close`. All of it belongs to the event loop that
+    Use it as `async with Node(config) as node`, or call `start` and `close`. A node belongs to the event loop that
     `start` runs in. Joining goes on in the background: `start` does not wait for the parent, `joined` does.
 
     Args:
-        config: who the node is and where its neighbours are.
+        config: the node and its neighbours.
     """
 
     # ---- messages
@@ -48,22 +48,22 @@ class Node(Lifecycle):
         retry: Retry | None = None,
         wait: bool = True,
     ) -> Ack:
-        """Send a message and learn whether it arrived. Cancelling it ends it: what has not left this node never will.
+        """Send a message and await its Ack. A cancelled send never leaves this node, unless it has left already.
 
         Args:
             body: the text; may be empty. None is no message: 4000.
             to: a Position or `Role/serverRank[/processRank]`; ranks may be comma lists or `All`.
-            mtype: the kind of message, a word between sender and receiver.
+            mtype: the kind of message, which sender and receiver agree on.
             timeout: seconds until the answer at the latest, a day at most; None for the configured `ack_timeout`.
-            uuid: to send a message again that was answered with 5xxx or 6xxx; None for a new message.
-            retry: how often and how long to do so here, with `timeout` for each attempt; None: not at all.
+            uuid: of a message that was answered with 5xxx or 6xxx, to resend it; None for a new message.
+            retry: resends after 5xxx or 6xxx, with `timeout` for each attempt; None: no resend.
             wait: whether to wait, within `timeout`, for this node to join where the message needs the Mgr. Without it
                 the answer is 6002 at once.
 
         Returns:
-            The Ack: code 0 when the message is in the inbox of every destination, else why not (contract, section 6);
-            `receivers`, how many nodes have it; of a broadcast `failures`, the first nodes that do not. With `retry`,
-            the last attempt's.
+            The Ack: code 0 when the message is in the inbox of every destination, else the reason (contract, section
+            6); `receivers`, the number of nodes that have it; of a broadcast `failures`, the first nodes that do not.
+            With `retry`, the Ack of the last attempt.
 
         Raises:
             ArgumentError: `to` is a text that is not a position, or `timeout` is not a number of seconds.
@@ -83,22 +83,22 @@ class Node(Lifecycle):
         retry: Retry | None = Retry(),  # noqa: B008 - frozen
         in_flight: int = limits.SEND_ALL_IN_FLIGHT,
     ) -> list[Ack]:
-        """Send many messages with back-pressure: the next one when there is room, instead of 5001.
+        """Send many messages with back-pressure: each waits for room, instead of being refused with 5001.
 
-        `asyncio.gather` of thousands of sends begins them all at once, and what a link has no room for is refused.
+        `asyncio.gather` of thousands of sends begins them all at once, and a link refuses those beyond its bound.
 
         Args:
             messages: pairs of destination and body, as in `send`; taken one by one, so a generator needs no memory.
             mtype, timeout: as in `send`.
-            retry: as in `send`, for each message; by default what a full inbox has refused is sent again.
-            in_flight: messages under way at most; fewer, for all of them, while a receiver answers 5001. They may
-                overtake one another; with 1 they arrive in order.
+            retry: as in `send`, for each message. The default resends messages that a full inbox has refused.
+            in_flight: messages under way at most, fewer while a receiver answers 5001. They may overtake one another;
+                with 1 they arrive in order.
 
         Returns:
             The Ack of each message, in their order.
 
         Raises:
-            ArgumentError: as in `send`; the messages behind the wrong one are not sent.
+            ArgumentError: as in `send`; the messages after the wrong one are not sent.
         """
         return await send_all(partial(self.send, mtype=mtype, timeout=timeout), messages, retry, Window(in_flight))
 
@@ -114,21 +114,21 @@ class Node(Lifecycle):
     ) -> Ack:
         """Send a message without waiting for its delivery: the Ack says that the first hop has it.
 
-        Arguments and errors are those of `send`. There is no `retry`: what happens after the first hop nobody tells.
+        Arguments and errors are those of `send`, without `retry`: the fate after the first hop is unknown.
         """
         return await self._sender.send(body, to, mtype, timeout, uuid, sync=False, wait=wait)
 
     async def ping(self, to: Position | str, *, timeout: float | None = None) -> Echo:
-        """Ask whether the way leads there, and how long it takes; nothing reaches an inbox.
+        """Probe the way to a destination, past its inbox.
 
         Args:
-            to: as in `send`; of a broadcast or list the answer is 0 when everybody has answered.
+            to: as in `send`. A broadcast or list is answered with 0 when every node has answered.
             timeout: seconds until the answer at the latest, None for the configured `ack_timeout`.
 
         Returns:
-            0, or the code that a message would get on its way there; 4999 when it ends at a node that knows no probes
-            (one that is not of this package). Whether there is room in the inbox, it does not say. `receivers` and
-            `failures` are those of an Ack.
+            Code 0, or the code that a message would get on its way; 4999 where the way ends at a node that knows no
+            probes (one that is not of this package). A full inbox is not noticed. `receivers` and `failures` are those
+            of an Ack.
 
         Raises:
             ArgumentError: `to` is not a position, or `timeout` is not a number of seconds.
@@ -138,7 +138,7 @@ class Node(Lifecycle):
         return await Prober(self).ping(dst, seconds)
 
     async def trace(self, to: Position | str, *, timeout: float | None = None) -> AsyncIterator[Echo]:
-        """Ask each hop on the way to one node, this node's neighbour first.
+        """Probe each hop on the way to one node, this node's neighbour first.
 
         Args:
             to: one position.
@@ -157,7 +157,7 @@ class Node(Lifecycle):
             yield echo
 
     async def receive(self) -> Message:
-        """Take the next message out of the inbox, waiting for one. Cancelling it loses no message.
+        """Wait for the next message in the inbox and take it. Cancelling loses no message.
 
         Raises:
             NodeClosed: the node is closed and the inbox is empty.
@@ -174,11 +174,11 @@ class Node(Lifecycle):
             try:
                 return read_message(frame)
             except Refusal as refusal:
-                # Only the header was looked at on the way here: the first hop, which looks at the rest, did not do so.
+                # Hops read the header alone. The first hop checks the rest, and this one has not.
                 self.log.error("message_unreadable", uuid=frame.uuid, src=str(frame.src), detail=refusal.detail)
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Take messages out of the inbox, one by one, until the node is closed and the inbox is empty."""
+        """Take messages, one by one, until the node is closed and the inbox is empty."""
         while True:
             try:
                 message = await self.receive()
@@ -186,16 +186,16 @@ class Node(Lifecycle):
                 return
             yield message
 
-    # ---- what can be seen
+    # ---- state
 
     @property
     def address(self) -> str | None:
-        """Where this node listens, with the port that was bound; None for a leaf or before `start`."""
+        """The address that this node listens at, with the bound port; None for a leaf or before `start`."""
         return None if self._address is None else str(self._address)
 
     @property
     def plain_address(self) -> str | None:
-        """Where it listens without TLS as well, with the port that was bound; None for nowhere."""
+        """The second address, without TLS, with the bound port; None without one."""
         address = None if self._server is None else self._server.plain_address
         return None if address is None else str(address)
 
@@ -206,16 +206,16 @@ class Node(Lifecycle):
 
     @property
     def is_joined(self) -> bool:
-        """Whether the Mgr knows the way to this node just now. A Mgr that was started always is."""
+        """Whether the Mgr knows the way to this node. A started Mgr is always joined."""
         return self._loop is not None and not self.closed and (self._joiner is None or self._joiner.joined.is_set())
 
     def routes(self) -> Mapping[Position, Position]:
-        """Every node known below, with the child that leads to it."""
+        """Every node below, with the child that leads to it."""
         children = self.router.children.by_id
         return {position: children[link].position for position, link in self.router.routes.items()}
 
     def mesh(self) -> Mesh:
-        """The state of this node and of everything below it, as far as it is known here; see docs/status.md.
+        """The state of this node and of everything below it, as this node knows it; see docs/status.md.
 
         Raises:
             NodeError: the node was not started.

@@ -1,4 +1,4 @@
-"""Messages and probes that this node's application sends, each until its answer."""
+"""Messages that the application sends, each until its answer."""
 
 from __future__ import annotations
 
