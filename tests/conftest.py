@@ -14,21 +14,21 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-# Before anything imports grpc, which reads its environment when it is imported.
+# Before any import of grpc, which reads its environment then.
 import taskd_net  # noqa: F401
 
-# How long what a test has closed may take to be gone: sockets and threads of gRPC end after close() has returned.
+# Seconds until closed things are gone: sockets and threads of gRPC end after close() has returned.
 SETTLE_S = 3.0
 
 # A deadline per example measures the machine, not the code; each test has its own timeout.
 hypothesis.settings.register_profile("taskd_net", deadline=None, print_blob=True)
-# --hypothesis-profile=thorough: for an hour to spare, and after a change to the core.
+# --hypothesis-profile=thorough: an hour, after a change to the core.
 hypothesis.settings.register_profile("thorough", hypothesis.settings.get_profile("taskd_net"), max_examples=10_000)
 hypothesis.settings.load_profile("taskd_net")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that write anew what tests have written down."""
+    """Add the options that rewrite the tests' records."""
     parser.addoption("--rewrite-golden", action="store_true", help="write tests/core/golden/ anew")
     parser.addoption("--rewrite-matrix", action="store_true", help="write the table in docs/interop.md anew")
     parser.addoption("--rewrite-diagnosis", action="store_true", help="write the outputs in docs/diagnosis.md anew")
@@ -45,7 +45,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 
 @pytest.fixture(scope="session", autouse=True)
 def grpc_running() -> None:
-    """Bring up what gRPC and uvloop keep for the whole process, so that no single test is blamed for it.
+    """Start the process-wide parts of gRPC and uvloop, so that no single test is blamed for them.
 
     grpc.aio stops its poller with the last channel or server. Holding it open keeps thread and sockets
     constant; it takes one loop after another, as long as no two of them live at once.
@@ -63,25 +63,25 @@ def grpc_running() -> None:
     for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(touch_grpc())
-    # Tests collect garbage to see what nobody awaited; what is there already need not be looked through each time.
+    # Tests collect garbage to find unawaited coroutines; older objects need no repeated search.
     gc.collect()
     gc.freeze()
 
 
 def _open_files() -> dict[str, str]:
-    """Return what the process has open, by descriptor; nothing where the system does not tell."""
+    """Return the open files by descriptor; none where the system does not tell."""
     found = {}
     for link in Path("/proc/self/fd").glob("*"):
         try:
             found[link.name] = str(link.readlink())
         except FileNotFoundError:
             continue
-    # gRPC's own threads come and go with these; a loop that somebody forgot shows by its socket pair.
+    # gRPC's own threads come and go with these; a forgotten loop shows by its socket pair.
     return {fd: target for fd, target in found.items() if not re.match(r"anon_inode:\[event(fd|poll)\]", target)}
 
 
 def _kinds(files: dict[str, str]) -> Counter[str]:
-    """Count open files by what they are: a process-wide socket may be replaced by another one."""
+    """Count open files by kind, because another one may replace a process-wide socket."""
     return Counter(re.sub(r":\[\d+\]$", "", target) for target in files.values())
 
 
@@ -95,7 +95,7 @@ def no_leaked_threads_or_files(grpc_running: None) -> Iterator[None]:
     """Fail a test that leaves threads or open files behind.
 
     Set up first and checked last, when the test's other fixtures and its loop are closed. A fixture that is
-    shared by several tests and holds either has to be requested by argument, not in the middle of a test.
+    shared by several tests and holds either must be requested by argument, not in the middle of a test.
     """
     threads, files = _threads(), _open_files()
     yield

@@ -1,7 +1,7 @@
 """A process that forks while its threads log without pause: `python -m tests.forked_logs FOLDER COUNT`.
 
-Every child logs one line, looks for it in the file, and ends. Prints one JSON object on stderr: what was wrong with
-them. The files are rotated all the time; the console is the standard output.
+Every child logs one line, looks for it in the file, and ends. Prints one JSON object with their
+faults on stderr. The files are rotated all the time; the console is the standard output.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(folder: Path, count: int) -> None:
 
 
 def log_until(over: threading.Event) -> None:
-    """Log as fast as that goes."""
+    """Log as fast as possible."""
     log = get_logger(node="Worker/0/3")
     while not over.is_set():
         log.info("state_changed", reason="x" * 40)
@@ -64,7 +64,7 @@ def in_child(name: str) -> None:
     try:
         (file,) = (handler._file for handler in logs._handlers if isinstance(handler, logs._File))
         assert file is not None
-        # Its own name may be another file's by now.
+        # By descriptor, because its name may belong to a newer file after a rotation.
         with Path(f"/proc/self/fd/{file.fileno()}").open("rb", buffering=0) as reader:
             reader.seek(0, os.SEEK_END)
             get_logger().info(name)
@@ -74,7 +74,7 @@ def in_child(name: str) -> None:
 
 
 def ended(child: int) -> list[str]:
-    """Wait for a child. Returns what was wrong with it."""
+    """Wait for a child. Returns its fault."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     said = {0: [], -signal.SIGALRM: ["hangs"], LOST: ["its line is not in the file"]}
     return said.get(code, [f"exit code {code}"])

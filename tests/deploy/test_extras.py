@@ -1,4 +1,4 @@
-"""Images and instructions install the extras that can be configured there; without them a daemon does not start."""
+"""Images and instructions install the extras of their settings; without them a daemon does not start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INSTALLED = {
 
 
 def with_theirs(extra: str) -> set[str]:
-    """An extra, and those that it has with it."""
+    """An extra with the extras that it includes."""
     found = {extra}
     for requirement in EXTRAS[extra]:
         if own := re.fullmatch(r"taskd-net\[([\w,]+)\]", requirement):
@@ -50,7 +50,7 @@ def installed(name: str) -> set[str]:
 
 
 def configured() -> set[str]:
-    """The settings that are named anywhere in deploy/: as a flag, as a variable, or in a file."""
+    """The settings in deploy/: as a flag, as a variable, or in a file."""
     texts = [path.read_text() for path in sorted(DEPLOY.rglob("*")) if path.is_file() and path.suffix != ".json"]
     names = {setting.name: setting for command in ("mgr", "proxy") for setting in COMMANDS[command]}
     found = set()
@@ -70,7 +70,7 @@ def test_extras_of_every_setting_that_is_configured_are_installed(artefact: str)
 
 @pytest.mark.parametrize("artefact", INSTALLED)
 def test_every_extra_that_the_program_asks_for_is_installed(artefact: str) -> None:
-    """The image is for any settings. What is missing, a daemon says in these words."""
+    """The image is for any settings, so it has every extra that a daemon may ask for."""
     source = "\n".join(path.read_text() for path in (ROOT / "taskd_net").rglob("*.py"))
     asked = set(re.findall(r"taskd-net\[(\w+)\]", source))
     assert asked >= {"cli", "health", "metrics", "page", "tls", "tracing"}

@@ -1,4 +1,4 @@
-"""The dashboard: every query asks for what is really exported."""
+"""The dashboard: every query reads an exported metric."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.metrics import Exported, exported
 DASHBOARD = json.loads((DEPLOY / "grafana" / "taskd-net.json").read_text())
 
 _OF_PROMETHEUS = {"job", "instance", "le"}
-"""Labels that Prometheus puts there itself, and that of a histogram's buckets."""
+"""Labels by Prometheus itself, and that of a histogram's buckets."""
 
 
 def queries() -> Iterator[tuple[str, str]]:

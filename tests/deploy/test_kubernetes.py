@@ -1,4 +1,4 @@
-"""The manifests: every field by the schemas of Kubernetes, and every value that the program has to agree with."""
+"""The manifests: every field by the schemas of Kubernetes, and every value that concerns the program."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.cli.processes import Daemon, run
 from tests.deploy.artefacts import CLOSING_S, DEPLOY, containerfile, port_of, settings_of
 
 OLDEST = "1.29"
-"""The first release that has sidecars without being asked for them."""
+"""The first release with sidecars by default."""
 
 pytestmark = pytest.mark.timeout(180)
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is there twice, as kubectl does."""
+    """A loader that refuses duplicate keys, like kubectl."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Read a mapping."""
@@ -35,7 +35,7 @@ class StrictLoader(yaml.SafeLoader):
 
 
 def resources() -> list[dict[str, Any]]:
-    """Everything that is applied."""
+    """All applied resources."""
     return [
         resource
         for path in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -146,7 +146,7 @@ def test_mesh_is_there_before_the_training_and_drains_after_it(tmp_path: Path) -
         assert [c["name"] for c in sidecars] == (["mgr", "proxy"] if job == "train-rank-0" else ["proxy"])
         assert all(c["restartPolicy"] == "Always" and "startupProbe" in c for c in sidecars)
         ends = [settings_of(arguments(c, 0, tmp_path), environment(c))["drain"] + CLOSING_S for c in sidecars]
-        # They end one after another, when the training has ended; it gets 30 s.
+        # They end one after another, after the training, which gets 30 s.
         assert pod["spec"]["terminationGracePeriodSeconds"] >= 30 + sum(ends)
 
 
@@ -183,7 +183,7 @@ async def test_probe_of_the_proxy_sees_whether_its_loop_turns(tmp_path: Path) ->
         return code, output
 
     async with Daemon("proxy", "--log-std-level", "INFO", "--upstream", "127.0.0.1:9", logs=tmp_path) as daemon:
-        # It lives, though it has no upstream.
+        # It lives without an upstream.
         assert await probe(daemon.address) == (0, "SERVING\n")
         assert (await run("health", daemon.address))[:2] == (1, "NOT_SERVING\n")
         address = daemon.address

@@ -1,4 +1,4 @@
-"""The unit of the Proxy: as systemd reads it, and as the daemon behaves when it is run by it."""
+"""The unit of the Proxy: systemd's reading of it, and the daemon under it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def arguments() -> list[str]:
 
 
 def environment(logs: Path) -> dict[str, str]:
-    """The variables that the unit sets, with its log folder in another place than /var/log."""
+    """The unit's variables, with a log folder outside /var/log."""
     file = only("EnvironmentFile")
     assert file.startswith(ETC)
     lines = (DEPLOY / "systemd" / file.removeprefix(ETC)).read_text().splitlines()
@@ -64,7 +64,7 @@ def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
     if analyze is None:
         pytest.skip("systemd-analyze is not installed")
     unit = tmp_path / UNIT.name
-    # It looks for the program, which need not be installed here.
+    # It checks for the program, which need not be installed here.
     unit.write_text(UNIT.read_text().replace(PROGRAM, sys.executable))
     command = [analyze, "verify", "--man=no", str(unit)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)

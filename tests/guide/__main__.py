@@ -1,4 +1,4 @@
-"""`make guide`: run all situations, and write what the commands print into docs/operators-guide.md."""
+"""`make guide`: run all situations, and write the output of the commands into docs/operators-guide.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.guide.stage import Stage
 
 
 async def main() -> None:
-    """One after the other, so that the figures are those of a machine with little to do."""
+    """Run the situations one after another, for figures of an idle machine."""
     texts: dict[str, str] = {}
     for name, situation in SITUATIONS.items():
         with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ def shown(page: str) -> dict[str, str]:
 
 
 def written(page: str, texts: Mapping[str, str]) -> str:
-    """The page with these texts between its markers.
+    """Put these texts between the page's markers.
 
     Raises:
         KeyError: there is no text for a marker.

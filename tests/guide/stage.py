@@ -1,8 +1,8 @@
-"""Real processes in real trouble, and what the commands say about it.
+"""Real processes in real trouble, and the output of the commands.
 
-Each situation has a `Stage`: it starts nodes, runs commands, and keeps what was to be seen under the names that the
-guide has for it. In what is kept, free ports of the moment are replaced by those that a user would take, and the folder
-of the test by `/etc/taskd-net`; everything else is as it was printed.
+Each situation has a `Stage`: it starts nodes, runs commands, and keeps their output under the guide's names. In the
+kept output, typical ports replace the free ports of the moment, and `/etc/taskd-net` replaces the folder of the test.
+The rest is as printed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Trainee(Command):
 
 
 class Stage:
-    """One situation. As a context, everything that it has started is ended with it.
+    """One situation. Its processes end with its context.
 
     Args:
         folder: for files.
 
     Attributes:
-        shown: what was to be seen, by name.
+        shown: kept outputs, by name.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,7 @@ class Stage:
     # ---- nodes
 
     async def mgr(self, *arguments: object) -> str:
-        """Start a Mgr: where it listens."""
+        """Start a Mgr. Returns its address."""
         return (await self.start(Daemon("mgr", *arguments, logs=self.folder), "127.0.0.1:9601")).address
 
     async def proxy(self, rank: int, upstream: str, *arguments: object) -> Daemon:
@@ -68,7 +68,7 @@ class Stage:
         return await self.start(daemon, f"127.0.0.1:{9602 + rank}")
 
     async def start(self, daemon: Daemon, name: str) -> Daemon:
-        """Start a daemon; its address has this name in what is shown."""
+        """Start a daemon, with this name for its address in the output."""
         await self._running.enter_async_context(daemon)
         self._names[daemon.address] = name
         return daemon
@@ -83,14 +83,14 @@ class Stage:
         return workers
 
     async def unread(self, upstream: str, position: str, inbox: int) -> int:
-        """Start a Worker whose output nobody reads, so that it soon takes no more messages out of its inbox.
+        """Start a Worker with an unread output, so that it soon stops reading its inbox.
 
         Returns:
-            The end of the pipe where that output could be read.
+            The reading end of its output.
         """
         read, write = os.pipe()
         self._running.callback(os.close, read)
-        # The least there is: one message fills it.
+        # The smallest pipe, which one message fills.
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
         worker = Trainee("--as", position, "--upstream", upstream, "--inbox", inbox, stdout=write)
         try:
@@ -101,21 +101,21 @@ class Stage:
         return read
 
     def called(self, address: str, name: str) -> None:
-        """An address has this name in what is shown."""
+        """Name an address in the output."""
         self._names[address] = name
 
-    # ---- what is to be seen
+    # ---- output
 
     async def show(self, name: str, *arguments: object, until: str = "") -> tuple[int, str]:
-        """Run a command, and keep what it prints.
+        """Run a command, and keep its output.
 
         Args:
-            name: what the guide calls it; empty: not to be kept.
+            name: the guide's name for the output; empty: do not keep it.
             arguments: of the command.
-            until: a pattern; it is run again until this can be found in what it prints.
+            until: a pattern; the command runs again until its output has it.
 
         Returns:
-            Its exit code and what it printed.
+            Its exit code and its output.
         """
         give_up_at = time.monotonic() + PATIENCE_S
         while True:
@@ -129,7 +129,7 @@ class Stage:
         return code, text.partition("\n")[2]
 
     async def say(self, *arguments: object) -> tuple[int, str]:
-        """Run a command: its exit code, and the command with what it prints, as on a terminal."""
+        """Run a command. Returns its exit code, and the command with its output, as on a terminal."""
         code, output, errors = await run(*arguments, env={"COLUMNS": str(WIDTH)})
         said = f"$ taskd-net {shlex.join(map(str, arguments))}\n{output}{errors}".rstrip("\n") + "\n"
         return code, said + (f"[exit code {code}]\n" if code else "")
@@ -137,12 +137,12 @@ class Stage:
     def keep(self, name: str, text: str) -> None:
         """Keep a text."""
         assert name not in self.shown, name
-        # The longest first, as one may be the beginning of another.
+        # The longest first, because one may begin another.
         for real in sorted(self._names, key=len, reverse=True):
             text = text.replace(real, self._names[real])
         self.shown[name] = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
     async def keep_log(self, name: str, command: Command, patterns: Sequence[str]) -> None:
-        """Keep the first line with each of these patterns of what a daemon logs."""
+        """Keep the first line of a daemon's log with each of these patterns."""
         lines = [await command.said(rf"(?m)^.*{pattern}.*$") for pattern in patterns]
         self.keep(name, "".join(line[0] + "\n" for line in lines))

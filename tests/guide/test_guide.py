@@ -18,7 +18,7 @@ pytestmark = [
 
 
 async def test_the_guide_shows_what_the_commands_print(tmp_path: Path) -> None:
-    """All situations at once, as most of the time goes into waiting for what others notice."""
+    """Run all situations at once, because most of the time is waiting."""
 
     async def run(name: str) -> dict[str, str]:
         folder = tmp_path / name

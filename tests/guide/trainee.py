@@ -1,4 +1,4 @@
-"""A training process of the guide: a Worker that prints what it is sent, and whose parent is there already."""
+"""A training process of the guide: a Worker that prints its messages, below a running parent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskd_net import Node, NodeConfig, Position
 
 
 async def serve(position: str, upstream: str, inbox: int) -> None:
-    """Join, say so, and print bodies until SIGTERM."""
+    """Join, report that, and print bodies until SIGTERM."""
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
     async with Node(NodeConfig(position=Position.parse(position), upstream=upstream, inbox=inbox)) as node:
@@ -26,7 +26,7 @@ async def serve(position: str, upstream: str, inbox: int) -> None:
 
 async def _print_all(node: Node) -> None:
     async for message in node.messages():
-        # In a thread: an output that nobody reads must not stop the node.
+        # In a thread, because an unread output must not stop the node.
         await asyncio.to_thread(print, message.body, flush=True)
 
 

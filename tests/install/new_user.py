@@ -1,9 +1,8 @@
 """The steps of a new user, with the wheel alone: `make install-test`.
 
-Run by the Python of a clean environment that has the wheel without any extra; installs the extra `cli` itself. Works in
-an empty folder outside the checkout, of which it takes README.md and the examples, as a user would copy them. Imports
-nothing but the standard library. Exits with 0 when everything was as it had to be, else with a line or a traceback that
-says what was not; what it has started is ended either way.
+The Python of a clean environment runs it, with the wheel and no extra; it installs the extra `cli` itself. It works in
+an empty folder, with copies of README.md and the examples from the checkout, and imports the standard library alone.
+It exits with 0 on success, else with a line or a traceback, and always ends its processes.
 
     python -I new_user.py dist/taskd_net-….whl
 """
@@ -37,19 +36,19 @@ SOON_S = 20.0
 ALL_S = 120
 """Seconds for all steps without pip's; some 20 s on two idle cores."""
 OWN_IP = f"127.{os.getpid() >> 16 & 127}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
-"""The Manager's port is fixed, so each run has a loopback address of its own."""
+"""A loopback address for each run, because the Manager's port is fixed."""
 
 
 class User:
-    """Somebody in a folder, with a shell that has the environment activated and nothing else."""
+    """A user in a folder, with a shell and the activated environment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # A terminal would show each line at once, and not only when there are many.
+        # Unbuffered, to see each line at once.
         self.env = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
 
     def runs(self, line: str, *, code: int = 0, env: Mapping[str, str] | None = None) -> tuple[str, str]:
-        """Run a command to its end: what it wrote on stdout and on stderr. Its exit code has to be this one."""
+        """Run a command to its end, with this exit code. Returns its stdout and stderr."""
         done = subprocess.run(
             shlex.split(line),
             check=False,
@@ -63,11 +62,11 @@ class User:
         return done.stdout, done.stderr
 
     def starts(self, line: str, env: Mapping[str, str] | None = None) -> Running:
-        """Run a command beside this one."""
+        """Start a command."""
         return Running(line, self.folder, {**self.env, **(env or {})})
 
     def sends(self, to: str, body: str, upstream: str) -> None:
-        """Send until it arrives: whoever it is for may still be joining."""
+        """Send until it arrives, because the receiver may still be joining."""
         give_up_at = time.monotonic() + SOON_S
         line = ["taskd-net", "send", to, body, "--upstream", upstream]
         while subprocess.run(line, check=False, env=self.env, capture_output=True, timeout=SOON_S).returncode != 0:
@@ -75,7 +74,7 @@ class User:
 
 
 class Running:
-    """A process. As a context it is ended, however that goes."""
+    """A process, which ends with its context."""
 
     def __init__(self, line: str, folder: Path, env: Mapping[str, str]) -> None:
         self.line = line
@@ -97,7 +96,7 @@ class Running:
         self._reader.join(SOON_S)
 
     def says(self, pattern: str) -> re.Match[str]:
-        """Read its output until a line in which this can be found."""
+        """Read its output until a line with this pattern."""
         give_up_at = time.monotonic() + SOON_S
         while True:
             try:
@@ -109,7 +108,7 @@ class Running:
                 return found
 
     def ends(self, number: signal.Signals | None = None, code: int | None = 0) -> None:
-        """Wait for its end, after a signal if there is one to be sent. Its exit code has to be this one."""
+        """Wait for its end, after an optional signal, with this exit code."""
         if number is not None:
             self._process.send_signal(number)
         ended = self._process.wait(SOON_S)
@@ -133,7 +132,7 @@ def free_address() -> str:
 
 @contextlib.contextmanager
 def step(name: str) -> Iterator[None]:
-    """Say what was tried, and how long it took."""
+    """Print a step and its duration."""
     began = time.monotonic()
     yield
     print(f"ok: {name}, {time.monotonic() - began:.1f} s", flush=True)
@@ -146,7 +145,7 @@ def fenced(language: str) -> list[str]:
 
 
 def wheel_has_what_it_should(wheel: Path) -> None:
-    """The types' marker, the wire for peers in other languages, the command; and nothing that is not the package."""
+    """The wheel has the types' marker, the proto files and the command, and the package alone."""
     names = zipfile.ZipFile(wheel).namelist()
     needed = {"taskd_net/py.typed", "taskd_net/proto/tasknet.proto", "taskd_net/proto/link.proto"}
     assert needed <= set(names), names
@@ -156,7 +155,7 @@ def wheel_has_what_it_should(wheel: Path) -> None:
 
 
 def package_works_without_the_extra(user: User) -> None:
-    """A training script needs no command line; whoever calls it all the same is told what to do."""
+    """A training script needs no command line; a call of it prints the needed extra."""
     code = "import taskd_net; print(taskd_net.__file__, taskd_net.Node, taskd_net.init_taskd_worker)"
     said, _ = user.runs(f'python -c "{code}"')
     assert said.startswith(sys.prefix), said
@@ -188,7 +187,7 @@ def demo(user: User) -> None:
 
 
 def readme(user: User) -> None:
-    """The command lines of README.md, and on the mesh that they make its pieces of Python."""
+    """The command lines of README.md, and its Python on their mesh."""
     mgr, upstream = free_address(), free_address()
     places = {"TASKD_NET_UPSTREAM": upstream}
     lines = [line for block in fenced("") for line in block.splitlines() if line.startswith("taskd-net ")]
@@ -249,12 +248,12 @@ def examples(user: User) -> None:
 
 
 def give_up(_: int, __: FrameType | None) -> None:
-    """All of it takes too long."""
+    """Give up after too long a run."""
     raise TimeoutError(f"not done in {ALL_S} s")
 
 
 def main() -> None:
-    """Try all of it."""
+    """Run all steps."""
     wheel = Path(sys.argv[1]).resolve()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -165,7 +165,7 @@ async def test_certificates_that_are_not_valid_now(
 
 
 def speaks(address: str, files: Folder, version: ssl.TLSVersion) -> str | None:
-    """Connect with one version of TLS alone. Returns the server's cipher, if it accepts."""
+    """Connect with one version of TLS alone. Returns it, if the server accepts."""
     context = ssl.create_default_context(cafile=files.ca)
     context.load_cert_chain(files.crt, files.key)
     context.set_alpn_protocols(["h2"])
@@ -173,7 +173,7 @@ def speaks(address: str, files: Folder, version: ssl.TLSVersion) -> str | None:
         warnings.simplefilter("ignore", DeprecationWarning)
         context.minimum_version = context.maximum_version = version
     if version < ssl.TLSVersion.TLSv1_2:
-        context.set_ciphers("ALL:@SECLEVEL=0")  # or it is this side that refuses
+        context.set_ciphers("ALL:@SECLEVEL=0")  # or this side refuses
     host, _, port = address.rpartition(":")
     try:
         with (
