@@ -15,7 +15,8 @@ from tests.mutants.tree import Tree, digest
 
 TESTS: Final = (
     "tests/core", "tests/links", "tests/transport", "tests/simulation", "tests/wire", "tests/observe", "tests/tls",
-    "tests/test_node.py", "tests/test_retry.py", "tests/test_leaving.py", "tests/scenarios", "tests/security",
+    "tests/test_node.py", "tests/test_lifecycle.py", "tests/test_sending.py", "tests/test_arrivals.py",
+    "tests/test_retry.py", "tests/scenarios", "tests/security",
 )  # fmt: skip
 """The quick tests: those of the mutated rooms themselves, and those through sockets that need no processes."""
 
