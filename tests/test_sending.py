@@ -1,11 +1,15 @@
 """Sends of the application, from the call to the Ack."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.peers.mesh import Mesh
+from taskd_net import Ack, ArgumentError, Code, Node, NodeClosed, NodeConfig, Position, Retry, limits
+from taskd_net.codes import ArgumentTypeError
+from taskd_net.sending import Sender
+from tests.peers.mesh import Mesh, soon
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -28,3 +32,52 @@ async def test_sending_that_is_cancelled_disturbs_nobody(mesh: Mesh) -> None:
     assert (await worker.send("last", to="Mgr")).ok
     bodies = await mgr.take_all(mgr.waiting())
     assert bodies[-1] == "last"
+
+
+async def test_node_that_does_not_run_sends_nothing() -> None:
+    node = Node(NodeConfig.mgr(listen="127.0.0.1:0"))
+    assert (await node.send("x", to="Mgr")).detail == "the node was not started"
+    async with node:
+        assert (await node.send("x", to="Mgr")).ok
+    ack = await node.send("x", to="Mgr", uuid="mine")
+    assert (ack.uuid, ack.code, ack.detail, ack.receivers) == ("mine", Code.CLIENT_ERR, "the node is closed", 0)
+    with pytest.raises(NodeClosed, match="is not running"):
+        await node.ping("Mgr")
+
+
+async def test_body_and_mtype_are_text(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    with pytest.raises(ArgumentTypeError, match="body and mtype are text; got bytes and str"):
+        await mgr.send(b"x", to="Mgr")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentTypeError, match="body and mtype are text; got str and int"):
+        await mgr.post("x", to="Mgr", mtype=1)  # type: ignore[arg-type]
+    assert (await mgr.send(None, to="Mgr")).code == Code.NIL_MESSAGE
+
+
+def test_timeouts_are_numbers_of_seconds_within_bounds() -> None:
+    sender = Sender(Node(NodeConfig.mgr(ack_timeout=7.0)))
+    assert (sender.seconds(None), sender.seconds(2), sender.seconds(1e9)) == (7.0, 2, limits.TIMEOUT_MAX_S)
+    with pytest.raises(ArgumentError, match="timeout is not a number of seconds, but nan"):
+        sender.seconds(math.nan)
+    with pytest.raises(ArgumentTypeError, match="timeout is not a number of seconds, but '1'"):
+        sender.seconds("1")
+
+
+async def test_every_attempt_has_the_same_uuid_and_what_is_left_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = Sender(Node(NodeConfig.mgr(ack_timeout=7.0)))
+    attempts: list[tuple[str, float]] = []
+    codes = iter((Code.RECV_BUF_BUSY, Code.NETWORK_ACK_LOST, Code.OK))
+
+    async def send(
+        body: object, to: object, mtype: object, timeout: float, uuid: str, *, sync: bool, wait: bool
+    ) -> Ack:
+        assert (body, mtype, sync, wait) == ("x", "default", True, False)
+        attempts.append((uuid, timeout))
+        return Ack(uuid, next(codes), Position.mgr())
+
+    monkeypatch.setattr(sender, "send", send)
+    retry = Retry(within=5.0)
+    ack = await soon(sender.send_again("x", "Mgr", "default", None, None, retry, wait=False))
+    assert ack.ok and len(attempts) == 3
+    assert {uuid for uuid, _ in attempts} == {ack.uuid}
+    assert 5.0 >= attempts[0][1] >= attempts[1][1] >= attempts[2][1] > 0.0

@@ -7,13 +7,12 @@ import json
 import re
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taskd_net import ConfigError, limits
+from taskd_net import limits
 from taskd_net.page import StatusPage
 from tests.peers.mesh import Mesh
 
@@ -228,47 +227,3 @@ async def test_it_ends_at_once_whoever_is_looking_and_leaves_the_signals_alone(m
     greedy[1].close()
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
         await connect(page)
-
-
-async def test_one_look_serves_all_who_ask(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PAGE_LOOK_S", 3600.0)
-    mgr = await mesh.mgr()
-    looks = 0
-    look = mgr.view.look
-
-    def counted() -> None:
-        nonlocal looks
-        looks += 1
-        look()
-
-    monkeypatch.setattr(mgr.view, "look", counted)
-    async with StatusPage(mgr) as page:
-        streams = [await connect(page) for _ in range(8)]
-        answers = await asyncio.gather(*(answer(stream, GET % b"/tree") for stream in streams))
-        assert {json.loads(body)["token"] for _, _, body in answers} == {json.loads(answers[0][2])["token"]}
-        assert looks == 1
-        assert json.loads(answers[0][2])["ask_again"] == 3600.0
-        for stream in streams:
-            stream[1].close()
-
-
-async def test_an_address_that_cannot_be_had_is_said(mesh: Mesh) -> None:
-    mgr = await mesh.mgr()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"^http_port is 127\.0\.0\.1:{port}; .*in use"):
-            await StatusPage(mgr, f"127.0.0.1:{port}").__aenter__()
-    with pytest.raises(ConfigError, match=r"^http_port is 192\.0\.2\.1:1; "):
-        await StatusPage(mgr, "192.0.2.1:1").__aenter__()
-    with pytest.raises(ConfigError, match=r"^http_port is 'x'"):
-        StatusPage(mgr, "x")
-
-
-async def test_without_the_extra_it_says_what_to_install(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    mgr = await mesh.mgr()
-    for name in [name for name in sys.modules if name.split(".")[0] == "starlette"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "starlette", None)
-    monkeypatch.delitem(sys.modules, "taskd_net.page.app", raising=False)
-    with pytest.raises(ConfigError, match=r"^http_port is 127\.0\.0\.1:0; .*pip install 'taskd-net\[page\]'"):
-        await StatusPage(mgr).__aenter__()
