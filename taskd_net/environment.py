@@ -1,16 +1,16 @@
-"""gRPC's environment: read once, when grpc is imported, so it has to be right before that.
+"""The environment of gRPC, which reads it once, at its import.
 
 Two settings:
 
-- `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`: from 1.80 on the event engine is the default, and a
-  message over two hops takes a quarter to a half longer with it (docs/performance.md).
-- `GRPC_ENABLE_FORK_SUPPORT=0`: otherwise children that a training script forks (data loaders) can crash.
+- `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`: from 1.80 on the event engine is the default. It costs
+a message over two hops a quarter to a half more time (docs/performance.md). - `GRPC_ENABLE_FORK_SUPPORT=0`: otherwise
+forked children of a training script (data loaders) can crash.
 
-Importing this package sets both, if grpc has not been imported yet and the user has not set them. With
-`TASKD_NET_GRPC_ENV=off` it leaves the environment alone.
+Importing this package sets both, unless grpc is imported already or the user has set them. `TASKD_NET_GRPC_ENV=off`
+leaves the environment alone.
 
-Beside them `GRPC_VERBOSITY=ERROR`, which gRPC's documents call the default: otherwise newer releases print a line for
-every TLS handshake that fails, as often as somebody tries. That it came too late for this is no reason to warn.
+It also sets `GRPC_VERBOSITY=ERROR`, the default by gRPC's documents: newer releases print a line for every failed TLS
+handshake otherwise. An import too late for this one causes no warning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def wanted() -> dict[str, str]:
 
 
 def _grpcio_version() -> str:
-    # Read from a file of grpc's, as grpc itself must not be imported yet, and importlib.metadata takes 20 ms and 2 MiB.
+    # Read from a file of grpc's, as grpc must not be imported yet, and importlib.metadata costs 20 ms and 2 MiB.
     spec = importlib.util.find_spec("grpc")
     if spec is not None and spec.origin is not None:
         try:
@@ -52,7 +52,7 @@ def _grpcio_version() -> str:
 
 
 def prepare() -> None:
-    """Set what is wanted and not set, or warn that it is too late for that."""
+    """Set the missing settings, or warn that it is too late."""
     if os.environ.get(SWITCH, "").lower() == "off":
         return
     if "grpc" not in sys.modules:

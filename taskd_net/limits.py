@@ -1,6 +1,6 @@
-"""Every limit and default of the mesh, each with its unit and the reason for its value.
+"""Limits and defaults of the mesh, each with its unit and the reason for its value.
 
-What a user may change has a field of the same meaning in `config.NodeConfig`.
+Settings of users are fields of `config.NodeConfig`, `peer_limits.Limits` or `tls.files.Tls`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ MESSAGE_BYTES: Final = 8_388_608
 """Bytes of a serialized Message. The contract's limit (section 2); the original's Mgr refuses more upwards as well."""
 
 RECEIVE_BYTES: Final = 8 * MESSAGE_BYTES
-"""Bytes gRPC accepts in one message at a parent. Above MESSAGE_BYTES, so that an oversized message can be answered
-with 4999 instead of a broken call; bounded, so that one caller cannot claim memory without end."""
+"""Bytes gRPC accepts in one message at a parent. Above MESSAGE_BYTES, so that an oversized message gets 4999 instead of
+a broken call; bounded, so that one caller cannot exhaust memory."""
 
 RANKS_PER_LIST: Final = 16_384
 """Ranks in one comma list. A list that names every rank of a large job still fits; garbage does not."""
 
 INBOX: Final = {"Mgr": 1024, "Proxy": 32, "Agent": 8, "Worker": 8}
-"""Messages that wait in an inbox, by role (contract, section 5): who hears from many needs room for many."""
+"""Messages that wait in an inbox, by role (contract, section 5): more senders need more room."""
 
 INBOX_WAIT_S: Final = 0.010
 """Seconds a sync message waits for room in a full inbox before 5001 (contract, section 5)."""
@@ -102,8 +102,8 @@ BACKOFF_INITIAL_S: Final = 0.05
 """Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
 
 BACKOFF_MAX_S: Final = 0.8
-"""Upper end of every later pause: within the second that the contract allows (section 3), with room for the join,
-so that everybody is back one second after a parent listens."""
+"""Upper end of every later pause: within the second of the contract (section 3), with room for the join: all nodes are
+back one second after a parent listens."""
 
 TRIAL_LEAST_S: Final = 0.1
 """Seconds that a send which waits for the join has left at least when it is tried again: the parent's answer, which is
@@ -112,11 +112,11 @@ there after a millisecond, may take as long on a busy machine."""
 CONNECT_S: Final = 2.0
 """Seconds for connecting to a parent. On a network that is cut the kernel repeats a connection's first packet after 1 s
 and after 3 s: who waits for the latter finds a network that is back too late, a new attempt finds it sooner. With 1 s,
-4,000 children that connected at once to one parent on a busy machine gave up before it had come to them, for ever."""
+4,000 children that connected at once to one busy parent gave up before their turn, for ever."""
 
 RETRY_ATTEMPTS: Final = 16
-"""Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, as
-long as it takes to notice a frozen node; far longer where each attempt runs into its timeout."""
+"""Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, the
+time to notice a frozen node. Attempts that time out take far longer."""
 
 RETRY_WITHIN_S: Final = 30.0
 """Seconds for all attempts together, by default: the grace time, in which a restarted node is back."""
@@ -149,7 +149,7 @@ ACCUSE_EVERY_S: Final = 60.0
 """Seconds between two lines in the log about violations of one peer."""
 
 ACCUSED_PEERS: Final = 1024
-"""Peers that are told apart for that. Who changes its name each time shall not cost memory each time."""
+"""Peers that are told apart for that. A peer with ever new names costs no memory for each."""
 
 KEEPALIVE_TIME_S: Final = 5.0
 """Seconds of silence before a link is pinged."""
@@ -166,19 +166,18 @@ message of a node's life something, for once at its end."""
 
 DRAIN_LOOKS: Final = 20
 """Looks without a new call after which a draining node has taken all that had arrived over the four calls: 200 ms. gRPC
-hands over several thousand calls a second; on a machine with more to do than cores, its threads and the sender's may
-get none of them for 50 ms."""
+hands over several thousand calls a second; on a machine with more threads than cores, none may come for 50 ms."""
 
 DRAIN_CATCH_UP_S: Final = 1.0
 """Seconds that it waits for that at most, and half of the time that it has: a sender without pauses cannot keep it."""
 
 ORIGINAL_DOWN_BYTES: Final = 4_194_304
-"""Bytes of a serialized Message that a node of the original's takes from its parent; of a larger one it drops its whole
+"""Bytes of a serialized Message that a node of the original's takes from its parent. A larger one costs the whole
 connection (docs/interop.md)."""
 
 ORIGINAL_WAIT_S: Final = 3.0
-"""Seconds that a node of the original's waits for the next Ack, as a parent, and for each message that it passes on, as
-a Proxy (docs/interop.md)."""
+"""Seconds that a node of the original's waits: as a parent for the next Ack, as a Proxy for each forwarded message
+(docs/interop.md)."""
 
 ORIGINAL_TURN_S: Final = 1.1 * ORIGINAL_WAIT_S
 """Seconds for each message on a link to a Proxy of the original's: its own wait, and the way there and back."""
@@ -197,21 +196,20 @@ ORIGINAL_ANNOUNCE_POSITIONS: Final = 100_000
 """Positions in one PathDiscovery to a parent of the original's: some 3 MB, so everything below us in one request."""
 
 COPIES_S: Final = 10.0
-"""Seconds for which a broadcast is known that a neighbour sends once for each receiver. Who sends it again later means
-to send it again."""
+"""Seconds for which a broadcast is known that a neighbour sends once for each receiver. A later resend is intended."""
 
 BATCH_MESSAGES: Final = 256
 """Messages in one batch of a batched link. More gains nothing measurable and delays the answers in the same batch."""
 
 BATCH_BYTES: Final = 512 * 1024
-"""Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB went about twice as fast eight in a
-batch as one by one (docs/performance.md); more would delay what is queued behind a batch by more."""
+"""Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB are about twice as fast eight in a
+batch as one by one (docs/performance.md). More would delay the messages behind a batch more."""
 
 BATCHES_AHEAD: Final = 4
 """Batches that an end of a batched link writes ahead of what the other end has taken in. Without this bound a steady
-stream of single messages piles up before a busy receiver as so many small batches, which cost it so much that it falls
-further behind: 4,000 messages a second then took 20 to 190 ms each, with it 2 ms (docs/performance.md). More: the pile
-is that much longer; fewer: an end would have to confirm each batch by one of its own."""
+stream of single messages piles up before a busy receiver as many small batches, whose cost lets it fall further behind:
+4,000 messages a second then took 20 to 190 ms each, with it 2 ms (docs/performance.md). More: the pile is that much
+longer; fewer: an end would have to confirm each batch by one of its own."""
 
 BATCHES_CONFIRMED: Final = 2
 """Batches after which an end says so by itself, if nothing else goes back: before the other end has to wait."""
@@ -290,8 +288,8 @@ STATUS_FIGURES_S: Final = 2.0
 
 STATUS_REPORTS_PER_S: Final = 50
 """Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
-where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so they cost a parent some
-2 % of a core, however many children it has; changes of state are told at once."""
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so all of them cost some 2 %
+of a core, for any number of children. Changes of state are sent at once."""
 
 STATUS_URGENT_S: Final = 0.1
 """Seconds that a change of state waits for others, to be told together; at each level of the tree."""
@@ -320,8 +318,8 @@ PAGE_CONNECTIONS: Final = 32
 once."""
 
 PAGE_PATIENCE_S: Final = 15.0
-"""Seconds a browser may be silent, or take to read one answer: the page asks every second. Whoever takes longer is cut
-off, so that silent clients cannot keep the connections of those who look."""
+"""Seconds a browser may be silent, or take to read one answer: the page asks every second. Slower ones are cut off, so
+that silent clients do not keep connections from others."""
 
 PAGE_ANSWERS_PER_S: Final = 50
 """Answers a second of a status page, to all its browsers together: 1 to 2 % of one core. Further ones wait."""
@@ -354,8 +352,8 @@ RENEWAL_SPREAD_S: Final = 10.0
 handshakes at once would hold up a parent's messages."""
 
 RENEWAL_S: Final = 1.0
-"""Seconds that a link may stand still while it moves to a new connection; a few milliseconds as a rule. What waits
-meanwhile is delayed, not lost: senders wait longer than that."""
+"""Seconds that a link may stand still while it moves to a new connection; a few milliseconds as a rule. Waiting
+messages are delayed, not lost: senders wait longer than that."""
 
 RENEWAL_RETRY_S: Final = 5.0
 """Seconds before a move to a new connection that failed is tried again; the old connection does its work meanwhile."""
@@ -366,7 +364,7 @@ nobody, and would be remembered with every table that they come into."""
 
 REMEMBERED_CHARS: Final = 256
 """Characters of a destination or position up to which what was found out about it is remembered: a list of some fifty
-ranks. Whoever sends ever new ones fills the memory for this with so much and no more."""
+ranks. A sender of ever new ones fills that memory up to its bound."""
 
 UUID_CHARS: Final = 128
 """Least value for the length of a uuid: shorter ones are never looked at for it."""

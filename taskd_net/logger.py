@@ -1,8 +1,8 @@
 """The package's logger: one event per change of state, short verbs with fields, never a line per message.
 
-Events go to the standard library's logger `taskd_net`, so that an application decides where they end up: a formatter
-of the application's own sees each as one logfmt line. Nothing here adds a handler, and nothing below WARNING is printed
-before somebody does; `logs.start` adds handlers that show the same events on a console and write them into a file.
+Events go to the standard library's logger `taskd_net`, so the application decides on their destination: its formatters
+see each as one logfmt line. No handler is added here, and without one nothing below WARNING is printed; `logs.start`
+adds a console and a file.
 
 structlog is imported with the first logger: where rich is installed it imports that too, and then takes longer than the
 rest of this package.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Event(dict[str, Any]):
-    """What one log line says. As a text it is logfmt, rendered only for a handler that asks for a text."""
+    """The fields of one log line. As a text it is logfmt, rendered only for a handler that asks for a text."""
 
     def __str__(self) -> str:
         from structlog.processors import LogfmtRenderer

@@ -1,8 +1,8 @@
-"""Where the package's log lines go: a console and a file, for a process that has not arranged that itself.
+"""Destinations of the package's log lines: a console and a file, for a process without handlers of its own.
 
-`start` puts handlers on the logger `taskd_net`, and on no other. An application that has handlers of its own (on the
-root logger or on `taskd_net`) keeps them: they see what they saw before, and the console is left to them; only the file
-is written beside them. A level that the application has set on `taskd_net` stays, and holds for the file as well.
+`start` puts handlers on the logger `taskd_net` alone. An application with handlers of its own, on the root logger or on
+`taskd_net`, keeps them: they get the same lines as before, the console is theirs, and the file is written beside them.
+Its level on `taskd_net` stays, and holds for the file as well.
 
 Files hold one JSON object a line; when one has grown to `limits.LOG_FILE_BYTES` it is renamed to `<name>.1`, and the
 oldest of `limits.LOG_FILES` goes. Names in use: `taskd-worker-<rank>.log`, `taskd-proxy-<serverRank>.log`,
@@ -14,9 +14,9 @@ The environment (contract, section 7), read by `start` where its arguments are N
 - `TASKD_FILE_LOG_LEVEL`, `TASKD_STD_LOG_LEVEL`: DEBUG, INFO, WARNING or ERROR; default INFO
 - `TASKD_LOG_STDOUT`: True or False, whether lines go to the standard output as well; default True
 
-A line is one `write` to a descriptor, past every buffered stream. The lock of such a stream is unknown to `logging`: a
-thread inside `flush` at the moment of a fork would leave it locked in the child for ever. The price: what the
-application has printed and not yet flushed comes after lines that were logged later.
+A line is one `write` to a descriptor, past every buffered stream. `logging` does not know the lock of such a stream: a
+thread inside `flush` at a fork would leave it locked in the child for ever. The price: unflushed prints of the
+application come after later log lines.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 log: Final = late_logger()
 _logger: Final = logging.getLogger("taskd_net")
-# Held while handlers change, so that two threads that start at once do not leave the handlers of both.
+# Held while handlers change: two threads that start at once must not leave the handlers of both.
 _changing: Final = fork.Lock()
 _handlers: list[logging.Handler] = []
 _level_before = logging.NOTSET
@@ -59,7 +59,7 @@ def start(
     std_level: str | None = None,
     stdout: bool | None = None,
 ) -> None:
-    """Send the package's log lines to a file and to the standard output. Started again, the handlers are replaced.
+    """Send the package's log lines to a file and to the standard output. A second start replaces the handlers.
 
     Args:
         file_name: the file's name, without folder; None for no file.
@@ -88,7 +88,7 @@ def start(
 
 
 def stop() -> None:
-    """Take the handlers of `start` away and close the file; without `start`, nothing happens."""
+    """Remove the handlers of `start` and close the file; nothing without `start`."""
     with _changing:
         _remove()
 
@@ -110,12 +110,12 @@ class _Console(logging.StreamHandler[Any]):
         self.setFormatter(_formatter(ConsoleRenderer(colors=tty, exception_formatter=plain_traceback)))
 
     def filter(self, record: logging.LogRecord) -> Any:
-        # Asked for each line, as an application may well configure its logging later.
+        # Checked for each line, as an application may configure its logging later.
         own = logging.getLogger().hasHandlers() or any(h not in _handlers for h in _logger.handlers)
         return False if own else super().filter(record)
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Asked for each line, as the application may close its stream, and the number is somebody else's then.
+        # Checked for each line, as the application may close its stream, and its number be reused.
         descriptor = _descriptor(self.stream)
         if descriptor is None:
             super().emit(record)
@@ -123,8 +123,8 @@ class _Console(logging.StreamHandler[Any]):
         try:
             _write(descriptor, f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace"))
         except OSError:
-            # Its disk is full, or nobody reads it. The file has the line; it is not told of this, as it tells the
-            # console of its own trouble, and both at once would wait for each other.
+            # Its disk is full, or it has no reader. The file has the line. It gets no line about this, as it logs its
+            # own failures to the console, and each would wait for the other.
             return
         except Exception:  # noqa: BLE001 - as in every handler: a line that cannot be written ends nothing
             self.handleError(record)
@@ -140,8 +140,8 @@ class _File(logging.Handler):
     The descriptor stays the same from the first line to `close`, and is valid at every moment: a child that is forked
     in the middle of a rename writes into the full file or into the new one.
 
-    Lines that the disk has no room for are lost: the first one is said everywhere else, and when it has room again, so
-    is how many.
+    Lines that the disk has no room for are lost. The other handlers log the first loss, and their number when there is
+    room.
     """
 
     def __init__(self, path: Path, level: int) -> None:
@@ -161,7 +161,7 @@ class _File(logging.Handler):
             if self._file is not None:
                 size = os.fstat(self._file.fileno()).st_size
                 if self.rotates and 0 < size > limits.LOG_FILE_BYTES - len(line):
-                    # Where the next file cannot be made, the full one has to do.
+                    # Without room for the next file, the full one goes on.
                     with suppress(OSError):
                         self._rotate(self._file.fileno())
                 self._append(self._file.fileno(), line)
@@ -174,7 +174,7 @@ class _File(logging.Handler):
         with self.lock or fork.Lock():
             file, self._file = self._file, None
             if file is not None:
-                with suppress(OSError):  # of a network file system, which says only now that it has no room
+                with suppress(OSError):  # network file systems report a lack of room here
                     file.close()
         super().close()
 
@@ -186,7 +186,7 @@ class _File(logging.Handler):
             while left:
                 left = left[os.write(descriptor, left) :]
         finally:
-            # A line of which only a part came in ends where the next one begins.
+            # A torn line ends where the next one begins.
             if len(left) < len(line):
                 self._torn = not line[: len(line) - len(left)].endswith(b"\n")
         if self._lost:
@@ -198,7 +198,7 @@ class _File(logging.Handler):
         if self._lost > 1:
             return
         reason = error.strerror or str(error)
-        # To all other handlers; this one only counts it. Where there is no other, to whoever reads stderr.
+        # To all other handlers; this one only counts it. Without another, to stderr.
         log.error("log_file_failed", path=str(self._path), reason=reason)
         if not any(isinstance(handler, _Console) for handler in _handlers) and sys.stderr is not None:
             text = f"taskd_net: {self._path} cannot be written: {reason}; log lines are lost\n"
@@ -211,7 +211,7 @@ class _File(logging.Handler):
 
     def _rotate(self, descriptor: int) -> None:
         names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, limits.LOG_FILES))]
-        # It is not there where the next file could not be made: the older ones must not be pushed out for that.
+        # Missing if the next file could not be made: the older ones must not be rotated out then.
         if self._path.exists():
             for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
                 if newer.exists():
@@ -221,7 +221,7 @@ class _File(logging.Handler):
 
 
 class _Onward(logging.Handler):
-    """Hands on to the handlers of the application what they would have got without `start`.
+    """Passes on to the application's handlers the lines that they would get without `start`.
 
     `start` has to lower the level of the logger; without this, that alone would fill the application's own console.
     """
@@ -239,7 +239,7 @@ class _Onward(logging.Handler):
 
 
 def _in_forked_child() -> None:
-    """Leave the renaming of full files to the parent, which would go on writing into the renamed one."""
+    """Leave rotation to the parent, which would go on writing into the renamed file."""
     for handler in _handlers:
         if isinstance(handler, _File):
             handler.rotates = False
@@ -298,7 +298,7 @@ def _descriptor(stream: object) -> int | None:
 
 
 def _write(descriptor: int, line: bytes) -> None:
-    """Write a line, at once as a rule."""
+    """Write a line, in one call as a rule."""
     while line:
         line = line[os.write(descriptor, line) :]
 

@@ -1,7 +1,7 @@
 """Readers of text from outside: each ends with a value or a `ValueError`, in bounded time and memory.
 
-Python's own readers do not promise that: `str.isdigit` accepts `²`, `int` raises for more than 4,300 digits, parsers of
-JSON and TOML end with RecursionError in deeply nested brackets, and so does `repr` of their result.
+Python's own readers do not promise that. `str.isdigit` accepts `²`, and `int` raises for more than 4,300 digits.
+Parsers of JSON and TOML end with RecursionError in deeply nested brackets; so does `repr` of their result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def natural(text: str, most: int) -> int | None:
     """A natural number in ASCII digits.
 
     Args:
-        text: whatever stands where a number should.
-        most: the greatest number that has a meaning there.
+        text: any text.
+        most: the greatest number with a meaning there.
 
     Returns:
         The number, or None for any other text and for a greater number.
@@ -39,8 +39,8 @@ def parsed(parse: Callable[[str], T], text: str) -> T:
     """Run a parser over a text.
 
     Args:
-        parse: such as `tomllib.loads`; says by ValueError what is wrong.
-        text: what is parsed.
+        parse: such as `tomllib.loads`; raises ValueError.
+        text: its argument.
 
     Raises:
         ValueError: the text is not what the parser reads, or is nested too deeply for it.

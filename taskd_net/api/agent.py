@@ -1,7 +1,7 @@
 """The Agent: the launcher of one node's workers (contract, section 7; TaskD API reference, "TaskD Agent").
 
-It carries out what the Mgr commands, with the functions that the training framework has registered. Which faults there
-are, and what is to be done about them, is not decided here.
+It carries out the Mgr's commands with the functions that the training framework has registered. Faults are judged
+elsewhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from taskd_net.untrusted import SHOWN_CHARS, json_value, shown
 MTYPE: Final = "DEFAULT"
 RANK_VARIABLE: Final = {"PyTorch": "RANK", "MindSpore": "MS_NODE_RANK"}
 
-# It belongs to the framework and outlives an Agent, as what has been registered does not change by a new one.
+# Registered functions belong to the framework, so they outlive an Agent.
 _operators: Final = Operators()
 
 
@@ -54,7 +54,7 @@ class Agent:
         self.node.beside(self._report)
 
     def serve(self) -> bool:
-        """Obey until closed, or until the Mgr wants the Agent to leave. Returns False for an exit status of 1."""
+        """Carry out commands until closed or told to leave. Returns False for an exit status of 1."""
         with Reading(self.node) as reading:
             for message in self.node.messages():
                 leaves: bool | None = None
@@ -66,7 +66,7 @@ class Agent:
                         leaves = _leaves(body)
                         self._obey(body)
                     except Exception as error:
-                        # A function of the framework's as well: the Mgr sees in the reports what became of the workers.
+                        # Errors of the framework's functions too: the Mgr sees the state of the workers in the reports.
                         expected = isinstance(error, Refused | ValueError)
                         if count := reading.due(error):
                             log.error(
@@ -82,7 +82,7 @@ class Agent:
         return True
 
     def close(self) -> None:
-        """Leave the mesh; `serve` returns when the command that it is carrying out is done."""
+        """Leave the mesh; `serve` returns after the current command."""
         self._closed.set()
         leave(self.node)
 
@@ -111,7 +111,7 @@ class Agent:
             raise Refused(f"an Agent does nothing for code {shown(body.code)}, msg_type {shown(body.msg_type)}")
 
     def _end_gracefully(self) -> None:
-        """SIGTERM to the workers, and an end by force for those that have not ended in time."""
+        """Send SIGTERM to the workers, and kill the ones that do not end in time."""
         if _operators.has(MONITOR):
             _operators.ask_to_end()
             give_up_at = time.monotonic() + limits.GRACE_EXIT_S
@@ -175,8 +175,9 @@ def start_taskd_agent() -> bool:
 
     Returns:
         True: the Agent was destroyed, or has ended its workers gracefully. False: the Mgr wants it to leave with exit
-        status 1 (commands 203, and 208 without restarts left), or, with one line in the log, it cannot start: none was
-        initialised, or it has been started. It is gone when this returns; `init_taskd_agent` may be called again.
+            status 1 (commands 203, and 208 without restarts left). False with one line in the log: no Agent was
+            initialised, or it has been started. The Agent is gone when this returns; `init_taskd_agent` may be called
+            again.
 
     Source: TaskD API reference; contract, section 7.
     """

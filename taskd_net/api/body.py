@@ -1,4 +1,4 @@
-"""The bodies of TaskD's own traffic, and the codes that this package knows.
+"""Bodies of TaskD's own traffic, and the codes that this package knows.
 
 `{"msg_type": str, "code": int, "message": str, "extension": {str: str}}`, as JSON (contract, section 7).
 """
@@ -30,13 +30,13 @@ STOP_RANKS: Final = 213
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What one message of TaskD's says.
+    """The content of a message of TaskD's.
 
     Args:
         msg_type: `REGISTER`, `STATUS`, `ACTION`, `KEEP_ALIVE`, `GRACE_EXIT` …
         code: the number of the report or command.
-        message: what belongs to it, as a text; its form depends on the code.
-        extension: more of it, by key.
+        message: details, as a text; the form depends on the code.
+        extension: further details, by key.
     """
 
     msg_type: str
@@ -45,7 +45,7 @@ class Body:
     extension: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # What comes over the wire, or from a training script, has any type.
+        # Values from the wire or from a training script have any type.
         code, extension = cast(object, self.code), cast(object, self.extension)
         if not isinstance(self.msg_type, str):
             raise ArgumentError(f"msg_type is {shown(self.msg_type)}; expected a text")
@@ -59,7 +59,7 @@ class Body:
 
     @classmethod
     def parse(cls, text: str) -> Body:
-        """Read a body. `message` and `extension` may be missing or null, as other senders leave them out.
+        """Read a body. `message` and `extension` may be missing or null.
 
         JSON can spell half a surrogate pair, which UTF-8 cannot: it is read as U+FFFD, as the original's nodes read it.
 

@@ -1,11 +1,10 @@
 """The bound on the profiling folder that all ranks of a node share (TaskD API reference, `init_taskd_worker`).
 
 The reference names neither the folder nor its files. Here a rank's files are all that lies below `<folder>/<rank>/`, at
-any depth: `profiling/3/step-100/trace.json` is rank 3's. What lies beside these folders is neither counted nor touched.
+any depth: `profiling/3/step-100/trace.json` is rank 3's. Everything beside these folders is left alone.
 
-Every rank keeps the bound, on all ranks' files, at the same time as the others: each removes the oldest files first,
-in an order that is the same for all, so that none removes what would have stayed had it been alone. A file that another
-one has removed first is as good as removed.
+All ranks keep the bound at the same time, on the files of all. Each removes the oldest files first, in one order for
+all ranks, so together they remove no more than one would alone.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ PATH: Final = "TASKD_NET_PROFILING_PATH"
 
 
 class _File(NamedTuple):
-    """In the order in which files go."""
+    """A file; the order is that of removal."""
 
     modified_ns: int
     path: str
@@ -48,7 +47,7 @@ def prune(profiling: Path, limit: int, ended: threading.Event | None = None) -> 
         ended: set to stop early.
 
     Returns:
-        How many files this call has removed.
+        The number of files removed by this call.
     """
     ranks = {rank: sorted(_files(rank)) for rank in _rank_folders(profiling)}
     total = sum(file.size for files in ranks.values() for file in files)
@@ -68,7 +67,7 @@ def prune(profiling: Path, limit: int, ended: threading.Event | None = None) -> 
 
 
 class Pruner:
-    """A thread that keeps the bound until it is ended.
+    """A thread that keeps the bound until `close`.
 
     Args:
         limit_mb: MB (1,048,576 bytes) that the files of all ranks may take.

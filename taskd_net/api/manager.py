@@ -1,7 +1,7 @@
 """The Manager: the root of a job's mesh (contract, section 7; TaskD API reference, "TaskD Manager").
 
-It keeps what every node has last reported, and gives Agents the go to start. What is to be done about faults is decided
-elsewhere, from these reports.
+It keeps the last reports of every node, and gives Agents the go to start. Faults are judged elsewhere, from these
+reports.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _CLUSTER_TEXTS: Final = ("ip", "port", "name", "role")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a node has reported.
+    """A node's report.
 
     Args:
-        body: what it said.
-        at: when it came in, in seconds since the epoch.
+        body: its content.
+        at: time of arrival, in seconds since the epoch.
         uuid: the message's uuid.
     """
 
@@ -60,7 +60,7 @@ class Manager:
 
     Args:
         node: the mesh's side of it.
-        config: what it was given, checked.
+        config: the checked `config` of the call.
     """
 
     def __init__(self, node: NodeConfig, config: Mapping[str, object]) -> None:
@@ -68,7 +68,8 @@ class Manager:
         self.node = BlockingNode(node).start()
         self._receiver = Receiver(self.node, self._take)
         self._start = Once()
-        # A SimpleQueue and no Event: a signal handler may put into it while its own thread is about to wait.
+        # A SimpleQueue, as a signal handler may put into it while its own thread is about to wait; an Event may
+        # deadlock.
         self._ending: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._reports: dict[Position, Mapping[str, Report]] = {}
         self._answering: set[Position] = set()
@@ -84,7 +85,7 @@ class Manager:
         self._ending.get()
 
     def end(self) -> None:
-        """Have `serve` return; may be called by a signal handler."""
+        """Let `wait` return; safe in a signal handler."""
         self._ending.put(None)
 
     def close(self) -> None:
@@ -95,7 +96,7 @@ class Manager:
 
     @property
     def reports(self) -> Mapping[Position, Mapping[str, Report]]:
-        """What every node has last reported, by msg_type; a copy."""
+        """The last reports of every node, by msg_type; a copy."""
         return dict(self._reports)
 
     def _take(self, message: Message, body: Body) -> None:
@@ -103,7 +104,7 @@ class Manager:
         kept = {kind: report for kind, report in self._reports.get(src, {}).items() if kind != body.msg_type}
         if len(kept) >= limits.REPORTS_PER_NODE:
             del kept[next(iter(kept))]  # the oldest
-        # A new dict each time, so that whoever reads has one that does not change.
+        # A new dict each time, so that readers have one that does not change.
         self._reports[src] = {**kept, body.msg_type: Report(body, time.time(), message.uuid)}
         if body.code == bodies.MAY_I_START and src.role == Role.AGENT and src not in self._answering:
             self._answering.add(src)
@@ -190,7 +191,7 @@ def destroy_taskd_manager() -> bool:
 
 
 def last_reports() -> Mapping[Position, Mapping[str, Report]]:
-    """What every node has last reported to this process's Manager, by position and msg_type; empty without one."""
+    """The last reports to this process's Manager, by position and msg_type; empty without a Manager."""
     try:
         return slot.member.reports
     except Refused:

@@ -1,4 +1,4 @@
-"""What the documented calls have in common: how they fail, and how long what they make lives.
+"""The frame of the documented calls: their failures, and the life of their nodes.
 
 A process has at most one Worker, one Agent, one Proxy and one Mgr of these calls, each from its `init_taskd_…` to its
 `destroy_taskd_…`. All of them share one thread with an event loop and one log file.
@@ -30,7 +30,7 @@ class _Reported(Exception):
 
 
 def documented(call: Callable[P, bool]) -> Callable[P, bool]:
-    """Make a documented call of a function: whatever it raises becomes False and one line in the log."""
+    """Make a documented call of a function: every error becomes False and one line in the log."""
 
     @wraps(call)
     def safe(*args: P.args, **kwargs: P.kwargs) -> bool:
@@ -40,7 +40,7 @@ def documented(call: Callable[P, bool]) -> Callable[P, bool]:
             return call(*args, **kwargs)
         except _Reported:
             pass
-        except Exception as error:  # noqa: BLE001 - it goes into the log; a training script must not end by it
+        except Exception as error:  # noqa: BLE001 - logged; no error of ours ends a training script
             _report(call.__name__, error)
         return False
 
@@ -75,13 +75,13 @@ class Once:
 
 
 class Member(Protocol):
-    """What a slot holds."""
+    """The content of a slot."""
 
     def close(self) -> None:
         """Leave the mesh, and end every thread; closing twice is closing once.
 
         Raises:
-            Refused: something of the application's own does not end; the rest is closed.
+            Refused: a handler of the application does not end; the rest is closed.
         """
 
 
@@ -101,7 +101,7 @@ class Slot(Generic[M]):
         self._member: M | None = None
 
     def fill(self, make: Callable[[], M], log_file: str) -> None:
-        """Make the member; what it logs goes to `log_file` already.
+        """Make the member, after the log file is open.
 
         Raises:
             Refused: there is one already.
@@ -130,16 +130,16 @@ class Slot(Generic[M]):
         return member
 
     def clear(self, member: M | None = None) -> None:
-        """Close the member; with `member`, only if it is this one that is still there.
+        """Close the member; with `member`, only if the slot still holds that one.
 
         Raises:
-            Refused: there is none; or it is closed, but something of the application's own does not end.
+            Refused: there is none; or it is closed, but a handler of the application does not end.
         """
         with self._changing:
             if member is not None and member is not self._member:
                 return
             held, self._member = self.member, None
-        # Not under the lock: a handler that is waited for may be about to call in here itself.
+        # Without the lock: the handler to wait for may be about to call in here.
         try:
             held.close()
         finally:
@@ -147,7 +147,7 @@ class Slot(Generic[M]):
 
 
 def leave(node: BlockingNode) -> None:
-    """Close a leaf's node for good: the mesh is told, or every broadcast would be answered 6002 for the grace time."""
+    """Close a leaf's node for good, and withdraw it: otherwise every broadcast gets 6002 for the grace time."""
     with contextlib.suppress(NodeClosed):
         node.withdraw(limits.CLOSE_GRACE_S)
     node.close()
@@ -162,7 +162,7 @@ class _LogFile:
         self._ours = False
 
     def enter(self, file_name: str) -> None:
-        """Begin to log, unless somebody has arranged that: the application, or the member before."""
+        """Begin to log, unless the application or an earlier member has done so."""
         with self._changing:
             self._users += 1
             if self._users > 1 or logs.started():

@@ -1,4 +1,4 @@
-"""What a training framework lets the Agent do with its workers: functions that it registers, by name."""
+"""The functions that a training framework registers for the Agent, and the commands made of them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ RESTART: Final = "RESTART"
 NAMES: Final = (KILL_WORKER, START_ALL_WORKER, START_WORKER_LIST, MONITOR, RESTART)
 
 ALL: Final = -1
-"""In place of a list of processes: all of them."""
+"""All processes, in place of a list of some."""
 
 NO_PID: Final = 300
-"""The pid that MindSpore gives where there is no process."""
+"""MindSpore's pid for no process."""
 
 _ALIVE: Final = (None, 1)
 
 
 class Operators:
-    """The registered functions, and what they mean together.
+    """The registered functions, and the steps made of them.
 
-    They are called with what MindSpore's take: `KILL_WORKER(pids)`, `START_ALL_WORKER()`,
-    `START_WORKER_LIST(local_ranks)` and `MONITOR(pids)`, where `[-1]` stands for all, and `RESTART()`. MONITOR answers
-    `{local_rank: {"pid": int, "status": int | None, "global_rank": int}}`; a status of None or 1: it runs.
+    They take the arguments of MindSpore's: `KILL_WORKER(pids)`, `START_ALL_WORKER()`, `START_WORKER_LIST(local_ranks)`
+    and `MONITOR(pids)`, where `[-1]` stands for all, and `RESTART()`. MONITOR answers `{local_rank: {"pid": int,
+    "status": int | None, "global_rank": int}}`; a status of None or 1: it runs.
     """
 
     def __init__(self) -> None:
@@ -114,5 +114,5 @@ class Operators:
 
 def _pid(worker: Mapping[str, object]) -> int | None:
     pid = worker.get("pid")
-    # Below 1 the system would take it for a group of processes.
+    # The system takes numbers below 1 for groups of processes.
     return pid if isinstance(pid, int) and pid > 0 and pid != NO_PID else None

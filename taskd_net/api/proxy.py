@@ -1,4 +1,4 @@
-"""The Proxy: what all Workers and the Agent of one node are connected to (TaskD API reference, "TaskD Proxy")."""
+"""The Proxy: the parent of the Workers and the Agent of one node (TaskD API reference, "TaskD Proxy")."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
         config: `ListenAddr` (127.0.0.1), `ListenPort` (9602), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9601),
             `ServerRank` (the variable `RANK`, then `MS_NODE_RANK`, then 0). Addresses are host names, IPv4 or IPv6;
             ports and ranks are texts or ints. With the variable `LOCAL_PROXY_ENABLE=on` the upstream is at 127.0.0.1.
-            `enable_tls` and `tls_conf`, a dict with the files of `taskd_net.tls.files.Tls`, by default the variables
-            `TASKD_NET_ENABLE_TLS`, `TASKD_NET_CA` and so on; `PlainListenAddr` and `PlainListenPort`, where Workers of
-            this machine connect without TLS as well.
+            `tls_conf` is a dict with the files of `taskd_net.tls.files.Tls`, and `enable_tls` its switch; without both,
+            `TASKD_NET_ENABLE_TLS`, `TASKD_NET_CA` and so on count. `PlainListenAddr` and `PlainListenPort` are a second
+            address for Workers of this machine, without TLS.
 
     Returns:
         True, or False with one line in the log: a value is not usable, the address cannot be listened on, there is a

@@ -18,13 +18,13 @@ from taskd_net.wire.codec import Message
 class Receiver:
     """Hands the messages of a node on, one by one, until the node is closed.
 
-    One by one and outside the event loop, so that a slow handler delays neither the node's links nor an answer to a
-    sender: the inbox fills up behind it, and then senders get 5001. Whatever a message holds, the next one is taken.
+    Handlers run outside the event loop, so a slow one delays no link and no answer: the inbox fills up behind it, and
+    senders get 5001. No message and no handler ends it.
 
     Args:
         node: whose messages.
-        take: what is done with each; what it raises is logged, SystemExit as well: it would end nothing but this
-            thread, and with it all later commands.
+        take: handles one message. Its errors are logged, SystemExit too, which would end this thread alone, and with it
+            all later commands.
     """
 
     def __init__(self, node: BlockingNode, take: Callable[[Message, Body], None]) -> None:
@@ -39,7 +39,7 @@ class Receiver:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for the end of the thread, once the node is closed; a handler may itself be what has closed it.
+        """Wait for the end of the thread, after the node is closed, perhaps by a handler.
 
         Raises:
             Refused: a handler has not returned within `limits.HANDLER_GRACE_S`.
@@ -52,7 +52,7 @@ class Receiver:
             raise Refused(f"a handler has not returned within {limits.HANDLER_GRACE_S} s; the node is closed")
 
     def _run(self) -> None:
-        # `Reading` has logged what ended it; nobody else is there to hear of it.
+        # `Reading` has logged the error that ended it; nobody else is there to catch it.
         with suppress(Exception), self._reading:
             while not self._closed:
                 for message in self._node.receive_all():

@@ -1,4 +1,4 @@
-"""How a Worker and an Agent report to the Mgr."""
+"""Reports of a Worker and of an Agent to the Mgr."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MGR: Final = Position.mgr()
 
 
 async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
-    """Send one report to the Mgr until it has it, with the same uuid, so that it is there once."""
+    """Send one report until the Mgr has it, with one uuid, so that it arrives once."""
     send = partial(node.send, body.to_json(), to=MGR, mtype=mtype, uuid=str(uuid4()), wait=False)
     await node.joined()
     if not (ack := await send()).ok:
@@ -39,9 +39,9 @@ async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
 
 
 async def stay_registered(node: Node, body: Body, mtype: str) -> None:
-    """Register with the Mgr, and again from time to time: one that was restarted has forgotten who is there.
+    """Register with the Mgr, and repeat it from time to time, as a restarted Mgr has lost its registrations.
 
-    Nothing else would tell it: behind a Proxy, a node's own link outlives the Mgr's.
+    Nothing else would tell: behind a Proxy, a node's own link outlives the Mgr.
     """
     while True:
         await report_until_taken(node, body, mtype)
@@ -49,10 +49,10 @@ async def stay_registered(node: Node, body: Body, mtype: str) -> None:
 
 
 class Reports:
-    """The reports of a Worker's application to the Mgr, of which none holds up a training step for long.
+    """The reports of a Worker's application to the Mgr. None delays a training step for long.
 
-    The first that the Mgr does not take costs the caller its timeout. From then on calls fail at once, until the Mgr
-    has taken a registration that is sent in the background: an answer from end to end, over every kind of link.
+    The first report without an Ack costs its caller the timeout. Later calls fail at once, until the Mgr has
+    acknowledged a registration sent in the background: an answer from end to end, over every kind of link.
 
     Args:
         node: the Worker's node.
@@ -64,9 +64,9 @@ class Reports:
         self._node = node
         self._registration = registration
         self._mtype = mtype
-        self._away = ""  # or what became of the report that was not taken
+        self._away = ""  # or the reason of the report that was not taken
         self._missed = asyncio.Event()
-        # Reports that nobody waits for; a SimpleQueue among them is told when its turn has come.
+        # Reports without a waiting caller; a SimpleQueue among them is notified at its turn.
         self._waiting: deque[_Waiting | SimpleQueue[None]] = deque()
         self._posted = asyncio.Event()
         self._lost = 0
@@ -108,7 +108,7 @@ class Reports:
             raise Refused("the Worker is being destroyed")
 
     def close(self, seconds: float) -> None:
-        """Let what waits leave, while the Mgr takes it, for a bounded time. The node is to be closed after that."""
+        """Send the waiting reports, for a bounded time, while the Mgr takes them. Close the node after this."""
         done: SimpleQueue[None] = SimpleQueue()
         if self._waiting and not self._away:
             self._waiting.append(done)
@@ -120,13 +120,13 @@ class Reports:
             log.warning("reports_lost", node=str(self._node.position), count=lost)
 
     def _not_taken(self, ack: Ack) -> None:
-        """Have the Mgr looked for, unless it was the report that was wrong."""
+        """Look for the Mgr, unless the report itself was wrong."""
         if ack.code >= 5000:
             self._away = _reason(ack)
             self._in_loop(self._missed.set)
 
     def _in_loop(self, callback: Callable[[], None]) -> bool:
-        """Have something called in the node's thread, without waiting for it; False if that has ended."""
+        """Schedule a callback in the node's thread; False if that has ended."""
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
@@ -156,7 +156,7 @@ class Reports:
             log.info("manager_back", node=str(node.position), seconds=seconds, count=lost)
 
     async def _send_waiting(self, node: Node) -> None:
-        """Send what nobody waits for, one after another, so that it arrives in order."""
+        """Send the reports without a waiting caller, one after another, so that they arrive in order."""
         while True:
             await self._posted.wait()
             self._posted.clear()
@@ -182,7 +182,7 @@ class Reports:
 
 
 class _Waiting(NamedTuple):
-    """A report for which nobody waits, with the time at which it is given up."""
+    """A report without a waiting caller, and the time at which it is given up."""
 
     code: int
     text: str
@@ -190,7 +190,7 @@ class _Waiting(NamedTuple):
 
 
 def _within(seconds: float) -> Retry:
-    """As often as there is time for it."""
+    """As many attempts as the time allows."""
     return Retry(attempts=sys.maxsize, within=seconds)
 
 

@@ -1,8 +1,8 @@
 """The Worker: one training process of the job (contract, section 7; TaskD API reference, "TaskD Worker").
 
-Environment: `RANK` and `LOCAL_WORLD_SIZE` (framework `pt`, as torchrun sets them) or `MS_NODE_RANK` (`ms`) tell the
-node that the process is on; `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy where it is not 127.0.0.1:9602.
-`TASKD_NET_CA`, `TASKD_NET_CLIENT_KEY` and `TASKD_NET_CLIENT_CRT` name the files of TLS, where that Proxy wants it.
+The environment names the node of the process: `RANK` and `LOCAL_WORLD_SIZE` (framework `pt`, as torchrun sets them), or
+`MS_NODE_RANK` (`ms`). `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy, by default 127.0.0.1:9602. `TASKD_NET_CA`,
+`TASKD_NET_CLIENT_KEY` and `TASKD_NET_CLIENT_CRT` are the files of TLS.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _KINDS_NAMED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Command(Body):
-    """A message that came in, for a handler.
+    """A received message, for a handler.
 
     Args:
-        src: who has sent it; the Mgr, as a rule.
-        uuid: the message's uuid, the same when it was sent again.
+        src: the sender; the Mgr, as a rule.
+        uuid: of the message; resends have the same.
     """
 
     src: Position = field(default_factory=Position.mgr)
@@ -49,7 +49,7 @@ Handler = Callable[[Command], object]
 
 
 class _Handlers:
-    """What the application does with commands. It outlives a Worker, as it belongs to the application."""
+    """The application's handlers of commands. They belong to the application, so they outlive a Worker."""
 
     def __init__(self) -> None:
         self._by_kind: dict[int | str, Handler] = {}
@@ -67,7 +67,7 @@ class _Handlers:
         if handler is not None:
             handler(Command(body.msg_type, body.code, body.message, body.extension, message.src, message.uuid))
         elif len(self._missing) < _KINDS_NAMED and (body.code, body.msg_type) not in self._missing:
-            # Once for each kind: a line per message is no help.
+            # One line for each kind, none per message.
             self._missing.add((body.code, body.msg_type))
             log.warning("command_without_handler", code=body.code, msg_type=body.msg_type, src=str(message.src))
 
@@ -114,8 +114,8 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
         framework: `pt` (PyTorch) or `ms` (MindSpore).
 
     Returns:
-        True, or False with one line in the log: an argument or a variable of the environment is missing or not usable,
-        there is a Worker already, or this process is a forked child.
+        True, or False with one line in the log: an argument or a variable is missing or not usable, there is a Worker,
+            or this process is a forked child.
 
     Source: TaskD API reference; contract, section 7.
     """
@@ -169,10 +169,10 @@ def destroy_taskd_worker() -> bool:
 
 @documented
 def register_handler(command: int | str, handler: Handler | None) -> bool:
-    """Have a function called for what the Mgr (or any other node) sends to this Worker.
+    """Register a function for messages to this Worker, from the Mgr or any other node.
 
-    It runs in a thread of its own, one command after another, and may take its time; what it raises is logged. A
-    command that was sent again with the same uuid is handed over once.
+    It runs in a thread of its own, one command after another, for as long as it needs; its errors are logged. A resend
+    with the same uuid is suppressed.
 
     Args:
         command: the `code` (such as 700) or the `msg_type` (such as `"ACTION"`) of a command; a code goes before a
@@ -200,16 +200,16 @@ def send_to_manager(
     timeout: float = limits.ACK_TIMEOUT_S,
     wait: bool = True,
 ) -> bool:
-    """Report something to the Mgr from this process's Worker, and wait until it has it.
+    """Report to the Mgr from this process's Worker, and wait for the Ack.
 
-    It is sent again until the Mgr has it or `timeout` is over, always as the same message: the Mgr has it once. After a
-    call that the Mgr did not acknowledge, calls fail at once until it can be reached again, which is looked for in the
-    background: a training step waits for `timeout` once for each time that the Mgr is away.
+    It is resent with one uuid until the Ack or the end of `timeout`, so it arrives once. After a call without an Ack,
+    calls fail at once until the Mgr can be reached, which is tried in the background. So a training step waits for
+    `timeout` once per outage of the Mgr.
 
     Args:
         code: the number of the report, such as 1410.
         msg_type: its type, such as `STATUS`.
-        message: what belongs to it.
+        message: details.
         extension: more of it, by key.
         timeout: seconds for all of it, above 0.
         wait: False: hand the report over and return at once. It is sent in the background, in the order of these calls,

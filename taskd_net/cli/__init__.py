@@ -21,18 +21,18 @@ def main() -> None:
 
 
 def _open_standard_files() -> None:
-    """Put `/dev/null` in the place of standard files that are closed, or the next socket would be taken for one."""
+    """Open `/dev/null` for closed standard files, or the next socket would take their numbers."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    # What Python has made of those that were closed when it started.
+    # Python's objects for files that were closed at its start are None.
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
-    # Arguments and variables may hold bytes that are no text: what quotes them must not end by that.
+    # Arguments and variables may hold bytes that are no text; quoting them must not fail.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")

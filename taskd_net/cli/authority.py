@@ -1,4 +1,4 @@
-"""A certificate authority in a folder, for trying things out: its certificate, its key, and what it issues."""
+"""A certificate authority in a folder, for development: its key, its certificate, and the certificates it issues."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CRT: Final = "ca.crt"
 KEY: Final = "ca.key"
 
 SKEW: Final = timedelta(minutes=5)
-"""How far the clocks of nodes may be behind the one of whoever issues."""
+"""Bound on the lag of a node's clock behind the issuer's."""
 
 
 @dataclass(frozen=True)
 class Authority:
-    """A key that signs, and the certificate that says so."""
+    """A signing key and its certificate."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -41,7 +41,7 @@ class Authority:
             lifetime: from now on.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        # Whoever trusts two of them, as while one takes the other's place, has to be able to tell them apart.
+        # A node may trust two authorities during a rotation, so their names differ.
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name} {os.urandom(4).hex()}")])
         begin = datetime.now(UTC)
         certificate = (
@@ -55,7 +55,7 @@ class Authority:
 
     @classmethod
     def load(cls, folder: Path) -> Authority:
-        """Read the one in a folder.
+        """Read the authority in a folder.
 
         Raises:
             ConfigError: there is none.
@@ -70,7 +70,7 @@ class Authority:
         return cls(key, certificate)
 
     def save(self, folder: Path) -> None:
-        """Put it into a folder, which is made if it is missing.
+        """Write it into a folder, which is made if it is missing.
 
         Raises:
             ConfigError: there is one already.
@@ -114,7 +114,7 @@ class Authority:
 
 
 def write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file so that nobody ever sees a part of it, or may read what is not for them."""
+    """Write a file atomically, with its mode from the beginning."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -123,7 +123,7 @@ def write(path: Path, data: bytes, mode: int) -> None:
 
 
 def pem_of_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A key as it stands in a file."""
+    """A key as the bytes of its file."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 

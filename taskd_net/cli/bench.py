@@ -14,7 +14,7 @@ CHECKOUT = Path(taskd_net.__file__).resolve().parent.parent
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Only what the targets need, in under two minutes.")
+@click.option("--quick", is_flag=True, help="Only the measures of the targets, in under two minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --quick, the list of targets.")
 @click.option("--turns", type=click.IntRange(1, 100), help="Turns of each system.  [default: 5, with --quick 3]")
 @click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Write plots and tables here.")

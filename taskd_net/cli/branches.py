@@ -1,4 +1,4 @@
-"""The document of a mesh as a tree in text: one line a node, what is healthy folded where it is much."""
+"""The document of a mesh as a tree in text: one line per node, many healthy nodes folded into one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from taskd_net.observe.document import NEVER_SEEN, Document, by_position, childr
 from taskd_net.position import Position, Role
 
 Line: TypeAlias = tuple[str, str]
-"""A text, and the style that it has on a terminal."""
+"""A text, and its style on a terminal."""
 
 FOLD_NODES: Final = 40
-"""Nodes from which on healthy ones are folded: what fits on a screen."""
+"""Nodes of a tree whose healthy ones are folded: more than a screen shows."""
 
 _STYLES: Final = {
     "joined": "green",
@@ -24,13 +24,13 @@ _STYLES: Final = {
     NEVER_SEEN: "bold red",
 }
 _CALM: Final = ("joined", "finished", "stopped")
-"""States that are no trouble."""
+"""States without trouble."""
 
 _WORDS: Final = {"cut_off": "cut off", NEVER_SEEN: "never seen"}
 
 
 def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
-    """The lines: a heading, who is missing, the tree.
+    """The lines: a heading, missing ranks, the tree.
 
     Args:
         mesh: the document.
@@ -53,7 +53,7 @@ def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
 
 
 def names(positions: Iterable[str]) -> list[str]:
-    """Positions in few words: `Proxy 2-3`, `Worker 9,16-31`; Workers by their global rank."""
+    """Positions as ranges: `Proxy 2-3`, `Worker 9,16-31`; Workers by their global rank."""
     ranks: dict[str, list[int]] = {}
     for text in positions:
         position = Position.parse(text)
@@ -63,7 +63,7 @@ def names(positions: Iterable[str]) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """For people: `12 s`, `3 min`, `2 h 5 min`, `4 d 3 h`."""
+    """A duration in words: `12 s`, `3 min`, `2 h 5 min`, `4 d 3 h`."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -75,7 +75,7 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A time that answers took, for people."""
+    """A round trip in milliseconds, in words."""
     return "-" if seconds is None else f"{seconds * 1000:.3g}"
 
 
@@ -100,7 +100,7 @@ class _Tree:
         lines = [(self._text(self._root), self._style(self._root))]
         seen = {self._root}
         self._draw(self._root, "", lines, seen)
-        # Whose parent is not known here: a report is on its way.
+        # The parents of the rest are unknown here: a report is on its way.
         for position in self._known:
             if position not in seen and self._known[position]["parent"] not in self._known:
                 seen.add(position)
@@ -109,7 +109,7 @@ class _Tree:
         return lines
 
     def _place_of(self, missing: str) -> str:
-        """Where a node that was never seen would be: a Proxy below the root, others below their Proxy."""
+        """The parent of a node that was never seen: the root for a Proxy, the Proxy of its node for others."""
         position = Position.parse(missing)
         proxy = str(Position.proxy(position.server_rank))
         if position.role == Role.PROXY or (proxy not in self._known and proxy not in self._never):
@@ -137,7 +137,7 @@ class _Tree:
             lines.append((f"{indent}{mark} {', '.join(names(group))}: {state}{more}", _STYLES[state]))
 
     def _size(self, position: str) -> int | None:
-        """How many nodes there are from here on; None where one of them is not healthy."""
+        """The number of nodes in this subtree; None where one of them is not healthy."""
         if position not in self._whole:
             self._whole[position] = None  # a ring is not healthy
             sizes = [self._size(child) for child in self._below.get(position, ())]

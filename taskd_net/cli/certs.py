@@ -17,13 +17,13 @@ FOLDER: Final = click.Option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("certs"),
     show_default=True,
-    help="Where the files are.",
+    help="Folder of the files.",
 )
 
 
 def _days(default: int) -> click.Option:
     kind = click.IntRange(1, 3650)
-    return click.Option(["--days"], type=kind, default=default, show_default=True, help="How long it is valid.")
+    return click.Option(["--days"], type=kind, default=default, show_default=True, help="Days of validity.")
 
 
 def _require_cryptography() -> None:
@@ -51,9 +51,9 @@ Exit codes:
 """,
 )
 def certs() -> None:
-    """Make a certificate authority (CA) for development, and certificates for nodes: all that mutual TLS takes.
+    """Make a certificate authority (CA) for development, and certificates for nodes.
 
-    For production take a CA whose key is better kept than in a folder.
+    Production needs a CA whose key is kept more safely than in a folder.
     """
 
 
@@ -67,7 +67,7 @@ Examples:
 """,
 )
 def init(folder: Path, days: int) -> None:
-    """Make a CA: ca.crt for every node, and ca.key, which `issue` needs and no node does."""
+    """Make a CA: ca.crt for every node, and ca.key for `issue` alone."""
     _require_cryptography()
     from taskd_net.cli.authority import Authority
 
@@ -84,14 +84,14 @@ def init(folder: Path, days: int) -> None:
     params=[
         click.Argument(["name"], metavar="NAME", default="*/*/*"),
         FOLDER,
-        click.Option(["--job"], default=ANY, show_default=True, help="The job that it is for; * for any."),
+        click.Option(["--job"], default=ANY, show_default=True, help="Name of the job; * for any."),
         click.Option(
             ["--host", "hosts"],
             multiple=True,
             metavar="HOST",
             default=("localhost", "127.0.0.1", "::1"),
             show_default=True,
-            help="A name or IP address where the node listens; may be given several times.",
+            help="Name or IP address that the node listens at; repeatable.",
         ),
         _days(90),
     ],
@@ -104,11 +104,11 @@ Examples:
 """,
 )
 def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) -> None:
-    """Issue a certificate that entitles to NAME: Role/serverRank, for a Worker Role/serverRank/processRank, where *
-    stands for any; without it for every position.
+    """Issue a certificate for NAME: Role/serverRank, for a Worker Role/serverRank/processRank; * stands for any rank.
+    Without NAME it is for every position.
 
-    Prints the settings that use it, as they may stand in the file that --config names. Issuing it again replaces the
-    files, and nodes that run with them take the new ones.
+    Prints the settings that use it, in the form of the file for --config. Repeating it replaces the files, and running
+    nodes take the new ones.
     """
     _require_cryptography()
     from taskd_net.cli.authority import Authority, write

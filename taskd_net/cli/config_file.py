@@ -1,7 +1,6 @@
 """The TOML file with settings.
 
-Keys at the top are for every command that has such a setting; a table named after a command is for that command alone
-and counts before them:
+Keys at the top are for all commands. A table named after a command is for that command, and counts before them:
 
     ack_timeout = 5.0
 
@@ -26,11 +25,11 @@ def load(path: Path, command: str, names: Mapping[str, Sequence[str]]) -> dict[s
 
     Args:
         path: the file.
-        command: whose settings are wanted.
-        names: the settings of every command; all of the file is checked for names that nobody knows.
+        command: reads its settings.
+        names: the settings of every command; the whole file is checked for unknown names.
 
     Returns:
-        Values by name, as they stand in the file.
+        Values by name.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or has a key that no command knows; names it.

@@ -1,4 +1,4 @@
-"""A node as a service: its life from the first line to the last, signals, systemd, logging."""
+"""A node as a service: start, signals, reload, systemd, logging, end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RELOADED: Final = frozenset(name for name, setting in SETTINGS.items() if settin
 
 
 class RememberingCommand(Command):
-    """A command that remembers its arguments, so that its settings can be read again while it runs."""
+    """A command that keeps its arguments, to read its settings again while it runs."""
 
     arguments: Sequence[str] = ()
 
@@ -43,7 +43,7 @@ class RememberingCommand(Command):
         return super().parse_args(ctx, args)
 
     def read_again(self, ctx: click.Context) -> dict[str, Any]:
-        """The values of all settings as they are now: the file may have changed, the rest is the same.
+        """The present values of all settings; only the file may have changed.
 
         Raises:
             click.ClickException: a value is not usable.
@@ -94,7 +94,7 @@ class Daemon:
         self._reload_wanted = False
 
     async def run(self) -> None:
-        """From start to end.
+        """Run the node, from start to end.
 
         Raises:
             ConfigError: the address cannot be bound.
@@ -143,8 +143,8 @@ class Daemon:
         return f"taskd-net {name} {config.position} ready, listening on {self._node.address}{upstream}"
 
     async def _print(self, output: Output) -> None:
-        """Say that it is ready, then print what is sent to this node itself: the daemon is its application."""
-        # `Reading` has logged what ended it.
+        """Print the ready line, then the messages to this node: the daemon is its application."""
+        # `Reading` has logged the error that ended it.
         with contextlib.suppress(Exception), Reading(self._node) as reading:
             written = await output.line(self._ready_line)
             async for message in self._node.messages():
@@ -155,7 +155,7 @@ class Daemon:
                     break
 
     def _unread(self) -> None:
-        """Nobody reads the standard output: what nobody would get must not be acknowledged."""
+        """Close the inbox, as nobody reads the standard output: a lost message must not be acknowledged."""
         self._node.close_inbox()
         if not self._output_closed:
             self._output_closed = True
@@ -165,7 +165,7 @@ class Daemon:
         self._log.warning("output_full")
 
     def _reload(self, stop: asyncio.Future[signal.Signals]) -> None:
-        """Read the settings again, after the reading that is under way, if one is."""
+        """Read the settings again, after a reload under way."""
         if stop.done():
             return
         self._reload_wanted = True
@@ -181,15 +181,15 @@ class Daemon:
             except (click.ClickException, ConfigError) as error:
                 text = error.format_message() if isinstance(error, click.ClickException) else str(error)
                 self._log.error("reload_failed", reason=text)
-            except Exception as error:  # noqa: BLE001 - it goes into the log
-                # A fault of ours; the daemon goes on with the settings that it has.
+            except Exception as error:  # noqa: BLE001 - logged
+                # A fault of ours; the daemon keeps its settings.
                 self._log.exception("reload_failed", reason=repr(error))
-            # READY follows in every case: systemd waits for it.
+            # systemd waits for READY in every case.
             self._notify("READY=1")
         self._reloading = None
 
     async def _read_again(self) -> None:
-        """Read the settings, and change what can be changed.
+        """Read the settings, and apply the reloadable ones.
 
         Raises:
             click.ClickException, ConfigError: a value, or the file, is not usable.
@@ -205,7 +205,7 @@ class Daemon:
             self._log.warning("restart_needed", settings=",".join(fixed))
 
     async def _feed_watchdog(self) -> None:
-        """Tell the service manager that the event loop turns."""
+        """Notify the service manager while the event loop turns."""
         period = systemd.watchdog_period()
         while period is not None:
             self._notify("WATCHDOG=1")
@@ -218,10 +218,10 @@ class Daemon:
 
 
 async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
-    """Do something that may hang, as files can, in a thread that nobody waits for at the end of the process.
+    """Run blocking work, such as reading files, in a thread that the end of the process does not wait for.
 
     Raises:
-        ConfigError: it has not come to its end in time, or the one before it has not.
+        ConfigError: it has not ended in time, or the one before it still hangs.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -240,7 +240,7 @@ async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
         result, error = None, None
         try:
             result = work()
-        except Exception as raised:  # noqa: BLE001 - it is raised where it is awaited
+        except Exception as raised:  # noqa: BLE001 - raised at the await
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(settle, result, error)
@@ -253,7 +253,7 @@ async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
 
 
 def _start_logging(log_file: str, settings: dict[str, Any]) -> None:
-    """Log into the file and on stderr: the standard output is for the line that says ready, and for messages."""
+    """Log into the file and on stderr; the standard output is for the ready line and for messages."""
     arguments = {name.removeprefix("log_"): value for name, value in settings.items() if name.startswith("log_")}
     try:
         with contextlib.redirect_stdout(sys.stderr):

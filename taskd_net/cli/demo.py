@@ -20,7 +20,7 @@ from taskd_net.demo.tour import Tour
 
 MAX_NODES: Final = 16
 MAX_WORKERS: Final = 64
-"""Each is a process of some 50 MB; a demo is not a benchmark."""
+"""Bound on the Workers: each is a process of some 50 MB."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -32,9 +32,9 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def demo(nodes: int, workers: int, as_json: bool) -> None:
     """Start a mesh of processes on this machine and show what it does.
 
-    One Mgr, a Proxy and an Agent per node, and Workers spread over the nodes; messages in every direction, broadcast,
-    refusals with their codes, and a Proxy that is killed and comes back. Exits with 0 when everything was as it had to
-    be. Progress goes to stderr, the result to stdout; nothing is left running.
+    One Mgr, a Proxy and an Agent per node, and Workers on all nodes. They send in every direction, broadcast, are
+    refused with codes, and lose a Proxy that comes back. Exits with 0 if every result was as expected. Progress goes to
+    stderr, the result to stdout; no process is left.
     """
     if workers < nodes:
         text = f"{workers} is too few for {nodes} nodes, each of which has at least one."

@@ -25,7 +25,7 @@ def position_of(ctx: click.Context) -> Position:
 
 
 def _toml(value: object) -> str:
-    """A value as it would stand in the file. A JSON string is a TOML string."""
+    """A value in the syntax of the file. A JSON string is a TOML string."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -69,7 +69,7 @@ JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one 
     name="config",
     invoke_without_command=True,
     params=[JSON],
-    short_help="Print the settings in force, and where they come from.",
+    short_help="Print the settings in force, and their sources.",
     epilog="""\b
 Examples:
   taskd-net config proxy
@@ -85,10 +85,10 @@ Exit codes:
 )
 @click.pass_context
 def config(ctx: click.Context, /, as_json: bool) -> None:
-    """Print the settings in force of a command, or of all of them, and where each value comes from.
+    """Print the settings in force, of one command or of all, and the source of each value.
 
-    Takes the flags of the command that it is asked about. What it prints can be used as a file; with --json each value
-    has a source: flag, environment, file or default, and the name of the flag, the variable or the file.
+    Takes the flags of that command. The output is a valid file. With --json each value has a source (flag, environment,
+    file or default) and the name of the flag, the variable or the file.
     """
     if ctx.invoked_subcommand is None:
         group = ctx.command

@@ -24,7 +24,7 @@ def _one_node(position: Position) -> Position:
 
 @command(
     "forget",
-    short_help="Take a node that has left out of the routes and of what tree shows.",
+    short_help="Remove a node that has left from the routes and from tree.",
     epilog="""\b
 Examples:
   taskd-net forget Worker/0/3
@@ -45,8 +45,8 @@ Exit codes:
 def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, timeout: float, **_: object) -> None:
     """Have the node at --at, on this machine, forget POSITION: its place, its routes, and what is shown of it.
 
-    That happens by itself in time. A node that is connected stays, and one that comes back is known again. With a Proxy
-    all go that are known only through it.
+    Nodes that left are forgotten by themselves in time. A connected node stays, and one that comes back is known again.
+    With a Proxy go all nodes that are known only through it.
     """
     address, tls = Address.parse(at, "at"), tls_of(ctx)
 

@@ -22,7 +22,7 @@ from taskd_net.cli.tree import tree
 
 
 class OneLineErrors(click.Group):
-    """A group whose commands say in one line what is wrong with their arguments, without the usage around it."""
+    """A group whose commands refuse arguments in one line, without the usage around it."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was asked for."""

@@ -16,7 +16,7 @@ from taskd_net.observe.client import AskFailed, ask_health
 
 @command(
     "health",
-    short_help="Say whether a node can do its work, for scripts and probes.",
+    short_help="Print the health of a node, for scripts and probes.",
     epilog="""\b
 Examples:
   taskd-net health 127.0.0.1:9601
@@ -32,7 +32,7 @@ Exit codes:
 """,
 )
 @click.argument("addr", default="127.0.0.1:9601")
-@click.option("--service", default="", help="TaskNet, liveness, or nothing: the server as a whole.")
+@click.option("--service", default="", help="TaskNet or liveness; without it the server as a whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeout: float, **_: object) -> None:

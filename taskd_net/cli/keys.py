@@ -1,4 +1,4 @@
-"""Single keys from a terminal, while a command shows something, and how such a command ends by a signal."""
+"""Single keys from a terminal, and the end of such a command by a signal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def end_at_once() -> None:
-    """From now on SIGTERM and SIGINT end the process, in the middle of whatever it does.
+    """Let SIGTERM and SIGINT end the process at once.
 
-    By the operating system: it may be writing into a pipe that nobody reads, where no handler of ours would come.
+    The system's own handling is in force: a handler of ours would not run while a write into a full pipe blocks.
     """
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
@@ -25,7 +25,7 @@ def end_at_once() -> None:
 
 @contextmanager
 def keys(pressed: Callable[[str], None] | None) -> Iterator[None]:
-    """Hand over each key, as long as this lasts; nothing where there is no terminal, or nobody who wants them."""
+    """Hand over each key within this context; none without a terminal or a callback."""
     if pressed is None or not sys.stdin.isatty():
         yield
         return

@@ -22,7 +22,7 @@ from taskd_net.schema import Kind
 
 @command(
     "listen",
-    short_help="Print the messages that are sent to a position.",
+    short_help="Print the messages to a position.",
     epilog="""\b
 Examples:
   taskd-net listen --as Worker/0/3
@@ -46,9 +46,9 @@ and what comes after it is refused with 5000.
 @click.option("--json", "json_lines", is_flag=True, help="Print each message as one JSON object a line.")
 @click.pass_context
 def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **settings: Any) -> None:
-    """Take the messages that are sent to a position, and print each as it comes: who sent it, its kind, its body.
+    """Join at a position, and print each message as it comes: its sender, its kind, its body.
 
-    When it has joined, it says so in one line on stderr: "taskd-net listen Worker/0/3 ready, upstream HOST:PORT".
+    A line on stderr says that it has joined: "taskd-net listen Worker/0/3 ready, upstream HOST:PORT".
     """
     position = leaf(ctx)
     if position is None:
@@ -60,7 +60,7 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
 
 
 async def _listen(config: NodeConfig, count: int | None, timeout: float | None, json_lines: bool) -> int:
-    """Listen until something ends it. Returns the exit code."""
+    """Listen until a count, a timeout, a signal or the end of the reader. Returns the exit code."""
     stop = stop_signal()
     unread = asyncio.Event()
     output = Output(unread.set)
@@ -71,9 +71,9 @@ async def _listen(config: NodeConfig, count: int | None, timeout: float | None, 
         ends: set[asyncio.Future[Any]] = {printing, closing, stop}
         ended, _ = await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if not ended:
-            await joining  # has the same timeout; closing the node would take from it what it has to say
+            await joining  # it has the same timeout, and a reason to print
         await node.withdraw(WITHDRAW_S)
-    # The node is closed, and `_print` ends with the last message that was acknowledged.
+    # The node is closed, so `_print` ends after the last acknowledged message.
     await asyncio.wait([printing], timeout=PRINT_REST_S)
     reached = printing.done() and count is not None and printing.result() == count
     joined = await joining
@@ -88,7 +88,7 @@ async def _listen(config: NodeConfig, count: int | None, timeout: float | None, 
 
 
 async def _join(node: Node, timeout: float | None) -> bool:
-    """Say when the node has joined, or why it has not in time. Returns whether it has."""
+    """Print that the node has joined, or the reason that it has not in time. Returns whether it has."""
     try:
         await node.joined(timeout)
     except TimeoutError as error:
@@ -101,7 +101,7 @@ async def _join(node: Node, timeout: float | None) -> bool:
 
 
 async def _print(node: Node, output: Output, count: int | None, json_lines: bool) -> int:
-    """Print messages until `count` are printed, nobody reads, or the node is closed. Returns how many are printed."""
+    """Print messages up to `count`, the end of the reader, or the end of the node. Returns the number printed."""
     printed = 0
     with Reading(node) as reading:
         async for message in node.messages():

@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 
 class _Period(click.FloatRange):
-    """Seconds to wait: neither infinite nor NaN, which is in every range."""
+    """Seconds to wait, without infinity, and without NaN, which every range lets pass."""
 
     def __init__(self) -> None:
         super().__init__(0.0, limits.TIMEOUT_MAX_S)
@@ -59,7 +59,7 @@ class _Port(click.types.StringParamType):
 
 
 class _Path(click.types.StringParamType):
-    """A path that shells complete, and nobody checks: a node checks its files when it reads them."""
+    """A path that shells complete. Nothing checks it here, as a node checks its files when it reads them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -141,12 +141,12 @@ class SettingOption(click.Option):
         return None
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """What click asks for the value in the environment."""
+        """The value in the environment, for click."""
         found = self.variable()
         return found[1] if found else None
 
     def type_cast_value(self, ctx: click.Context, value: object) -> object:
-        """Convert and check a value, as click does; what is wrong is said in one line, with the place it came from."""
+        """Convert and check a value, as click does; a refusal is one line with the source of the value."""
         origin = self.origin(ctx)
         try:
             if origin.source == "file" and type(value) not in self.form.toml:
@@ -160,7 +160,7 @@ class SettingOption(click.Option):
             raise click.UsageError(f"{text} (from {place(origin)})") from None
 
     def origin(self, ctx: click.Context) -> Origin:
-        """Where its value comes from."""
+        """The source of its value."""
         match ctx.get_parameter_source(self.name):
             case ParameterSource.COMMANDLINE:
                 return Origin("flag", self.opts[0])
@@ -174,7 +174,7 @@ class SettingOption(click.Option):
 
 
 def _require_usual(value: object) -> None:
-    """Refuse a number that no setting means, and that cannot even be written in digits."""
+    """Refuse a number beyond every setting, which may have too many digits to print."""
     if isinstance(value, int) and value.bit_length() > 63:
         raise click.BadParameter("too large")
 

@@ -1,4 +1,4 @@
-"""The standard output, line by line, without ever holding up the event loop."""
+"""The standard output, line by line, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ STDOUT: Final = 1
 class Output:
     """The standard output of a process with an event loop.
 
-    A reader may be slow, or stopped, and a write into a full pipe waits: so a thread of its own writes, and the loop's
-    links go on. What waits for its line to be written holds back only itself. Nothing is buffered.
+    A write into a full pipe waits for its reader, so a thread of its own writes, and the loop's links go on. A caller
+    waits for its own line alone. Nothing is buffered.
 
     Args:
-        gone: called once, in the loop, when nobody reads any more (`| head`), also while nothing is written.
-        full: called in the loop when the disk has no room for a line, which is written when it has again.
+        gone: called once, in the loop, at the end of the reader (`| head`), also without a write.
+        full: called in the loop when the disk has no room for a line. The line is written later.
     """
 
     def __init__(self, gone: Callable[[], object], full: Callable[[], object] = bool) -> None:
@@ -39,7 +39,7 @@ class Output:
             threading.Thread(target=work, name=f"stdout {work.__name__}", daemon=True).start()
 
     async def line(self, text: str) -> bool:
-        """Write a line. Returns when it is written: True, or False when it cannot be."""
+        """Write a line. Returns True when it is written, False when it cannot be."""
         written: asyncio.Future[bool] = self._loop.create_future()
         self._lines.put((text.encode() + b"\n", written))
         return await written
@@ -58,7 +58,7 @@ class Output:
         while data:
             try:
                 data = data[os.write(STDOUT, data) :]
-            except BlockingIOError:  # somebody else has set it so
+            except BlockingIOError:  # another process has made it non-blocking
                 select.select([], [STDOUT], [])
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -74,7 +74,7 @@ class Output:
             self._loop.call_soon_threadsafe(what)
 
     def _watch(self) -> None:
-        # Without any event asked for, this returns only when the other end is closed; for a file, never.
+        # Without an event to wait for, `poll` returns only at the close of the other end; for a file, never.
         poller = select.poll()
         poller.register(STDOUT, 0)
         poller.poll()
@@ -88,7 +88,7 @@ def as_json(message: Message) -> str:
 
 
 def as_text(message: Message) -> str:
-    """A message for people: who sent it, its kind, its body."""
+    """A message in words: its sender, its kind, its body."""
     return f"{message.src} {message.mtype} {message.body}"
 
 

@@ -71,7 +71,7 @@ def percentile(times: Sequence[float], share: float) -> float:
 
 @command(
     "ping",
-    short_help="Ask positions whether they are there, and how far away.",
+    short_help="Measure round trips to positions.",
     epilog="""\b
 Examples:
   taskd-net ping Worker/0/3
@@ -90,23 +90,30 @@ A signal ends it as --count does: with the summary.
 """,
 )
 @click.argument("dest", type=PositionArgument())
-@click.option("--count", type=click.IntRange(0), default=4, metavar="N", show_default=True, help="Probes; 0: no end.")
+@click.option(
+    "--count",
+    type=click.IntRange(0),
+    default=4,
+    metavar="N",
+    show_default=True,
+    help="Number of probes; 0: until a signal.",
+)
 @click.option(
     "--interval",
     type=click.FloatRange(0.01, 3600.0),
     default=1.0,
     metavar="SECONDS",
     show_default=True,
-    help="From one probe to the next.",
+    help="Seconds between two probes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each answer, then the summary, as a JSON object a line.")
 @click.pass_context
 def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_json: bool, **settings: Any) -> None:
-    """Ask DEST whether it is there: round trips through the mesh, from the node at --at there and back.
+    """Measure round trips through the mesh to DEST, from the node at --at.
 
-    DEST is Role/serverRank[/processRank]; ranks may be comma lists or All: then a probe is answered when everybody has
-    answered, and the answer says how many have, and the first who have not. A probe goes the way that a message goes.
-    The nodes answer it by themselves; applications see nothing.
+    DEST is Role/serverRank[/processRank]; ranks may be comma lists or All. Then the answer counts the nodes that
+    answered, and names the first that did not. A probe takes the way of a message. Nodes answer it themselves;
+    applications see nothing.
     """
     series = Series(dest, settings["timeout"], count, interval)
     console = Console(highlight=False, soft_wrap=True)

@@ -43,8 +43,8 @@ Examples:
 def mgr(ctx: click.Context, /, **_: object) -> None:
     """Run the root of a job's tree, until a signal ends it.
 
-    When it listens, it prints one line, "taskd-net mgr Mgr/0 ready, listening on HOST:PORT", and tells systemd.
-    Messages that are sent to it are printed after that, one JSON object a line. It logs to stderr and to manager.log.
+    It prints "taskd-net mgr Mgr/0 ready, listening on HOST:PORT" when it listens, and notifies systemd. Messages to it
+    are printed below, one JSON object a line. It logs to stderr and to manager.log.
     """
     serve(ctx, node_config(ctx, Position.mgr()), "manager.log")
 
@@ -65,8 +65,8 @@ Examples:
 def proxy(ctx: click.Context, /, server_rank: int, **_: object) -> None:
     """Run the Proxy of a node, until a signal ends it. Its upstream is the Mgr or another Proxy.
 
-    When it listens, it prints one line, "taskd-net proxy Proxy/N ready, listening on HOST:PORT, upstream HOST:PORT",
-    and tells systemd; when it has joined its upstream, the log says so ("joined"). Messages that are sent to it are
-    printed, one JSON object a line. It logs to stderr and to taskd-proxy-N.log.
+    It prints "taskd-net proxy Proxy/N ready, listening on HOST:PORT, upstream HOST:PORT" when it listens, and notifies
+    systemd. The log says "joined" when its upstream has accepted it. Messages to it are printed, one JSON object a
+    line. It logs to stderr and to taskd-proxy-N.log.
     """
     serve(ctx, node_config(ctx, Position.proxy(server_rank)), f"taskd-proxy-{server_rank}.log")

@@ -46,7 +46,7 @@ takes it over, and whoever had it is cut off.
 )
 @click.argument("dest", type=PositionArgument())
 @click.argument("body", default="-")
-@click.option("--sync/--no-sync", default=True, help="Wait for the delivery, or only for the first hop.")
+@click.option("--sync/--no-sync", default=True, help="Wait for the delivery, or for the first hop alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 @click.pass_context
 def send(ctx: click.Context, /, dest: Position, body: str, sync: bool, as_json: bool, **settings: Any) -> None:
@@ -93,7 +93,7 @@ def send(ctx: click.Context, /, dest: Position, body: str, sync: bool, as_json: 
 def _standard_input() -> str:
     if sys.stdin is None:
         raise click.UsageError("BODY is to come from the standard input, which is closed")
-    # The whole of it, before there is an event loop: an event loop can read a pipe, but not every file.
+    # Read before the event loop starts: a loop can wait for a pipe, but not for every file.
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:

@@ -1,6 +1,6 @@
-"""Telling systemd how a service is doing: `sd_notify(3)`, a line or two in a datagram.
+"""Notifications to systemd: `sd_notify(3)`, lines in a datagram.
 
-The libraries on PyPI for it are unmaintained, or bindings of libsystemd; the protocol is stable, and this is all of it.
+The libraries on PyPI are unmaintained, or bindings of libsystemd. The protocol is stable, and this is all of it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ def notify(*lines: str) -> str | None:
     """Send the lines (`READY=1`) to the service manager; without one (`NOTIFY_SOCKET` is not set), do nothing.
 
     Returns:
-        What went wrong, in words, or None. It is no reason to end: the manager finds out by its own timeouts.
+        The reason for a failure, or None. A failure is no reason to end: the manager has timeouts of its own.
     """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return None
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            # A leading @ stands for the zero byte of an address in the abstract namespace. Never waiting: the
-            # manager may be stopped, and this is called from an event loop.
+            # A leading @ stands for the zero byte of an abstract address. Non-blocking, as the manager may be stopped,
+            # and the caller is an event loop.
             sender.setblocking(False)
             sender.connect("\0" + address[1:] if address.startswith("@") else address)
             sender.send("\n".join(lines).encode())
@@ -42,7 +42,7 @@ def reloading() -> tuple[str, str]:
 
 
 def watchdog_period() -> float | None:
-    """Seconds between two `WATCHDOG=1`, half of what the manager allows; None when it does not watch this process."""
+    """Seconds between two `WATCHDOG=1`, half of the manager's bound; None where it does not watch this process."""
     allowed, pid = natural(os.environ.get("WATCHDOG_USEC", ""), _MOST_USEC), os.environ.get("WATCHDOG_PID", "")
     if not allowed or (pid and pid != str(os.getpid())):
         return None

@@ -1,7 +1,7 @@
-"""Where the spans of a command go: as the variables of OpenTelemetry say (`OTEL_TRACES_EXPORTER` and the others).
+"""Export of a command's spans, by the variables of OpenTelemetry (`OTEL_TRACES_EXPORTER` and the others).
 
-A command is a process of its own, so what an application does by itself is done here: it sets up the SDK. Exporters are
-found by their entry points, as by `opentelemetry-instrument`; the SDK reads all other variables by itself.
+A command is a process of its own, so it sets up the SDK, as an application would. Exporters are found by their entry
+points, as by `opentelemetry-instrument`; the SDK reads all other variables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BY_PROTOCOL: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_h
 
 
 def start() -> None:
-    """Set up the SDK, unless somebody has done so before.
+    """Set up the SDK, unless it is set up.
 
     Raises:
         ConfigError: the extra `tracing`, or an exporter that is asked for, is not installed.
@@ -36,7 +36,7 @@ def start() -> None:
         text = "tracing is True; expected its extra to be installed: pip install 'taskd-net[tracing]'"
         raise ConfigError(text) from error
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return  # `opentelemetry-instrument` was here
+        return  # set up by `opentelemetry-instrument`
     names = [name for name in map(str.strip, os.environ.get(EXPORTER, "").split(",")) if name not in ("", "none")]
     if not names:
         log = get_logger()

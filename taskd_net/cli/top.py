@@ -33,7 +33,7 @@ _ORDERS: Final[Mapping[str, Callable[[_Row], float]]] = {
     "inbox": lambda row: -row.node["inbox"]["held"] if row.node["inbox"] else 0.0,
     "node": lambda row: 0.0,
 }
-"""What rows are sorted by; the key on a terminal is the first letter."""
+"""Sort keys of the rows, by name; a terminal's key is the first letter."""
 
 _COLUMNS: Final = (
     *(("NODE", 14), ("STATE", 8), ("OUT/s", 8), ("IN/s", 8), ("KB/s", 8), ("FAIL/s", 7), ("FLIGHT", 7)),
@@ -59,22 +59,24 @@ Exit codes:
 128+N: ended by signal N.
 """,
 )
-@click.option("--by", type=click.Choice(list(_ORDERS)), default="rate", show_default=True, help="What to sort by.")
+@click.option("--by", type=click.Choice(list(_ORDERS)), default="rate", show_default=True, help="Sort order.")
 @click.option(
     "--role", type=click.Choice([str(role) for role in Role], case_sensitive=False), help="Only nodes of this role."
 )
-@click.option("--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True, help="Seconds between.")
-@click.option("--count", type=click.IntRange(0), default=0, show_default="until a signal", help="How often.")
+@click.option(
+    "--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True, help="Seconds between two looks."
+)
+@click.option("--count", type=click.IntRange(0), default=0, show_default="until a signal", help="Number of looks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document of tree --json with rates, one a line.")
 @click.pass_context
 def top(
     ctx: click.Context, /, by: str, role: str | None, interval: float, count: int, as_json: bool, **_: object
 ) -> None:
-    """Show each node with its messages a second, times and queues, again and again.
+    """Show each node with its messages a second, times and queues, repeatedly.
 
-    OUT/s and IN/s are messages a second to the node and from it; p50 and p99 how long its answers take, own p50 and own
-    p99 how long it waits for those to its own messages, in milliseconds. On a terminal the first letter of an order
-    sorts by it (r, b, l, f, i, n), and q ends it.
+    OUT/s and IN/s are messages a second to the node and from it. p50 and p99 are the milliseconds of its answers, own
+    p50 and own p99 those of the answers to its own messages. On a terminal the first letter of an order sorts by it (r,
+    b, l, f, i, n), and q ends it.
     """
     console = Console(highlight=False, soft_wrap=True)
     rates = Rates()
@@ -121,7 +123,7 @@ def table(mesh: Document, rates: Mapping[str, Rate], by: str, role: str | None) 
     summary = mesh["summary"]
     wanted = [node for node in mesh["nodes"] if role is None or node["role"] == role]
     rows = [_Row(node, rates.get(node["position"], Rate())) for node in wanted]
-    rows.sort(key=_ORDERS[by])  # stable: the document is in the order of roles and ranks
+    rows.sort(key=_ORDERS[by])  # stable, and the document is ordered by role and rank
     trouble = in_trouble(mesh)
     text = f"{mesh['node']}: {summary['nodes']} nodes, {trouble} in trouble, {summary['missing']} missing, "
     text += f"{summary['in_flight']} in flight; by {by}"

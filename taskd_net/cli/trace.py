@@ -19,7 +19,7 @@ from taskd_net.observe.prober import one_node
 
 @command(
     "trace",
-    short_help="Show the way to a position, hop by hop, and where it ends.",
+    short_help="Show the way to a position, hop by hop.",
     epilog="""\b
 Examples:
   taskd-net trace Worker/0/3
@@ -40,10 +40,10 @@ Exit codes:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.pass_context
 def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any) -> None:
-    """Show each node on the way to DEST from the node at --at, its time there and back, and the kind of link.
+    """Show each node on the way to DEST from the node at --at, with its round trip and the kind of link.
 
-    batched is the fast link between two nodes of taskd_net, tasknet are the four calls that every peer knows. Where the
-    way ends before DEST, the last line says with which code, and who says so.
+    batched is the fast link between two nodes of taskd_net, tasknet are the four calls that every peer knows. If the
+    way ends before DEST, the last line has the code and its reporter.
     """
     console = Console(highlight=False, soft_wrap=True)
     hops: list[Echo] = []

@@ -18,7 +18,7 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 @command(
     "tree",
-    short_help="Show every node, which are in trouble, and which ranks are missing.",
+    short_help="Show every node, the trouble, and the missing ranks.",
     epilog="""\b
 Examples:
   taskd-net tree --expect 4x8
@@ -36,15 +36,15 @@ Exit codes:
 128+N: ended by signal N, as with --watch.
 """,
 )
-@click.option("--watch", is_flag=True, help="Show it again each second, until a signal.")
+@click.option("--watch", is_flag=True, help="Repeat it each second, until a signal.")
 @click.option("--all", "everything", is_flag=True, help="Show each node, however many are healthy.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
 @click.pass_context
 def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **_: object) -> None:
     """Show the tree of nodes, as the node at --at knows it: the Mgr all of it, a Proxy its own part.
 
-    What is missing, lost, gone or cut off is always shown; what is healthy is folded where it is much. docs/status.md
-    says what the states mean, and what is in the JSON object.
+    Nodes that are missing, lost, gone or cut off are always shown; many healthy ones are folded. docs/status.md defines
+    the states and the JSON object.
     """
     console = Console(highlight=False, soft_wrap=True)
     last = True

@@ -1,6 +1,6 @@
-"""How a demo looks: its progress on stderr, the tree and the table on stdout.
+"""The appearance of a demo: progress on stderr, the tree and the table on stdout.
 
-On a terminal with colours and a spinner, else as plain lines; where the encoding has no arrows, without arrows.
+A terminal gets colours and a spinner, a file plain lines, and an encoding without arrows other characters.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from taskd_net import Position, Role
 from taskd_net.demo.report import Report
 
 PIPED_COLUMNS: Final = 100
-"""Width of the output where no terminal has one. On a terminal, 80 are enough for all but very long lists."""
+"""Width of the output without a terminal. On a terminal, 80 suffice for all but very long lists."""
 
 LEAVES: Final = 8
-"""Children of one node that are all drawn; of more, the first ones."""
+"""Children of one node that are drawn; of more, the first ones."""
 
 _LOOKALIKES: Final = {"→": "->", "✓": "+", "✗": "x", "…": "...", "·": "-", "µ": "u"}
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr that can print everything here, whatever the encoding."""
+    """A console on stdout or stderr that prints everything here in any encoding."""
     stream = sys.stderr if stderr else sys.stdout
     if isinstance(stream, io.TextIOWrapper):
         codecs.register_error("taskd_net.lookalike", _lookalike)
@@ -51,14 +51,14 @@ def _lookalike(error: UnicodeError) -> tuple[str, int]:
 
 
 class Step:
-    """One step under way: `doing` says what goes on, `done` what came out."""
+    """One step under way: `doing` shows its activity, `done` its result."""
 
     def __init__(self, status: Status, text: str) -> None:
         self._status = status
         self.text = text
 
     def doing(self, text: str) -> None:
-        """Show what goes on just now; only a terminal does."""
+        """Show the present activity; only on a terminal."""
         self._status.update(f"{text} …")
 
     def done(self, text: str) -> None:
@@ -90,7 +90,7 @@ class Progress:
 
 
 def heading(nodes: int, workers: int) -> Text:
-    """What is going to be started."""
+    """The processes to start, in a line."""
     many = f"1 Mgr, {counted(nodes, 'Proxy', 'Proxies')}, {counted(nodes, 'Agent')}, {counted(workers, 'Worker')}"
     return Text.assemble(("taskd-net demo", "bold"), f"  {many}, on the loopback interface")
 
@@ -101,7 +101,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def tree(report: Report) -> RenderableType:
-    """The routing tree, as the nodes themselves know it."""
+    """The routing tree, as the nodes know it."""
     root = Position.mgr()
     drawn = Tree(_node(report, root), guide_style="bright_black")
     _grow(drawn, report, root)
@@ -131,7 +131,7 @@ def _order(position: Position) -> tuple[str, int, int]:
 
 
 def table(report: Report) -> RenderableType:
-    """Each kind of send: what it was answered with, what it had to be, and how long the answer took."""
+    """Each kind of send with its code, the expected code, and its round trips."""
     drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     drawn.add_column("")
     drawn.add_column("send")

@@ -1,6 +1,6 @@
-"""The processes of a demo: started, asked, watched, and ended, whatever happens.
+"""The processes of a demo: started, asked, watched, and ended in every case.
 
-Every request has a bounded wait, and a process that ends unexpectedly ends the demo at once, with its last words.
+Every request has a bounded wait. A process that ends unexpectedly ends the demo at once, with its last words.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from taskd_net import Position, TaskdNetError
 from taskd_net.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 
 START_S: Final = 60.0
-"""Seconds until a process has started, among as many others as there may be."""
+"""Seconds for the start of a process, beside all others."""
 
 ANSWER_S: Final = 20.0
-"""Seconds for a process to answer a request, on top of what the request itself may take."""
+"""Seconds for an answer, beyond the timeout of the request itself."""
 
 STDERR_LINES: Final = 12
-"""Lines of a process's stderr that are kept to be shown if it dies."""
+"""Lines of a process's stderr to show if it dies."""
 
 
 class DemoFailed(TaskdNetError):
@@ -35,7 +35,7 @@ class Interrupted(DemoFailed):
     """A signal asks the demo to end.
 
     Attributes:
-        exit_code: what the shell expects of a process that the signal ended.
+        exit_code: the shell's code for a process ended by the signal.
     """
 
     def __init__(self, number: signal.Signals) -> None:
@@ -61,7 +61,7 @@ class NodeProcess:
     # ---- requests
 
     async def started(self) -> None:
-        """Wait until the node has started; from then on its `address` and `started_at` (`time.monotonic`) are known."""
+        """Wait until the node has started; then `address` and `started_at` (`time.monotonic`) are set."""
         started = cast(Started, await self._answer_to(0, "start", START_S))
         self.address, self.started_at = started["address"] or "", started["at"]
 
@@ -74,7 +74,7 @@ class NodeProcess:
         return cast(Sent, await self._ask("send", to=str(to), mtype=mtype, uuids=uuids))
 
     async def reach(self, to: Iterable[Position], timeout: float) -> list[Reached]:
-        """Send to each of these, all at once, until it has acknowledged."""
+        """Send to all of these at once, each until its Ack."""
         answer = await self._ask("reach", wait=timeout + ANSWER_S, to=list(map(str, to)), timeout=timeout)
         return cast(list[Reached], answer)
 
@@ -91,7 +91,7 @@ class NodeProcess:
         return cast(dict[str, list[str]], await self._ask("received"))
 
     async def routes(self) -> dict[Position, Position]:
-        """Every node that this one knows below itself, with the child that leads to it."""
+        """Every node below this one, with the child that leads to it."""
         routes = cast(dict[str, str], await self._ask("routes"))
         return {Position.parse(position): Position.parse(hop) for position, hop in routes.items()}
 
@@ -105,7 +105,7 @@ class NodeProcess:
         await asyncio.wait([self._watcher], timeout=CLOSE_S)
 
     async def close(self, timeout: float) -> str | None:
-        """End the process in order: its node leaves the mesh. Returns what was wrong about that, or None."""
+        """End the process in order: its node leaves the mesh. Returns the problem, or None."""
         self.ending = True
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -127,7 +127,7 @@ class NodeProcess:
         return self._process.pid
 
     def obituary(self) -> str:
-        """How the process ended, with the end of its stderr."""
+        """The end of the process, in words, with the end of its stderr."""
         code = self._process.returncode
         how = f"ended with exit code {code}" if code is None or code >= 0 else f"was ended by {_signal_name(-code)}"
         words = "".join(f"\n    {line}" for line in self._stderr) or " nothing"
@@ -155,7 +155,7 @@ class NodeProcess:
             del self._asked[request_id]
 
     async def _watch(self) -> None:
-        """Read all that the process says, until it has ended."""
+        """Read the output of the process, until it has ended."""
         try:
             await asyncio.gather(self._read_answers(), self._read_stderr())
         except (ValueError, LookupError) as error:
@@ -170,7 +170,7 @@ class NodeProcess:
             answer = json.loads(line)
             future = self._asked.get(answer["id"])
             if future is None or future.done():
-                continue  # nobody waits any more
+                continue  # its caller has given up
             if "error" in answer:
                 future.set_exception(DemoFailed(f"{self.position}: {answer['error']}"))
             else:
@@ -207,7 +207,7 @@ class Fleet:
             raise self._reason from None
 
     def abort(self, reason: DemoFailed) -> None:
-        """End the demo with this reason; the first one counts, and none once the processes are being ended."""
+        """End the demo with this reason; the first one counts, before the processes are being ended."""
         if self._task is not None and self._reason is None:
             self._reason = reason
             self._task.cancel()
@@ -223,7 +223,7 @@ class Fleet:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=LINE_BYTES,
-            # A Ctrl-C is for the controller, which then ends the others.
+            # Ctrl-C goes to the controller alone, which ends the others.
             start_new_session=True,
         )
         started = NodeProcess(position, process, self)
@@ -231,7 +231,7 @@ class Fleet:
         return started
 
     async def close(self) -> list[str]:
-        """End every process in order. Returns what was wrong about that."""
+        """End every process in order. Returns the problems."""
         self._task = None
         closing = [process.close(CLOSE_S) for process in self.processes if not process.ending]
         return [trouble for trouble in await asyncio.gather(*closing) if trouble]

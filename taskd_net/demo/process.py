@@ -64,7 +64,7 @@ class DemoNode:
             self._took.set()
 
     async def _received(self) -> dict[str, list[str]]:
-        """The uuids of each mtype, in order, with all that has been acknowledged by now."""
+        """The uuids of each mtype, in order, including everything acknowledged by now."""
         while self._taken < self.node.statistics.delivered:
             self._took.clear()
             await self._took.wait()
@@ -111,7 +111,7 @@ async def _run(config: NodeConfig) -> None:
             task = asyncio.create_task(_serve(demo, json.loads(line)))
             serving.add(task)
             task.add_done_callback(serving.discard)
-        # Nobody is left who could end a process that does not get through closing.
+        # No controller is left to kill a process that hangs while closing.
         signal.alarm(CLOSE_S)
         for task in serving:
             task.cancel()

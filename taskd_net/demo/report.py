@@ -1,4 +1,4 @@
-"""What a demo found, and whether it is what had to come out."""
+"""The findings of a demo, compared with the expected ones."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from taskd_net.codes import describe
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest of the values that is not below `percent` percent of them."""
+    """The smallest value that at least `percent` percent of them do not exceed."""
     return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
 
 
 Received: TypeAlias = Mapping[Position, Mapping[str, Sequence[str]]]
-"""The uuids of the messages that each node received, by mtype, in the order of their arrival."""
+"""The uuids of the messages received by each node, by mtype, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sends:
-    """Sends of one kind. `code` is what they all were answered with, or the first that is not `expected_code`."""
+    """Sends of one kind. `code` is their common code, or the first that is not `expected_code`."""
 
     name: str
     title: str
@@ -46,7 +46,7 @@ class Sends:
 
 @dataclass(slots=True)
 class Broadcast:
-    """Copies of broadcast messages: one for each message and Worker, no more and no less."""
+    """Copies of broadcast messages: exactly one expected for each message and Worker."""
 
     expected: int = 0
     delivered: int = 0
@@ -55,16 +55,16 @@ class Broadcast:
 
 @dataclass(slots=True)
 class Report:
-    """All that a demo found.
+    """The findings of a demo.
 
     Attributes:
-        expected: nodes that were started; `joined`: those that have joined.
+        expected: nodes started. joined: nodes that have joined.
         recovered_s: seconds from the moment the new Proxy listens until each of its Workers has acknowledged.
-        tree: each node that has children, with what it knows about them, from the root down.
-        addresses: where a node listens.
+        tree: each node with children, and its children, from the root down.
+        addresses: of the listening nodes.
         replaced: the node that was killed and started again.
-        left_out: what this size of the mesh has no room to show.
-        problems: everything that is not as it had to be.
+        left_out: steps that need a larger mesh.
+        problems: every deviation from the expected result.
     """
 
     expected: int
@@ -80,17 +80,17 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True when everything was as it had to be."""
+        """True without problems."""
         return not self.problems
 
     def add(self, sends: Sends) -> None:
-        """Take in the answers to sends of one kind."""
+        """Add the answers to sends of one kind."""
         self.sends.append(sends)
         if not sends.ok:
             self.problems.append(f"{sends.title}: expected {sends.expected_code}, got {describe(sends.code)}")
 
     def check_received(self, expected: Received, received: Received) -> None:
-        """Compare what each node received with what was sent to it: every message once, in order, and no other."""
+        """Compare the messages received by each node with those sent to it: each once, in order, and no others."""
         for position, by_kind in received.items():
             for kind in by_kind.keys() | expected.get(position, {}).keys():
                 due = list(expected.get(position, {}).get(kind, ()))
@@ -101,7 +101,7 @@ class Report:
                 strange = len(set(came) - set(due))
                 how = f"{missing} missing, {twice} twice, {strange} not for it" if missing or twice or strange else ""
                 problem = f"{position} received {kind!r} messages wrongly: {how or 'not in order'}"
-                if problem not in self.problems:  # what was wrong once is found at each later check
+                if problem not in self.problems:  # later checks find it again
                     self.problems.append(problem)
 
     def as_json(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What the demo shows, step by step, and what has to come out of each."""
+"""The script of the demo: its steps, and the expected result of each."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ UNICAST_SENDS: Final = 200
 GROUP_SENDS: Final = 50
 REFUSED_SENDS: Final = 100
 FULL_INBOX_SENDS: Final = 20
-"""Each of these waits for room before it is refused."""
+"""Sends to a full inbox; each waits for room before it is refused."""
 
 JOIN_S: Final = 10.0
 
 REACH_S: Final = 20.0
-"""Seconds until what is below a killed Proxy is reached again; the start of a new process is in it."""
+"""Seconds until the nodes below a killed Proxy are reached again, including the start of a new process."""
 
 ANY_PORT: Final = "127.0.0.1:0"
 
@@ -32,11 +32,11 @@ class Tour:
     """One demo.
 
     Args:
-        fleet: where the processes are started.
-        nodes: how many nodes, each with a Proxy and an Agent.
-        workers: how many Workers in all, as evenly spread over the nodes as they can be.
-        report: where everything that is found goes.
-        progress: told what is going on.
+        fleet: starts the processes.
+        nodes: number of nodes, each with a Proxy and an Agent.
+        workers: number of Workers in all, spread evenly over the nodes.
+        report: collects the findings.
+        progress: shows the steps.
     """
 
     def __init__(self, fleet: Fleet, nodes: int, workers: int, report: Report, progress: Progress) -> None:
@@ -46,12 +46,12 @@ class Tour:
         self._workers = workers_by_node(nodes, workers)
         self._all_workers = [worker for node in self._workers for worker in node]
         self._started: dict[Position, NodeProcess] = {}
-        # What each node has to have received: the uuids of each kind, in order.
+        # The uuids due at each node, by kind, in order.
         self._due: dict[Position, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self.report = report
 
     async def run(self) -> None:
-        """All of it.
+        """Run every step.
 
         Raises:
             DemoFailed: it cannot go on.
@@ -107,7 +107,7 @@ class Tour:
     async def _groups(self) -> None:
         mgr, count = Position.mgr(), len(self._all_workers)
         with self._progress.step("Sending from one to many") as step:
-            # The first, one in the middle and the last: with two nodes, some on each.
+            # The first, a middle one and the last: with two nodes, Workers on both.
             chosen = sorted({0, count // 2, count - 1})
             if len(chosen) > 1:
                 ranks = ",".join(map(str, chosen))
@@ -149,7 +149,7 @@ class Tour:
             busy = Code.RECV_BUF_BUSY
             kept = await self._send("full_inbox", "a full inbox", mgr, last, times=FULL_INBOX_SENDS, expect=busy)
             await self._started[last].resume()
-            # Refused is not lost: the sender still has them, and may send them again with the same uuids.
+            # A refused message is not lost: its sender may send it again with the same uuid.
             await self._send("full_inbox_again", "the same again, once it reads", mgr, last, uuids=kept)
             await self._check_received()
             step.done("Refused with its code: a rank nobody has, a bad role, a full inbox")
@@ -162,7 +162,7 @@ class Tour:
         with self._progress.step(f"Killing {position}") as step:
             await old.kill()
             step.doing(f"Starting {position} again")
-            # The Mgr does not know that somebody helps: it sends all the time until it is heard.
+            # The Mgr is not told of the restart: it resends until it is heard.
             reaching = asyncio.create_task(mgr.reach(below, REACH_S))
             try:
                 (new,) = await self._start([position], listen=old.address, upstream=mgr.address)
@@ -239,7 +239,7 @@ class Tour:
         return uuids
 
     async def _check_received(self) -> dict[Position, dict[str, list[str]]]:
-        """Compare what every node has received up to now with what was sent to it."""
+        """Compare the messages received by every node so far with those sent to it."""
         received = await asyncio.gather(*(process.received() for process in self._started.values()))
         by_position = dict(zip(self._started, received, strict=True))
         self.report.check_received(self._due, by_position)
@@ -250,7 +250,7 @@ class Tour:
 
 
 def workers_by_node(nodes: int, workers: int) -> list[list[Position]]:
-    """The Workers of each node, ranks in order, numbers as even as they can be."""
+    """The Workers of each node, with ranks in order and numbers as even as possible."""
     share, more = divmod(workers, nodes)
     sizes = [share + (node < more) for node in range(nodes)]
     ranks = iter(range(workers))

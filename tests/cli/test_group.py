@@ -17,7 +17,7 @@ def test_every_command_with_settings_is_there() -> None:
 def test_every_command_has_a_line_and_a_text(name: str) -> None:
     command = group.commands[name]
     assert command.get_short_help_str(limit=100).endswith(".") and command.help
-    assert CliRunner().invoke(group, [name, "-h"]).exit_code == 0
+    assert CliRunner().invoke(group, [name, "--help"]).exit_code == 0
 
 
 @pytest.mark.parametrize("arguments", [["moon"], ["mgr", "--moon"], ["send"], ["ping", "a", "b"]])

@@ -25,7 +25,7 @@ _STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold
 
 
 async def examine(config: NodeConfig) -> list[Finding]:
-    """Everything that can be looked at without starting the node."""
+    """All checks that need no running node."""
     findings = tls_files.check(config.tls)
     usable = all(found.state is not State.WRONG for found in findings)
     for address in (config.listen, config.plain_listen):
@@ -73,7 +73,7 @@ def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:
 
 @click.group(
     name="doctor",
-    short_help="Say what keeps a node from its place, and what to do.",
+    short_help="Find the reasons that keep a node from joining.",
     epilog="""\b
 Examples:
   taskd-net doctor proxy --config /etc/taskd-net.toml
@@ -88,10 +88,10 @@ Exit codes:
 """,
 )
 def doctor() -> None:
-    """Check the settings of a command against the machine and the network: can it listen, can it join, and whom.
+    """Check the settings of a command against the machine and the network: its files, its address, its parent.
 
-    Takes the flags, variables and file of the command that it is asked about; for a Worker or an Agent that is listen.
-    It starts no node and takes nobody's place: it may be run beside a node that works.
+    Takes the flags, variables and file of that command; for a Worker or an Agent it is listen. It starts no node and
+    takes no position, so it is safe beside a running node.
     """
 
 

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Findings of the doctor's checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """How it stands."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,10 +20,10 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        check: what was looked at, in a word.
-        state: how it stands.
-        text: what was found.
-        advice: what to do; empty where nothing has to be done.
+        check: the subject, in a word.
+        state: the result.
+        text: the finding.
+        advice: a remedy; empty where none is needed.
     """
 
     check: str
@@ -33,20 +33,20 @@ class Finding:
 
 
 def ok(check: str, text: str) -> Finding:
-    """All is well."""
+    """A check without a finding to act on."""
     return Finding(check, State.OK, text)
 
 
 def warning(check: str, text: str, advice: str) -> Finding:
-    """It works, or may work, and somebody should know."""
+    """A fault that may not prevent operation."""
     return Finding(check, State.WARNING, text, advice)
 
 
 def wrong(check: str, text: str, advice: str) -> Finding:
-    """It does not work like this."""
+    """A fault that prevents operation."""
     return Finding(check, State.WRONG, text, advice)
 
 
 def skipped(check: str, text: str) -> Finding:
-    """It could not be looked at, or there is nothing to look at."""
+    """A check that could not be made, or had no subject."""
     return Finding(check, State.SKIPPED, text)

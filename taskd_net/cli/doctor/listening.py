@@ -1,4 +1,4 @@
-"""Whether a node can listen where it is told to."""
+"""Checks of the addresses to listen at."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def check(listen: Address, position: Position, *, tls: bool) -> list[Findi
         return [wrong("name", text, "Give an IP address of this machine, or 0.0.0.0 for all of them.")]
     family, kind, protocol, _, address = found[0]
     with socket.socket(family, kind, protocol) as bound:
-        # As gRPC does it: connections of an earlier process that still end are not in the way.
+        # As gRPC does: closing connections of an earlier process are not in the way.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(address)

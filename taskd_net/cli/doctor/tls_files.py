@@ -1,4 +1,4 @@
-"""Whether the files of TLS are what the node needs."""
+"""Checks of the files of TLS."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from taskd_net.tls.certificates import Pair
 
 SOON: Final = timedelta(days=7)
-"""Before its end a certificate is to be replaced; who does so by hand needs a working week."""
+"""Time before the end of a certificate to replace it: a working week, for replacement by hand."""
 
 
 def check(tls: Tls | None) -> list[Finding]:
-    """Read them as the node would."""
+    """Read the files as the node would."""
     if tls is None:
         return [skipped("tls", "this node is configured for plain text")]
     try:

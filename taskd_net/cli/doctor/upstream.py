@@ -19,12 +19,12 @@ CONNECT_S = 3.0
 """Seconds for a connection: the first packet may be lost, and is sent again after one."""
 
 CLOCK_S = 1.0
-"""Seconds by which two clocks may differ. Those that are kept by NTP differ by milliseconds; from a second on, the log
-lines of two machines no longer tell which came first."""
+"""Seconds by which two clocks may differ. Clocks kept by NTP differ by milliseconds. From a second on, the order of log
+lines of two machines is lost."""
 
 
 async def check(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
-    """Everything about the parent, in the order in which a node meets it."""
+    """Check name, connection, kind of server, version and clock of the parent, in this order."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(upstream.host, upstream.port, type=socket.SOCK_STREAM)
@@ -45,7 +45,7 @@ async def check(upstream: Address, position: Position, tls: Tls | None) -> list[
 
 
 async def _connect(host: str, port: int) -> Finding | None:
-    """None, or why there is no connection."""
+    """Connect. Returns None, or the reason for failure."""
     where = Address(host, port)
     try:
         async with asyncio.timeout(CONNECT_S):
@@ -106,7 +106,7 @@ def _version(about: About) -> Finding:
 
 
 def clock(met: Found) -> Finding:
-    """How far the two clocks are apart, as far as a question that takes time can tell."""
+    """The offset of the two clocks, to within half a round trip."""
     ahead, error = met.clock, met.clock_error
     off = f"{abs(ahead):.3f} s {'behind' if ahead > 0 else 'ahead of'} the upstream's, to within {error:.3f} s"
     if abs(ahead) - error > CLOCK_S:
