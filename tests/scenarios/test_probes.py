@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from taskd_net import Code, NodeClosed, Position
 from taskd_net.address import Address
-from taskd_net.observe.client import AskFailed, NodeClient
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
@@ -203,57 +201,3 @@ async def test_who_asks_needs_no_place(mesh: Mesh) -> None:
             assert echo[:2] == (Code.DST_ROLE_ILLEGAL, node.position)
     assert mgr.routes() == routes
     assert worker.waiting() == 0
-
-
-async def test_service_refuses_what_cannot_be_done(mesh: Mesh) -> None:
-    mgr = await mesh.mgr()
-    async with client(mgr) as asking:
-        for refused in (
-            asking.trace(Position("Worker", "All", "All"), 1.0),
-            asking.trace(Position.mgr(), float("nan")),
-            asking.ping(Series(Position.mgr(), -1.0)),
-            asking.ping(Series(Position("", "", ""), 1.0)),
-        ):
-            with pytest.raises(AskFailed, match="refused"):
-                await anext(refused)
-
-
-async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.limits.PROBE_SERIES", 2)
-    mgr = await mesh.mgr()
-    endless = Series(Position.mgr(), 1.0, 0, 0.01)
-    async with client(mgr) as asking:
-        running = [asking.ping(endless) for _ in range(2)]
-        for series in running:
-            assert (await anext(series)).ok
-        with pytest.raises(AskFailed, match="2 series of probes"):
-            await anext(asking.ping(endless))
-        for series in running:
-            await series.aclose()  # type: ignore[attr-defined]
-
-        async def freed() -> None:
-            while True:
-                try:
-                    assert (await anext(asking.ping(endless))).ok
-                    return
-                except AskFailed:
-                    await asyncio.sleep(0.01)
-
-        await soon(freed())
-
-
-async def test_series_does_not_hold_up_a_node_that_closes(mesh: Mesh) -> None:
-    mgr = await mesh.mgr()
-    async with client(mgr) as asking:
-        series = asking.ping(Series(Position.mgr(), 1.0, 0, 3600.0))
-        assert (await anext(series)).ok
-        assert await soon(mgr.drain(60.0))
-        with pytest.raises(AskFailed, match="the node is closing"):
-            assert [echo.code async for echo in series] == []
-
-
-async def test_parent_of_the_contract_does_not_do_it(mesh: Mesh) -> None:
-    async with RawParent() as root, NodeClient(Address.parse(root.address), 5.0) as asking:
-        with pytest.raises(AskFailed, match="is not a node of taskd_net") as refused:
-            await asking.about()
-        assert not refused.value.implemented

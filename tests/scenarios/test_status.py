@@ -13,7 +13,7 @@ from taskd_net import Node, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.observe import status_codec as wire
-from taskd_net.observe.client import AskFailed, NodeClient, ask_health
+from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
@@ -274,17 +274,6 @@ async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pyt
         "Worker/0/0": 1,
         "Worker/0/1": 1,
     }
-
-
-async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> None:
-    async with NodeClient(Address.parse("127.0.0.1:9"), PATIENCE_S) as asker:
-        with pytest.raises(AskFailed, match=r"no node answers at 127\.0\.0\.1:9: "):
-            await asker.mesh()
-    async with RawParent() as parent, NodeClient(Address.parse(parent.address), PATIENCE_S) as asker:
-        with pytest.raises(AskFailed, match="is not a node of taskd_net"):
-            await asker.mesh()
-        with pytest.raises(AskFailed, match="does not say how it is"):
-            await ask_health(Address.parse(parent.address), "", PATIENCE_S)
 
 
 async def test_the_document_of_another_process_is_the_same(mesh: Mesh) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from taskd_net import Code, ConfigError, Node, NodeConfig
+from taskd_net import Code
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.traced import TracedLink
 from tests.peers.child import RawChild
@@ -164,12 +163,3 @@ async def test_off_by_default(mesh: Mesh, spans: InMemorySpanExporter) -> None:
     traced = await mesh.mgr(tracing=True)
     await mesh.worker(0, 0, traced)
     assert {type(link) for link in traced.links.values()} == {TracedLink}
-
-
-async def test_extra_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "taskd_net.observe.spans", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    node = Node(NodeConfig.mgr(listen="127.0.0.1:0", tracing=True))
-    with pytest.raises(ConfigError, match=r"tracing is True; expected .* pip install 'taskd-net\[tracing\]'"):
-        await node.start()
-    await node.close()

@@ -1,0 +1,72 @@
+"""Reports of a child to its parent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from taskd_net import Code, Node, limits
+from taskd_net.address import Address
+from taskd_net.codes import Refusal
+from taskd_net.observe.client import NodeClient
+from taskd_net.observe.document import Document, by_position, document
+from taskd_net.observe.ledger import Report
+from tests.peers.mesh import PATIENCE_S, Mesh, soon
+from tests.peers.mesh_state import until_joined
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+
+
+async def told(node: Node) -> dict[str, Document]:
+    """What a node answers, by position."""
+    async with NodeClient(Address.parse(str(node.address)), PATIENCE_S) as asker:
+        return dict(by_position(document(await asker.mesh())))
+
+
+async def test_node_goes_on_telling_its_figures_where_nothing_happens(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.1)
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    for count in (1, 2, 3):
+        assert (await mgr.send("x", to=worker.position)).ok
+        async with asyncio.timeout(PATIENCE_S):
+            while (await told(mgr))["Worker/0/0"]["delivered"] != count:  # noqa: ASYNC110 - asked, not signalled
+                await asyncio.sleep(0.05)
+
+
+async def test_everything_is_reported_again_when_a_report_was_not_taken(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
+    mgr = await mesh.mgr()
+    reports: asyncio.Queue[Report] = asyncio.Queue()
+    told, failing = mgr.view.told, True
+
+    def take(child: object, report: Report) -> None:
+        nonlocal failing
+        reports.put_nowait(report)
+        if failing:
+            failing = False
+            raise Refusal(Code.CLIENT_ERR, "not today")
+        told(child, report)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mgr.view, "told", take)
+    await mesh.proxy(0, mgr)
+    first, second = await soon(reports.get()), await soon(reports.get())
+    assert first.first and second.first
+    assert [record.position for record in second.records] == [record.position for record in first.records]
+    await mesh.logged("status_not_taken")
+
+
+async def test_change_below_is_reported_before_the_time_of_the_figures(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    await until_joined(mgr, "Proxy/0")
+    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 3600.0)
+    await mesh.worker(0, 0, proxy)
+    await until_joined(mgr, "Worker/0/0")

@@ -1,0 +1,105 @@
+"""Answers of a node to those who ask: its state at that moment, and series of probes within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from taskd_net import Node, Position
+from taskd_net.address import Address
+from taskd_net.observe.client import AskFailed, NodeClient
+from taskd_net.observe.document import Document, by_position, document
+from taskd_net.observe.probe_codec import Series
+from tests.peers.child import RawChild
+from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, soon
+
+pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+
+
+def client(node: WatchedNode) -> NodeClient:
+    """A client of a node."""
+    return NodeClient(Address.parse(node.address or ""), PATIENCE_S)
+
+
+async def told(node: Node) -> dict[str, Document]:
+    """What a node answers, by position."""
+    async with NodeClient(Address.parse(str(node.address)), PATIENCE_S) as asker:
+        return dict(by_position(document(await asker.mesh())))
+
+
+async def test_figures_are_those_of_now_and_not_of_the_last_look(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    for count in range(1, 4):
+        assert (await worker.send("x", to="Mgr")).ok
+        assert (await told(mgr))["Worker/0/0"]["up"]["messages"] == count
+
+
+async def test_child_that_says_nothing_of_itself_has_joined_again_as_often_as_its_parent_has_seen(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/7") as foreign:
+        await foreign.join(str(mgr.address))
+        assert (await told(mgr))["Worker/0/7"]["reconnects"] == 0
+        await foreign.cut()
+        await mesh.logged("child_lost")
+        assert (await told(mgr))["Worker/0/7"]["state"] == "lost"
+        await foreign.join(str(mgr.address))
+        assert (await told(mgr))["Worker/0/7"]["reconnects"] == 1
+
+
+@pytest.mark.parametrize("links", ["batched", "tasknet"])
+async def test_link_of_a_child_is_shown_as_what_it_is_while_it_stands(mesh: Mesh, links: str) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr, links=links)
+    assert (await told(mgr))["Worker/0/0"]["link"] == links
+    await worker.close(orderly=False)
+    await mesh.logged("child_lost")
+    assert (await told(mgr))["Worker/0/0"]["link"] is None
+
+
+async def test_service_refuses_what_cannot_be_done(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with client(mgr) as asking:
+        for refused in (
+            asking.trace(Position("Worker", "All", "All"), 1.0),
+            asking.trace(Position.mgr(), float("nan")),
+            asking.ping(Series(Position.mgr(), -1.0)),
+            asking.ping(Series(Position("", "", ""), 1.0)),
+        ):
+            with pytest.raises(AskFailed, match="refused"):
+                await anext(refused)
+
+
+async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskd_net.limits.PROBE_SERIES", 2)
+    mgr = await mesh.mgr()
+    endless = Series(Position.mgr(), 1.0, 0, 0.01)
+    async with client(mgr) as asking:
+        running = [asking.ping(endless) for _ in range(2)]
+        for series in running:
+            assert (await anext(series)).ok
+        with pytest.raises(AskFailed, match="2 series of probes"):
+            await anext(asking.ping(endless))
+        for series in running:
+            await series.aclose()  # type: ignore[attr-defined]
+
+        async def freed() -> None:
+            while True:
+                try:
+                    assert (await anext(asking.ping(endless))).ok
+                    return
+                except AskFailed:
+                    await asyncio.sleep(0.01)
+
+        await soon(freed())
+
+
+async def test_series_does_not_hold_up_a_node_that_closes(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with client(mgr) as asking:
+        series = asking.ping(Series(Position.mgr(), 1.0, 0, 3600.0))
+        assert (await anext(series)).ok
+        assert await soon(mgr.drain(60.0))
+        with pytest.raises(AskFailed, match="the node is closing"):
+            assert [echo.code async for echo in series] == []
