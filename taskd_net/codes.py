@@ -51,7 +51,7 @@ class Code(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the code says, in a phrase."""
+        """The meaning of the code, in a phrase."""
         return _MEANINGS[self]
 
 

@@ -1,4 +1,4 @@
-"""Who a node is, and whom a message is for.
+"""Positions of nodes, and destinations of messages.
 
 A `Position` is one node's place in the job: role, node rank, and for a Worker its global rank (contract, section 1).
 A `Destination` is what a sender may write in a message's `dst`: one position, a comma list of ranks (multicast) or

@@ -421,7 +421,7 @@ async def test_closing_at_any_moment_of_joining(mesh: Mesh, turns: int) -> None:
 @pytest.mark.compat
 @pytest.mark.both_loops
 async def test_many_nodes_come_and_go(mesh: Mesh) -> None:
-    """What a child leaves behind at its parent is bounded by what the registry holds."""
+    """The traces of a child at its parent are bounded by the registry."""
     mgr = await mesh.mgr(grace=0.1)
     for i in range(30):
         worker = await mesh.worker(0, i % 3, mgr)

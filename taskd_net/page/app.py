@@ -22,7 +22,7 @@ HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
 )
-"""What every answer says beside its policy."""
+"""The headers of every answer beside its policy."""
 
 
 class PageApp:

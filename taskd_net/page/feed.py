@@ -1,4 +1,4 @@
-"""What a browser has to be told: the whole tree once, then the nodes of which something has changed.
+"""Updates for a browser: the whole tree once, then the changed nodes.
 
 Every look at the mesh that finds something new makes a version. A browser says which one it has, and gets what has
 changed since; what it holds then is the document of `taskd_net.observe.document`, node by node.
@@ -102,7 +102,7 @@ class Feed:
         self._take(version, now, found, standings, missing)
 
     def answer(self, since: str) -> str:
-        """What a browser has to be told.
+        """The update for a browser.
 
         Args:
             since: the `token` of the last answer that it got; anything else for none.

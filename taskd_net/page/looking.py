@@ -12,7 +12,7 @@ from taskd_net.page.feed import Feed
 
 
 class Looking:
-    """What one node knows of the mesh, as browsers get it: never much older than `limits.PAGE_LOOK_S` when asked for.
+    """The state of the mesh for browsers, hardly older than `limits.PAGE_LOOK_S` when asked for.
 
     Nobody looks while nobody asks. However many ask, one look at a time is taken, and after one that took long there is
     a pause of so much longer.
@@ -29,7 +29,7 @@ class Looking:
         self._pause = 0.0
 
     async def answer(self, since: str) -> str:
-        """What a browser that has the version `since` has to be told, as a JSON object.
+        """The update for a browser with the version `since`, as a JSON object.
 
         It holds what `Feed.answer` says, and in `ask_again` the seconds after which the browser should ask again.
         """

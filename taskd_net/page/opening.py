@@ -30,7 +30,7 @@ class StatusPage:
         self._looking = Looking(node)
         self._serving: Serving | None = None
         self.url = ""
-        """Where the page is, once it is open."""
+        """The URL of the page, once it is open."""
 
     async def __aenter__(self) -> Self:
         """Open the page.

@@ -31,7 +31,7 @@ LARGE: Final = 4096
 
 
 _UINT32: Final = 0xFFFF_FFFF
-"""What of a longer number counts, as for the generated class."""
+"""The significant bits of a longer number, as for the generated class."""
 
 _UINT64: Final = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -39,7 +39,7 @@ _FIELDS: Final = b"\x0a\x12\x1a\x22\x6a\x72\x7a"
 
 
 class Batch(NamedTuple):
-    """What is in a batch; the fields are those of `proto/link.proto`."""
+    """A batch, with the fields of `proto/link.proto`."""
 
     messages: Sequence[bytes]
     patience: Sequence[int]
@@ -134,7 +134,7 @@ def read_batch(data: bytes) -> Batch:
 
 
 def branch_of(index: int, ack: Ack) -> Branch:
-    """What an answer to a broadcast says beside its code; `index` is that of the answer among those of its batch."""
+    """The receivers and failures of a broadcast's answer; `index` is its place among the answers of its batch."""
     return Branch(
         answer=index,
         receivers=None if ack.receivers is None else min(ack.receivers, _UINT32),
@@ -143,7 +143,7 @@ def branch_of(index: int, ack: Ack) -> Branch:
 
 
 def read_branches(branches: Iterable[Branch], peer: Position) -> dict[int, Told]:
-    """What answers of a batch say beside their code, by their index; within the bounds that a node of ours keeps.
+    """The receivers and failures of a batch's answers, by index, within the bounds of a node of ours.
 
     Args:
         branches: the field.

@@ -245,11 +245,11 @@ def write_checked(frame: Frame) -> bytes:
 
 
 _NOT_AS_EXPECTED = (DecodeError, IndexError, ValueError, Refusal)
-"""What the readers by hand raise. The generated classes then have the last word."""
+"""Errors of the hand-written readers. The generated classes then decide."""
 
 
 class _Flow(NamedTuple):
-    """What the headers of a sender's messages to one destination have in common."""
+    """The common part of the headers of a sender's messages to one destination."""
 
     mtype: str
     sync: bool

@@ -34,7 +34,7 @@ BUDGET_S: Final = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What was found.
+    """The findings.
 
     Args:
         seconds: how long each test takes.
@@ -140,7 +140,7 @@ def _modules(folder: Path) -> list[str]:
 
 
 def _covered(tree: Tree) -> Iterator[tuple[str, int, str]]:
-    """What the last run came to: module, line and test."""
+    """The coverage of the last run: module, line and test."""
     from coverage import CoverageData
 
     data = CoverageData(str(tree.folder / ".coverage"))

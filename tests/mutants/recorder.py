@@ -1,4 +1,4 @@
-"""What a run of pytest says to who started it: a line of JSON for each test, in the file that a variable names.
+"""The report of a run of pytest: a line of JSON for each test, in the file that a variable names.
 
 `-p tests.mutants.recorder`, with `MUTANTS_RECORD` in the environment.
 """

@@ -34,7 +34,7 @@ class Equivalent:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one mutant; `what` is empty where it is not known yet."""
+    """The outcome of one mutant; `what` is empty while it is unknown."""
 
     module: str
     line: int
@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many of a room's mutants came to what."""
+    """The outcomes of a room's mutants, with their counts."""
 
     room: str
     sampled: int
@@ -63,7 +63,7 @@ class Score:
 
 
 def equivalents() -> list[Equivalent]:
-    """Those that are named."""
+    """The listed equivalent mutants."""
     return [Equivalent(**entry) for entry in tomllib.loads(EQUIVALENTS.read_text()).get("mutant", [])]
 
 
@@ -85,7 +85,7 @@ def reason(outcome: Outcome, named: Sequence[Equivalent]) -> str:
 
 
 def table(outcomes: Sequence[Outcome], rooms: Sequence[str], named: Sequence[Equivalent], seed: int) -> str:
-    """What the document shows."""
+    """The table of the document."""
     scores = [*(score(room, outcomes, named) for room in rooms), score("", outcomes, named)]
     lines = [
         "| room | sampled | killed | killed by a timeout | survived | equivalent | score |",

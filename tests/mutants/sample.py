@@ -181,7 +181,7 @@ def _operator(name: str) -> Any:
 
 
 def _span(node: ast.AST) -> Span:
-    """Where a node stands. The columns are those of ASCII text, as the package's code is."""
+    """The place of a node in the text. The columns are those of ASCII text, like the package's code."""
     assert isinstance(node, ast.stmt | ast.expr)
     assert node.end_lineno is not None and node.end_col_offset is not None
     return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)

@@ -20,7 +20,7 @@ KILLED, HUNG, SURVIVED, UNREACHED, UNSURE = "killed", "hung", "survived", "unrea
 _STARTS_S: Final = 40.0
 """Seconds that a run may take beside its tests."""
 _SLOWER: Final = 5.0
-"""How much slower than without the mutant tests may be before a run counts as hanging."""
+"""Factor on the time without the mutant, beyond which a run counts as hanging."""
 _PATIENCE: Final = ("--timeout=30",)
 """For one test, in seconds."""
 _ATTEMPTS: Final = 3
@@ -37,7 +37,7 @@ _NO_CLOCK: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a mutant.
+    """The outcome of a mutant.
 
     Args:
         key: its number.
@@ -77,7 +77,7 @@ class Session:
         self._verdicts = {verdict.key: verdict for verdict in (Verdict(**json.loads(line)) for line in lines)}
 
     def verdict(self, mutant: Mutant) -> Verdict | None:
-        """What came of a mutant; None if that is not known, or not any more."""
+        """The outcome of a mutant; None if it is unknown or outdated."""
         verdict = self._verdicts.get(mutant.key)
         if verdict is None or verdict.module != self._digests.get(mutant.module):
             return None

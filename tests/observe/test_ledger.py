@@ -1,4 +1,4 @@
-"""What is kept of the nodes below, and what of that the parent has still to be told."""
+"""Records of the nodes below, and the pending reports on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def known(of: Ledger) -> dict[str, bytes]:
 
 
 def told(of: Ledger) -> Report:
-    """What the parent is told, in one report."""
+    """One report to the parent."""
     assert of.reports == 1
     return of.next_report()
 

@@ -23,7 +23,7 @@ def client(node: WatchedNode) -> NodeClient:
 
 
 async def told(node: Node) -> dict[str, Document]:
-    """What a node answers, by position."""
+    """The answer of a node, by position."""
     async with NodeClient(Address.parse(str(node.address)), PATIENCE_S) as asker:
         return dict(by_position(document(await asker.mesh())))
 

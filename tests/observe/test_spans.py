@@ -28,7 +28,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 
 def attributes(span: ReadableSpan) -> Mapping[str, object]:
-    """Those of one span."""
+    """The attributes of one span."""
     return span.attributes or {}
 
 

@@ -1,4 +1,4 @@
-"""What a node knows of those below it, and when it forgets them."""
+"""A node's records of the nodes below it, and their expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gRPC says of a parent that cannot be talked to, in the words of its versions, and what we say."""
+"""gRPC's messages about an unreachable parent, by version, and our explanations."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not heard of is seen soon."""
+    """Poll often, so that changes without a notification are seen soon."""
     monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.1)
 
 
@@ -104,7 +104,7 @@ def folders(tmp_path: Path) -> tuple[Folder, Folder]:
 
 
 async def test_only_that_end_changes_whose_certificate_did(folders: tuple[Folder, Folder]) -> None:
-    """Who has the old certificate of the parent would move for nothing."""
+    """A child that checks the parent's old certificate would move for nothing."""
     servers, clients = folders
     tls = Tls(
         ca=servers.ca,

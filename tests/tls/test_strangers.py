@@ -1,4 +1,4 @@
-"""Who begins TLS and is never heard of."""
+"""Peers that begin TLS and never register."""
 
 from __future__ import annotations
 

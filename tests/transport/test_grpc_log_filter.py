@@ -1,4 +1,4 @@
-"""What a peer can make gRPC log."""
+"""Log lines of gRPC that a peer can cause."""
 
 import logging
 
