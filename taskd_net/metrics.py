@@ -1,7 +1,7 @@
-"""A node's counters for Prometheus, from the extra `metrics`. What each means: docs/operations.md.
+"""A node's counters for Prometheus, from the extra `metrics`; docs/operations.md explains each.
 
-Nothing is counted for Prometheus: when it asks, the counters that the node keeps anyway are read, at one moment, in the
-node's own loop; everything else is done in the thread that answers.
+A scrape reads the counters that the node keeps anyway, at one moment, in the node's own loop. Everything else happens
+in the thread that answers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
@@ -34,14 +34,10 @@ PATIENCE_S: Final = 5.0
 """Seconds that a scrape waits for the node's loop; Prometheus itself waits for 10."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Links:
-    """The links of one kind."""
+class _Links(NamedTuple):
+    """The links to the parent or to the children, added up."""
 
-    sent: int
-    sent_bytes: int
-    received: int
-    received_bytes: int
+    counters: LinkCounters
     in_flight: int
     queued: int
 
@@ -65,21 +61,21 @@ _COUNTERS: Final = {
     "sent": "Messages that this node's own application has sent.",
     "child_joins": "Streams that children have opened.",
     "child_losses": "Streams of children that have ended.",
-    "reconnects": "Times that this node has joined again after a loss of its parent.",
-    "broadcasts": "Broadcasts and multicasts that came by here.",
-    "late_acks": "Answers that nobody waited for any more, and that were dropped.",
-    "duplicates": "Messages that had been delivered before, and were not delivered again.",
-    "violations": "Claims of what is not the peer's own, and requests beyond a limit, that were refused.",
-    "lost_messages": "sync=false messages that were given up after another node had taken them.",
+    "reconnects": "Joins after a loss of the parent.",
+    "broadcasts": "Broadcasts and multicasts that passed this node.",
+    "late_acks": "Answers that came too late and were dropped.",
+    "duplicates": "Messages that had been delivered before and were suppressed.",
+    "violations": "Refused claims of another identity, and requests beyond a limit.",
+    "lost_messages": "sync=false messages that were given up after their first hop.",
 }
 
 
 class Collector:
-    """Reads one node, for a registry of prometheus_client.
+    """The metrics of one node, for a registry of prometheus_client.
 
     Args:
-        node: the node; it was started.
-        loop: the one that it runs in.
+        node: a node that was started.
+        loop: the node's event loop.
     """
 
     def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
@@ -87,7 +83,7 @@ class Collector:
         self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics. Called in a thread that is not the node's; waits for the node's loop.
+        """All metrics. Waits for the node's loop, so it is called in another thread.
 
         Raises:
             TimeoutError: the loop did not answer in time.
@@ -106,9 +102,7 @@ class Collector:
         yield info
         yield GaugeMetricFamily("taskd_net_joined", "1 while the Mgr knows the way to this node.", int(now.joined))
 
-        outcomes = CounterMetricFamily(
-            "taskd_net_messages", "Messages by the way that they went and their outcome.", labels=("way", "code")
-        )
+        outcomes = CounterMetricFamily("taskd_net_messages", "Messages by way and outcome.", labels=("way", "code"))
         for way, codes in now.outcomes.items():
             for code, number in sorted(codes.items()):
                 outcomes.add_metric((way, str(code)), number)
@@ -118,14 +112,14 @@ class Collector:
         )
         size = CounterMetricFamily("taskd_net_link_bytes", "Bytes of those messages.", labels=("link", "way"))
         flight = GaugeMetricFamily(
-            "taskd_net_in_flight_messages", "Messages sent whose answer is awaited.", labels=("link",)
+            "taskd_net_in_flight_messages", "Sent messages that wait for their answer.", labels=("link",)
         )
         queued = GaugeMetricFamily("taskd_net_queued_messages", "Messages that wait to be written.", labels=("link",))
         for name, links in now.links.items():
-            messages.add_metric((name, "out"), links.sent)
-            messages.add_metric((name, "in"), links.received)
-            size.add_metric((name, "out"), links.sent_bytes)
-            size.add_metric((name, "in"), links.received_bytes)
+            messages.add_metric((name, "out"), links.counters.sent)
+            messages.add_metric((name, "in"), links.counters.received)
+            size.add_metric((name, "out"), links.counters.sent_bytes)
+            size.add_metric((name, "in"), links.counters.received_bytes)
             flight.add_metric((name,), links.in_flight)
             queued.add_metric((name,), links.queued)
         yield from (messages, size, flight, queued)
@@ -138,7 +132,7 @@ class Collector:
             acks.add_metric((way,), bounds, total)
         yield acks
         batches = HistogramMetricFamily("taskd_net_batch_messages", "Messages in one write.")
-        _fill(batches, now.batches, sum(links.sent for links in now.links.values()))
+        _fill(batches, now.batches, sum(links.counters.sent for links in now.links.values()))
         yield batches
 
         held, room, line = now.inbox
@@ -149,7 +143,7 @@ class Collector:
         children.add_metric((State.JOINED.value,), now.children[0])
         children.add_metric((State.LOST.value,), now.children[1])
         yield children
-        yield GaugeMetricFamily("taskd_net_routes", "Nodes below to which a way is known.", now.counters["routes"])
+        yield GaugeMetricFamily("taskd_net_routes", "Routes to nodes below.", now.counters["routes"])
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"taskd_net_{name}", text, now.counters[name])
         if now.mesh is not None:
@@ -165,9 +159,7 @@ class Collector:
             nodes.add_metric((state.value,), summary[state.value])
         yield nodes
         if expected:
-            yield GaugeMetricFamily(
-                "taskd_net_missing_ranks", "Ranks that should have joined and have not.", summary["missing"]
-            )
+            yield GaugeMetricFamily("taskd_net_missing_ranks", "Expected ranks that are missing.", summary["missing"])
 
     async def _take(self) -> _Snapshot:
         """Read the counters; in the node's loop."""
@@ -213,11 +205,11 @@ class Collector:
 
 
 class MetricsServer:
-    """Serves a node's metrics by HTTP, in threads of its own.
+    """The HTTP server of a node's metrics, with threads of its own.
 
     Args:
-        node: the node; it was started, in the loop in which this is made.
-        listen: where; port 0 takes any free port, which `address` names.
+        node: a node that was started in the running event loop.
+        listen: the address; port 0 takes any free port, which `address` names.
 
     Raises:
         ConfigError: the address cannot be bound, or the extra is not installed.
@@ -241,7 +233,7 @@ class MetricsServer:
         self.address = Address(listen.host, self._server.server_port)
 
     def close(self) -> None:
-        """Stop serving; a scrape that is under way gets no answer."""
+        """Stop serving; a scrape under way gets no answer."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -255,14 +247,7 @@ def _sum(links: list[Link], forgotten: LinkCounters) -> _Links:
     total.add(forgotten)
     for link in links:
         total.add(link.counters)
-    return _Links(
-        total.sent,
-        total.sent_bytes,
-        total.received,
-        total.received_bytes,
-        sum(link.in_flight.count for link in links),
-        sum(link.queued_messages for link in links),
-    )
+    return _Links(total, sum(link.in_flight.count for link in links), sum(link.queued_messages for link in links))
 
 
 def _histogram(latency: Latency) -> tuple[list[tuple[float, int]], int, float]:

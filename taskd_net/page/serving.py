@@ -1,4 +1,4 @@
-"""uvicorn inside a node: in the node's own event loop, with bounds on what browsers can cost it.
+"""uvicorn in the node's own event loop, with bounds on the cost of browsers.
 
 The node keeps its signals: uvicorn installs no handlers here. A connection beyond the bound is closed at once, and one
 that is silent, or does not take its answer, is cut off.
@@ -19,7 +19,7 @@ from taskd_net.page.app import PageApp
 
 
 class Serving:
-    """A page that is served.
+    """The server of a page.
 
     Args:
         app: what answers.
@@ -32,7 +32,7 @@ class Serving:
             http=_Bounded,
             ws="none",
             lifespan="off",
-            # What clients do wrong is not worth a line in the node's log.
+            # Errors of clients are not logged.
             log_config=None,
             log_level="error",
             access_log=False,
@@ -44,7 +44,7 @@ class Serving:
         self._task = asyncio.create_task(self._server.serve(sockets=[listening]))
 
     async def close(self) -> None:
-        """Stop at once: nobody waits for browsers."""
+        """Stop at once, without waiting for browsers."""
         self._server.should_exit = True
         self._server.force_exit = True
         for connection in list(self._server.server_state.connections):
@@ -60,7 +60,7 @@ class _Server(uvicorn.Server):
 
 
 class _Bounded(H11Protocol):
-    """One connection, of so many, with so much patience."""
+    """One connection, within the bounds on number and time."""
 
     _timer: asyncio.TimerHandle | None = None
 

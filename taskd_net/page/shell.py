@@ -1,7 +1,7 @@
 """The page as one HTML document, put together from the files in `face/`.
 
-Everything is in it, so it can be saved and sent to somebody: what was known at that moment is in it as well. The policy
-that goes with it permits its own script and style, by their hashes, and nothing else from anywhere.
+The document is complete, with the state of the mesh at that moment, so it can be saved and sent. Its policy permits its
+own script and style, by their hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCRIPTS: Final = ("mesh", "history", "layout", "picture", "plots", "details", "t
 
 
 class Shell:
-    """The document without what is known of the mesh; the files are read once."""
+    """The document without the state of the mesh; the files are read once."""
 
     def __init__(self) -> None:
         style = _read("page.css")
@@ -41,9 +41,9 @@ class Shell:
         """The whole page.
 
         Args:
-            tree: what is known of the mesh, as a JSON object.
+            tree: the state of the mesh, as a JSON object.
         """
-        # Inside a script element only a `<` could end it, or change how it is read.
+        # Inside a script element only a `<` could end it or change its meaning.
         return self._before + tree.replace("<", "\\u003c") + self._after
 
 

@@ -1,4 +1,4 @@
-"""A node that is not joined says so, and for how long, again and again: one line at the start is soon out of sight."""
+"""Repeated log lines of a node that is not joined: a single one is soon out of sight."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Absence:
-    """The time since when a node is not joined.
+    """The time without a join, and its log lines.
 
     Args:
         log: the node's.
         upstream: the parent's address.
-        trouble: what the last attempt ran into, in words; empty where the node itself has met with none.
+        trouble: the reason of the last failed attempt; empty without one.
     """
 
     def __init__(self, log: BoundLogger, upstream: str, trouble: Callable[[], str]) -> None:
@@ -29,13 +29,13 @@ class Absence:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """The node has started, or is joined no more."""
+        """Begin: the node has started or has lost its join."""
         if self._timer is None:
             self._since = asyncio.get_running_loop().time()
             self._arm()
 
     def end(self) -> None:
-        """The node has joined, or is closed."""
+        """End: the node has joined or is closed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
