@@ -37,37 +37,38 @@ def _require_cryptography() -> None:
 @click.group(
     name="certs",
     short_help="Make a CA for development, and certificates for nodes.",
-    epilog="""\b
-Examples:
-  taskd-net certs init
-  taskd-net certs issue > taskd-net.toml
-  taskd-net mgr --config taskd-net.toml
-
-\b
-Exit codes:
-  0    the files are written
-  1    they cannot be written, or cryptography is not installed
-  2    an argument is wrong, there is no CA (issue), or there is one (init)
-""",
 )
 def certs() -> None:
     """Make a certificate authority (CA) for development, and certificates for nodes.
 
     Production needs a CA whose key is kept more safely than in a folder.
+
+    \b
+    Examples:
+      taskd-net certs init
+      taskd-net certs issue > taskd-net.toml
+      taskd-net mgr --config taskd-net.toml
+
+    \b
+    Exit codes:
+      0    the files are written
+      1    they cannot be written, or cryptography is not installed
+      2    an argument is wrong, there is no CA (issue), or there is one (init)
     """
 
 
 @certs.command(
     params=[FOLDER, _days(365)],
     short_help="Make a CA.",
-    epilog="""\b
-Examples:
-  taskd-net certs init
-  taskd-net certs init --folder /etc/taskd-net/certs --days 30
-""",
 )
 def init(folder: Path, days: int) -> None:
-    """Make a CA: ca.crt for every node, and ca.key for `issue` alone."""
+    """Make a CA: ca.crt for every node, and ca.key for `issue` alone.
+
+    \b
+    Examples:
+      taskd-net certs init
+      taskd-net certs init --folder /etc/taskd-net/certs --days 30
+    """
     _require_cryptography()
     from taskd_net.cli.authority import Authority
 
@@ -96,12 +97,6 @@ def init(folder: Path, days: int) -> None:
         _days(90),
     ],
     short_help="Issue a certificate for a node.",
-    epilog="""\b
-Examples:
-  taskd-net certs issue > taskd-net.toml
-  taskd-net certs issue Proxy/3 --host node-3 --host 10.0.0.3
-  taskd-net certs issue "Worker/3/*" --job my-job
-""",
 )
 def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) -> None:
     """Issue a certificate for NAME: Role/serverRank, for a Worker Role/serverRank/processRank; * stands for any rank.
@@ -109,6 +104,12 @@ def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) 
 
     Prints the settings that use it, in the form of the file for --config. Repeating it replaces the files, and running
     nodes take the new ones.
+
+    \b
+    Examples:
+      taskd-net certs issue > taskd-net.toml
+      taskd-net certs issue Proxy/3 --host node-3 --host 10.0.0.3
+      taskd-net certs issue "Worker/3/*" --job my-job
     """
     _require_cryptography()
     from taskd_net.cli.authority import Authority, write

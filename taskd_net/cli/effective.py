@@ -70,18 +70,6 @@ JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one 
     invoke_without_command=True,
     params=[JSON],
     short_help="Print the settings in force, and their sources.",
-    epilog="""\b
-Examples:
-  taskd-net config proxy
-  taskd-net config mgr --config /etc/taskd-net.toml --ack-timeout 5
-  taskd-net config --json | jq .proxy.upstream
-  taskd-net config proxy > taskd-net.toml
-
-\b
-Exit codes:
-  0    every value can be used
-  2    a flag, a variable or the file is wrong
-""",
 )
 @click.pass_context
 def config(ctx: click.Context, /, as_json: bool) -> None:
@@ -89,6 +77,18 @@ def config(ctx: click.Context, /, as_json: bool) -> None:
 
     Takes the flags of that command. The output is a valid file. With --json each value has a source (flag, environment,
     file or default) and the name of the flag, the variable or the file.
+
+    \b
+    Examples:
+      taskd-net config proxy
+      taskd-net config mgr --config /etc/taskd-net.toml --ack-timeout 5
+      taskd-net config --json | jq .proxy.upstream
+      taskd-net config proxy > taskd-net.toml
+
+    \b
+    Exit codes:
+      0    every value can be used
+      2    a flag, a variable or the file is wrong
     """
     if ctx.invoked_subcommand is None:
         group = ctx.command

@@ -25,19 +25,6 @@ def _one_node(position: Position) -> Position:
 @command(
     "forget",
     short_help="Remove a node that has left from the routes and from tree.",
-    epilog="""\b
-Examples:
-  taskd-net forget Worker/0/3
-  taskd-net forget Agent/1000 --at 127.0.0.1:9602
-
-\b
-Exit codes:
-  0      forgotten
-  1      not forgotten: it is connected, it is not known there, or --at is the
-         address of another machine
-  2      a flag, a variable, the file or POSITION is wrong
-  3      nobody at --at who can be asked
-""",
 )
 @click.argument("position", type=PositionArgument(_one_node))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -47,6 +34,19 @@ def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, ti
 
     Nodes that left are forgotten by themselves in time. A connected node stays, and one that comes back is known again.
     With a Proxy go all nodes that are known only through it.
+
+    \b
+    Examples:
+      taskd-net forget Worker/0/3
+      taskd-net forget Agent/1000 --at 127.0.0.1:9602
+
+    \b
+    Exit codes:
+      0      forgotten
+      1      not forgotten: it is connected, it is not known there, or --at is the
+             address of another machine
+      2      a flag, a variable, the file or POSITION is wrong
+      3      nobody at --at who can be asked
     """
     address, tls = Address.parse(at, "at"), tls_of(ctx)
 

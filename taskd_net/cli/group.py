@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
+
 import click
 
 from taskd_net import __version__
@@ -40,3 +42,15 @@ def group() -> None:
 
 for _command in (mgr, proxy, send, listen, tree, top, ping, trace, doctor, forget, health, config, certs, demo, bench):
     group.add_command(_command)
+
+
+def _split_help(command: click.Command) -> None:
+    """Print the examples and exit codes of a docstring below the options."""
+    text, mark, rest = cleandoc(command.help or "").partition("\b\nExamples:")
+    if mark:
+        command.help, command.epilog = text, mark + rest
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _split_help(below)
+
+
+_split_help(group)

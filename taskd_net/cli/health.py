@@ -17,19 +17,6 @@ from taskd_net.observe.client import AskFailed, ask_health
 @command(
     "health",
     short_help="Print the health of a node, for scripts and probes.",
-    epilog="""\b
-Examples:
-  taskd-net health 127.0.0.1:9601
-  taskd-net health 127.0.0.1:9602 --service liveness
-  taskd-net health node-3:9602 --json
-
-\b
-Exit codes:
-  0      SERVING
-  1      NOT_SERVING: a Proxy without an upstream, or a node that ends
-  2      a flag, a variable, the file or ADDR is wrong
-  3      nobody at ADDR who can be asked, or no service of that name
-""",
 )
 @click.argument("addr", default="127.0.0.1:9601")
 @click.option("--service", default="", help="TaskNet or liveness; without it the server as a whole.")
@@ -39,6 +26,19 @@ def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeou
     """Ask the node at ADDR (127.0.0.1:9601) for its health, by the protocol that gRPC has for it.
 
     A Proxy is SERVING while it has an upstream that leads to the Mgr; its service liveness for as long as it runs.
+
+    \b
+    Examples:
+      taskd-net health 127.0.0.1:9601
+      taskd-net health 127.0.0.1:9602 --service liveness
+      taskd-net health node-3:9602 --json
+
+    \b
+    Exit codes:
+      0      SERVING
+      1      NOT_SERVING: a Proxy without an upstream, or a node that ends
+      2      a flag, a variable, the file or ADDR is wrong
+      3      nobody at ADDR who can be asked, or no service of that name
     """
     address = Address.parse(addr, "ADDR")
     said = {"address": str(address), "service": service}

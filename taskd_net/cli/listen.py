@@ -23,24 +23,6 @@ from taskd_net.schema import Kind
 @command(
     "listen",
     short_help="Print the messages to a position.",
-    epilog="""\b
-Examples:
-  taskd-net listen --as Worker/0/3
-  taskd-net listen --as Agent/0 --count 1 --timeout 30
-  taskd-net listen --as Worker/0/3 --json | jq -r .body
-
-\b
-Exit codes:
-  0    --count messages are printed; or a signal, the end of whoever reads, or
-       --timeout without --count ended it
-  1    --timeout came before --count messages
-  2    a flag, a variable or the file is wrong
-  3    not joined within the timeout
-
-A position that is in use must not be given with --as: the newcomer takes it over, and whoever had it is cut off. A
-message is acknowledged when it is in the inbox, before it is printed; what is there when --count is reached is lost,
-and what comes after it is refused with 5000.
-""",
 )
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after this many messages.")
 @click.option("--json", "json_lines", is_flag=True, help="Print each message as one JSON object a line.")
@@ -49,6 +31,24 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     """Join at a position, and print each message as it comes: its sender, its kind, its body.
 
     A line on stderr says that it has joined: "taskd-net listen Worker/0/3 ready, upstream HOST:PORT".
+
+    \b
+    Examples:
+      taskd-net listen --as Worker/0/3
+      taskd-net listen --as Agent/0 --count 1 --timeout 30
+      taskd-net listen --as Worker/0/3 --json | jq -r .body
+
+    \b
+    Exit codes:
+      0    --count messages are printed; or a signal, the end of whoever reads, or
+           --timeout without --count ended it
+      1    --timeout came before --count messages
+      2    a flag, a variable or the file is wrong
+      3    not joined within the timeout
+
+    A position that is in use must not be given with --as: the newcomer takes it over, and whoever had it is cut off. A
+    message is acknowledged when it is in the inbox, before it is printed; what is there when --count is reached is
+    lost, and what comes after it is refused with 5000.
     """
     position = leaf(ctx)
     if position is None:

@@ -72,22 +72,6 @@ def percentile(times: Sequence[float], share: float) -> float:
 @command(
     "ping",
     short_help="Measure round trips to positions.",
-    epilog="""\b
-Examples:
-  taskd-net ping Worker/0/3
-  taskd-net ping Worker/All/All --count 1 --at 10.0.0.7:9601
-  taskd-net ping Agent/2 --count 0 --interval 0.2
-  taskd-net ping Worker/0/0,3 --json | jq .ms
-
-\b
-Exit codes:
-  0      every probe was answered
-  1      at least one was not: the code of its answer says why
-  2      a flag, a variable, the file or DEST is wrong
-  3      nobody at --at who can be asked
-
-A signal ends it as --count does: with the summary.
-""",
 )
 @click.argument("dest", type=PositionArgument())
 @click.option(
@@ -114,6 +98,22 @@ def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_
     DEST is Role/serverRank[/processRank]; ranks may be comma lists or All. Then the answer counts the nodes that
     answered, and names the first that did not. A probe takes the way of a message. Nodes answer it themselves;
     applications see nothing.
+
+    \b
+    Examples:
+      taskd-net ping Worker/0/3
+      taskd-net ping Worker/All/All --count 1 --at 10.0.0.7:9601
+      taskd-net ping Agent/2 --count 0 --interval 0.2
+      taskd-net ping Worker/0/0,3 --json | jq .ms
+
+    \b
+    Exit codes:
+      0      every probe was answered
+      1      at least one was not: the code of its answer says why
+      2      a flag, a variable, the file or DEST is wrong
+      3      nobody at --at who can be asked
+
+    A signal ends it as --count does: with the summary.
     """
     series = Series(dest, settings["timeout"], count, interval)
     console = Console(highlight=False, soft_wrap=True)

@@ -25,24 +25,6 @@ class _NotJoinedError(Exception):
 @command(
     "send",
     short_help="Send a message and print the answer.",
-    epilog="""\b
-Examples:
-  taskd-net send Worker/0/3 pause
-  taskd-net send Worker/All/All --mtype ACTION < order.json
-  taskd-net send Mgr "step 100" --upstream 10.0.0.7:9601 --json
-  date | taskd-net send Worker/0/0,3,7 - --no-sync
-
-\b
-Exit codes:
-  0      the answer is 0: delivered; with --no-sync, the first hop has it
-  1      not delivered, or nobody knows: the answer's code says why
-  2      a flag, a variable, the file, DEST or BODY is wrong
-  3      not joined within the timeout: nothing was sent
-  128+N  ended by signal N; whether the message was delivered is not known
-
-A position that is in use must not be given with --as: the newcomer
-takes it over, and whoever had it is cut off.
-""",
 )
 @click.argument("dest", type=PositionArgument())
 @click.argument("body", default="-")
@@ -55,6 +37,24 @@ def send(ctx: click.Context, /, dest: Position, body: str, sync: bool, as_json: 
 
     DEST is Role/serverRank[/processRank]: Mgr, Proxy/0, Agent/0, Worker/0/3; ranks may be comma lists or All. BODY is
     the text; without it, or with -, it is read from the standard input to its end, and sent as it is.
+
+    \b
+    Examples:
+      taskd-net send Worker/0/3 pause
+      taskd-net send Worker/All/All --mtype ACTION < order.json
+      taskd-net send Mgr "step 100" --upstream 10.0.0.7:9601 --json
+      date | taskd-net send Worker/0/0,3,7 - --no-sync
+
+    \b
+    Exit codes:
+      0      the answer is 0: delivered; with --no-sync, the first hop has it
+      1      not delivered, or nobody knows: the answer's code says why
+      2      a flag, a variable, the file, DEST or BODY is wrong
+      3      not joined within the timeout: nothing was sent
+      128+N  ended by signal N; whether the message was delivered is not known
+
+    A position that is in use must not be given with --as: the newcomer
+    takes it over, and whoever had it is cut off.
     """
     position = leaf(ctx) or free_position()
     config = node_config(ctx, position, service=True)

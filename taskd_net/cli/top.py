@@ -44,20 +44,6 @@ _COLUMNS: Final = (
 @command(
     "top",
     short_help="Show live rates, times and queues of every node.",
-    epilog="""\b
-Examples:
-  taskd-net top
-  taskd-net top --by latency --role Worker
-  taskd-net top --at 10.0.0.7:9601 --count 2 --json | tail -1 | jq .rates
-
-\b
-Exit codes:
-  0      shown as often as was asked for
-  2      a flag, a variable or the file is wrong
-  3      nobody at --at who can be asked
-
-128+N: ended by signal N.
-""",
 )
 @click.option("--by", type=click.Choice(list(_ORDERS)), default="rate", show_default=True, help="Sort order.")
 @click.option(
@@ -77,6 +63,20 @@ def top(
     OUT/s and IN/s are messages a second to the node and from it. p50 and p99 are the milliseconds of its answers, own
     p50 and own p99 those of the answers to its own messages. On a terminal the first letter of an order sorts by it (r,
     b, l, f, i, n), and q ends it.
+
+    \b
+    Examples:
+      taskd-net top
+      taskd-net top --by latency --role Worker
+      taskd-net top --at 10.0.0.7:9601 --count 2 --json | tail -1 | jq .rates
+
+    \b
+    Exit codes:
+      0      shown as often as was asked for
+      2      a flag, a variable or the file is wrong
+      3      nobody at --at who can be asked
+
+    128+N: ended by signal N.
     """
     console = Console(highlight=False, soft_wrap=True)
     rates = Rates()

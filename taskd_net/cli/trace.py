@@ -20,21 +20,6 @@ from taskd_net.observe.prober import one_node
 @command(
     "trace",
     short_help="Show the way to a position, hop by hop.",
-    epilog="""\b
-Examples:
-  taskd-net trace Worker/0/3
-  taskd-net trace Mgr --at 127.0.0.1:9602
-  taskd-net trace Worker/0/3 --json | jq .hops[].src
-
-\b
-Exit codes:
-  0      the way leads to DEST
-  1      it does not: where it ends, and why, is said
-  2      a flag, a variable, the file or DEST is wrong
-  3      nobody at --at who can be asked
-
-128+N: ended by signal N.
-""",
 )
 @click.argument("dest", type=PositionArgument(one_node))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
@@ -44,6 +29,21 @@ def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any)
 
     batched is the fast link between two nodes of taskd_net, tasknet are the four calls that every peer knows. If the
     way ends before DEST, the last line has the code and its reporter.
+
+    \b
+    Examples:
+      taskd-net trace Worker/0/3
+      taskd-net trace Mgr --at 127.0.0.1:9602
+      taskd-net trace Worker/0/3 --json | jq .hops[].src
+
+    \b
+    Exit codes:
+      0      the way leads to DEST
+      1      it does not: where it ends, and why, is said
+      2      a flag, a variable, the file or DEST is wrong
+      3      nobody at --at who can be asked
+
+    128+N: ended by signal N.
     """
     console = Console(highlight=False, soft_wrap=True)
     hops: list[Echo] = []

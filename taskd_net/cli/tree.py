@@ -19,22 +19,6 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 @command(
     "tree",
     short_help="Show every node, the trouble, and the missing ranks.",
-    epilog="""\b
-Examples:
-  taskd-net tree --expect 4x8
-  taskd-net tree --at 10.0.0.7:9601 --watch
-  taskd-net tree --expect 4x8 --json | jq -r .missing[].position
-
-\b
-Exit codes:
-  0      every node that is known has joined, or left in good order, and no rank
-         is missing
-  1      somebody is missing, lost, gone or cut off
-  2      a flag, a variable or the file is wrong
-  3      nobody at --at who can be asked
-
-128+N: ended by signal N, as with --watch.
-""",
 )
 @click.option("--watch", is_flag=True, help="Repeat it each second, until a signal.")
 @click.option("--all", "everything", is_flag=True, help="Show each node, however many are healthy.")
@@ -45,6 +29,22 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
 
     Nodes that are missing, lost, gone or cut off are always shown; many healthy ones are folded. docs/status.md defines
     the states and the JSON object.
+
+    \b
+    Examples:
+      taskd-net tree --expect 4x8
+      taskd-net tree --at 10.0.0.7:9601 --watch
+      taskd-net tree --expect 4x8 --json | jq -r .missing[].position
+
+    \b
+    Exit codes:
+      0      every node that is known has joined, or left in good order, and no rank
+             is missing
+      1      somebody is missing, lost, gone or cut off
+      2      a flag, a variable or the file is wrong
+      3      nobody at --at who can be asked
+
+    128+N: ended by signal N, as with --watch.
     """
     console = Console(highlight=False, soft_wrap=True)
     last = True

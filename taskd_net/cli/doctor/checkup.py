@@ -74,24 +74,24 @@ def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:
 @click.group(
     name="doctor",
     short_help="Find the reasons that keep a node from joining.",
-    epilog="""\b
-Examples:
-  taskd-net doctor proxy --config /etc/taskd-net.toml
-  taskd-net doctor mgr --listen 0.0.0.0:9601
-  taskd-net doctor listen --as Worker/0/3 --json | jq .checks
-
-\b
-Exit codes:
-  0    nothing is wrong; there may be warnings
-  1    something is wrong: it is said, with what to do
-  2    a flag, a variable or the file cannot be read
-""",
 )
 def doctor() -> None:
     """Check the settings of a command against the machine and the network: its files, its address, its parent.
 
     Takes the flags, variables and file of that command; for a Worker or an Agent it is listen. It starts no node and
     takes no position, so it is safe beside a running node.
+
+    \b
+    Examples:
+      taskd-net doctor proxy --config /etc/taskd-net.toml
+      taskd-net doctor mgr --listen 0.0.0.0:9601
+      taskd-net doctor listen --as Worker/0/3 --json | jq .checks
+
+    \b
+    Exit codes:
+      0    nothing is wrong; there may be warnings
+      1    something is wrong: it is said, with what to do
+      2    a flag, a variable or the file cannot be read
     """
 
 
