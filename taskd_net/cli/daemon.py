@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import click
 import uvloop
@@ -223,31 +224,20 @@ async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
     Raises:
         ConfigError: it has not ended in time, or the one before it still hangs.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
     if any(thread.name == name for thread in threading.enumerate()):
         raise ConfigError(f"the thread that {name} hangs since an earlier reload")
-
-    def settle(result: T | None, error: Exception | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(cast(T, result))
+    done: concurrent.futures.Future[T] = concurrent.futures.Future()
+    done.set_running_or_notify_cancel()  # so that a timeout below does not cancel it, and its result finds it
 
     def run() -> None:
-        result, error = None, None
         try:
-            result = work()
-        except Exception as raised:  # noqa: BLE001 - raised at the await
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, result, error)
+            done.set_result(work())
+        except Exception as error:  # noqa: BLE001 - raised at the await
+            done.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     try:
-        return await asyncio.wait_for(done, seconds)
+        return await asyncio.wait_for(asyncio.wrap_future(done), seconds)
     except TimeoutError:
         raise ConfigError(f"the thread that {name} has not come to its end within {seconds:g} s") from None
 
