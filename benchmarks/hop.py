@@ -19,23 +19,28 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from inspect import signature
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import routers
 from taskd_net import Message, Node, NodeConfig, Position
-from taskd_net.core.actions import Kind
-from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.links.batched import BatchedLink
-from taskd_net.links.session import Pipe
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
 
 MESSAGES = 64
 ROUNDS = 400
 TURNS = 15
+
+
+class _Joined:
+    """Takes the place of the joining."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
 
 
 class _Pipe:
@@ -51,11 +56,7 @@ class _Pipe:
         pass
 
 
-def _no_answer(ack: Ack) -> None:
-    pass
-
-
-def _write(link: BatchedLink) -> None:
+def _write(link: Any) -> None:
     """Let a link write what it has, as its writer does."""
     while link._has_queued():
         step = link._write_next()
@@ -66,7 +67,7 @@ def _write(link: BatchedLink) -> None:
         raise AssertionError("a write that has to wait")
 
 
-def _traced_link(position: Position) -> Callable[[Node, int, Position, Pipe], BatchedLink]:
+def _traced_link(position: Position) -> Callable[..., Any]:
     # Not at the top: an older checkout has neither.
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
@@ -88,17 +89,15 @@ async def measure(*, traced: bool = False) -> float:
     """The least ns of CPU for a message up and its answer down, of several turns."""
     node = Node(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream="127.0.0.1:1"))
     node._loop = asyncio.get_running_loop()
-    worker, router = Position.worker(0, 0), node.router
-    child = router.register(0.0, worker)
-    # An older checkout answers by uuid.
-    by_number: dict[str, Any] = {"numbered": True} if "numbered" in signature(BatchedLink).parameters else {}
-    make = partial(_traced_link(worker) if traced else BatchedLink, **by_number)
-    down, up = make(node, child.id, worker, _Pipe()), make(node, UP, Position.mgr(), _Pipe())
-    down._counts = up._counts = True  # as between two nodes of this version
-    router.link_up(0.0, child, down, **by_number)
-    node.links[child.id], node.links[UP] = down, up
-    router.upstream_up(0.0, up, Position.mgr(), **by_number)
-    router.announced(0.0, child, Kind.ADD, [worker], _no_answer, "a")
+    node._joiner = node._child = _Joined()  # type: ignore[assignment, attr-defined]
+    worker, router, by_number = Position.worker(0, 0), node.router, routers.BY_NUMBER
+    child = routers.add_child(node, worker)
+    make = _traced_link(worker) if traced else routers.LINK
+    down = routers.batched_link(node, child, worker, _Pipe(), make)
+    up = routers.batched_link(node, UP, Position.mgr(), _Pipe(), make)
+    routers.child_up(node, child, down)
+    routers.parent_up(node, up, Position.mgr())
+    routers.announce(node, child, [worker])
     uuids = [f"6ba7b810-9dad-11d1-80b4-{number:012x}" for number in range(MESSAGES)]
     now = time.time_ns() // 1_000_000
     messages = [

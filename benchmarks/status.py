@@ -69,15 +69,15 @@ class NoCounters(Counters):
 
     def accepted(self, now: float, link: Link, messages: int) -> None: ...
 
-    def time(self, link: Link, part: Awaited) -> None: ...
+    def time(self, now: float, link: Link, part: Awaited | int) -> None: ...
 
 
-def router_of(silent: bool) -> tuple[Router, Link]:
-    """The Router of a Proxy with a Worker."""
+def router_of(silent: bool) -> tuple[Router, int]:
+    """The Router of a Proxy with a Worker, and the Worker's link."""
     with patch("taskd_net.core.router.Counters", NoCounters if silent else Counters):
-        router = Router(Position.proxy(0), upstream=True, clock=time.monotonic)
+        router = Router(Position.proxy(0), upstream=True)
     router.upstream_up(0.0, "up", Position.mgr())
-    link = router.register(0.0, Position.worker(0, 0))
+    link = router.register(0.0, Position.worker(0, 0)).link or 0
     router.link_up(0.0, link, "down")
     return router, link
 
@@ -85,18 +85,14 @@ def router_of(silent: bool) -> tuple[Router, Link]:
 def turn(silent: bool, batches: list[list[Frame]]) -> float:
     """Seconds of CPU for each message on its way up, with the answer on its way down."""
     router, link = router_of(silent)
-
-    def reply(_: object) -> None:
-        raise AssertionError
-
     gc.collect()
     gc.disable()
     began = time.process_time()
     for number, batch in enumerate(batches):
-        now = number / 1000
-        router.frames_arrived(now, link.id, [(frame, reply, 3.0) for frame in batch])
+        now, uuids = number / 1000, [frame.uuid for frame in batch]
+        router.messages_arrived(now, link, batch, uuids, [3.0] * len(batch))
         router.written(0, "up", len(batch), 100 * len(batch))
-        router.accepted(now, 0, [frame.uuid for frame in batch], True)
+        router.answers_arrived(now, 0, uuids)
     took = time.process_time() - began
     gc.enable()
     return took / sum(map(len, batches))

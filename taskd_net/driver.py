@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from typing import assert_never
 
 from taskd_net import limits
 from taskd_net.arrivals import Arrivals
 from taskd_net.config import NodeConfig
-from taskd_net.core.actions import (
-    Action,
-    Announce,
-    Answer,
-    Deliver,
-    EndStream,
-    Forgot,
-    Forward,
-    Joined,
-    Lost,
-    ReportViolation,
-    Withdraw,
-)
+from taskd_net.core.frame import Ack
 from taskd_net.core.identity import ViolationReports
+from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready, ReportViolation, Token, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
@@ -47,13 +36,13 @@ class Driver:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.log = get_logger(node=str(config.position))
-        # Not the loop's clock, which under uvloop goes by whole milliseconds.
-        upstream = config.upstream is not None
-        self.router = Router(config.position, upstream=upstream, config=config.router, clock=time.monotonic)
+        self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
         self.links: MutableMapping[LinkId, Session] = {}
         self.view: View  # from the start of the node
         self.closed = False
         self._arrivals = Arrivals()
+        self._requests: dict[Token, Callable[[Ack], None]] = {}
+        self._last_token = 0
         self._joiner: Joiner | None = None
         self._absence: Absence | None = None
         self._server: MeshServer | None = None
@@ -75,42 +64,49 @@ class Driver:
         return self._loop is not None and not self.closed
 
     def now(self) -> float:
-        """The Router's time: seconds on the event loop's clock, which never steps."""
-        assert self._loop is not None, "the node was not started"
-        return self._loop.time()
+        """The Router's time: seconds on the clock of the event loop, which never steps.
 
-    def perform(self, actions: Sequence[Action]) -> None:
-        """Carry out decisions of the Router, in order."""
-        for action in actions:
-            # Not a `match` with patterns, which takes four times as long: this runs several times for each message.
-            if isinstance(action, Forward):
-                self.links[action.link].forward(action.frame, action.patience, action.number)
-            elif isinstance(action, Answer):
-                action.reply(action.ack)
-            elif isinstance(action, Deliver):
-                self._arrivals.frames.append(action.frame)
-                if self._arrivals.readers:
-                    self._arrivals.wake()
-            else:
-                self._perform_rare(action)
-        deadline = self.router.next_deadline()
-        if deadline < self._armed:
-            self._arm(deadline)
+        It is read anew, as uvloop's own value goes by whole milliseconds.
+        """
+        return time.monotonic()
 
-    def _perform_rare(self, action: Announce | EndStream | Forgot | Lost | ReportViolation | Withdraw | Joined) -> None:
-        match action:
-            case Announce(kind, positions):
-                assert self._joiner is not None
-                self._joiner.announce(kind, positions)
+    def request(self, reply: Callable[[Ack], None]) -> Token:
+        """A name for a request of this node; `reply` gets its answer."""
+        self._last_token = token = self._last_token + 1
+        self._requests[token] = reply
+        return token
+
+    def perform(self, ready: Ready) -> None:
+        """Carry out decisions of the Router."""
+        for link, writes in ready.writes.items():
+            session = self.links.get(link)
+            if session is not None:
+                session.write(writes)
+        if ready.deliveries:
+            self._arrivals.frames += ready.deliveries
+            if self._arrivals.readers:
+                self._arrivals.wake()
+        for token, ack in ready.completed:
+            self._requests.pop(token)(ack)
+        for announce in ready.announcements:
+            assert self._joiner is not None
+            self._joiner.announce(announce.kind, announce.positions)
+        for notice in ready.notices:
+            self._take_notice(notice)
+        if ready.wake < self._armed:
+            self._arm(ready.wake)
+
+    def _take_notice(self, notice: Notice) -> None:
+        match notice:
             case EndStream(session, reason):
                 assert self._server is not None
                 self._server.end_stream(session, reason)
             case Forgot():
                 assert self._server is not None
-                self._server.forgot(action)
-                self.log.info("child_forgotten", child=str(action.position), routes=action.routes)
+                self._server.forgot(notice)
+                self.log.info("child_forgotten", child=str(notice.position), routes=notice.routes)
             case Lost():
-                self._log_lost(action)
+                self._log_lost(notice)
             case Withdraw(link, frame):
                 session = self.links.get(link)
                 if session is not None and session.withdraw(frame):
@@ -123,7 +119,7 @@ class Driver:
                     code = int(refusal.code)
                     self.log.warning("violation", peer=peer, count=count, code=code, detail=refusal.detail)
             case _:
-                assert_never(action)
+                assert_never(notice)
 
     def _has_joined(self, joined: bool) -> None:
         assert self._joiner is not None

@@ -233,14 +233,14 @@ class Lifecycle(Driver):
         if self._loop is not None:
             if self._absence is not None:
                 self._absence.end()
-            self.perform(self.router.close())
+            self.perform(self.router.close(self.now()))
             if self._joiner is not None:
                 await self._joiner.close(limits.CLOSE_GRACE_S, orderly=orderly)
                 # Ends the wait in `joined`, which sees that the node is closed.
                 self._joiner.joined.set()
             if self._server is not None:
                 await self._server.close(limits.CLOSE_GRACE_S)
-            self.perform(self.router.close())
+            self.perform(self.router.close(self.now()))
             self._disarm()
             if self._watch is not None:
                 self._watch.cancel()

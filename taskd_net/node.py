@@ -168,9 +168,9 @@ class Node(Lifecycle):
                     raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is closed")
                 await self._arrivals.wait()
             frame = self._arrivals.frames.popleft()
-            actions = self.router.inbox_taken(self.now())
-            if actions:
-                self.perform(actions)
+            ready = self.router.inbox_taken(self.now())
+            if ready:
+                self.perform(ready)
             try:
                 return read_message(frame)
             except Refusal as refusal:

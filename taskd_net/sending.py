@@ -9,9 +9,7 @@ import time
 
 from taskd_net import fork, limits
 from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, NodeClosed, NodeForked, Refusal
-from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Ack
-from taskd_net.core.pending_sends import Send
 from taskd_net.core.uuids import Uuids
 from taskd_net.driver import Driver
 from taskd_net.links.traced import Tracer
@@ -71,17 +69,21 @@ class Sender:
             if not answer.done():
                 answer.set_result(ack)
 
-        answered: Reply = reply
+        answered = reply
         if self.tracer is not None:
-            frame, answered = self.tracer.sent(frame, reply)
-        now = driver.now()
-        send = Send(frame, answered, now + timeout, wait)
-        driver.perform(driver.router.submit(now, send))
+            frame, end = self.tracer.sent(frame)
+
+            def answered(ack: Ack) -> None:
+                end(ack.code, ack.src)
+                reply(ack)
+
+        token = driver.request(answered)
+        driver.perform(driver.router.submit(driver.now(), frame, token, timeout, wait))
         try:
             return await answer
         except asyncio.CancelledError:
             if answer.cancelled():  # not answered meanwhile
-                driver.perform(driver.router.cancel(send))
+                driver.perform(driver.router.cancel(token))
             raise
 
     async def send_again(
@@ -115,7 +117,7 @@ class Sender:
             if not answer.done():
                 answer.set_result(ack)
 
-        driver.perform(driver.router.withdraw(reply, self._uuids.next(None)))
+        driver.perform(driver.router.withdraw(driver.request(reply), self._uuids.next(None)))
         await asyncio.wait([answer], timeout=timeout)
         return answer.done() and answer.result().ok
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Code, NodeConfig
-from taskd_net.core.actions import Lost
+from taskd_net.core.ready import Lost
 from taskd_net.driver import Driver
 from tests.core.routers import frame
 from tests.peers.mesh import soon

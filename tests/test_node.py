@@ -47,7 +47,7 @@ async def test_message_that_nobody_on_the_way_looked_into_harms_nobody(mesh: Mes
     good = write_message(Message("u-1", "", True, worker.position, Position.mgr(), 0, "x"))
     answers: list[Ack] = []
     bad = Frame("u-1", True, worker.position, good.dst, good.data[:-1] + b"\xff")
-    worker.perform(worker.router.send(worker.now(), bad, answers.append, 1.0))
+    worker.perform(worker.router.submit(worker.now(), bad, worker.request(answers.append), 1.0))
     assert (await worker.send("readable", to="Mgr")).ok
     assert (await mgr.take()).body == "readable"
     assert [ack.uuid for ack in answers] == ["u-1"]

@@ -9,9 +9,9 @@ from typing import Final
 
 from benchmarks.systems.member import Member
 from taskd_net import Message, Position
-from taskd_net.core.actions import Forward, Kind
-from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
+from taskd_net.core.ready import Kind
 from taskd_net.core.router import Router
 from taskd_net.wire.codec import write_message
 
@@ -60,10 +60,10 @@ def _proxy(links: int, routes: int) -> Router:
     proxy = Router(Position.proxy(0), upstream=True)
     proxy.upstream_up(0.0, object(), Position.mgr())
     for child in range(links):
-        link = proxy.register(0.0, Position.proxy(child + 1))
-        proxy.link_up(0.0, link, link.id)
+        link = proxy.register(0.0, Position.proxy(child + 1)).link or 0
+        proxy.link_up(0.0, link, link)
         below = [Position.worker(1, rank) for rank in range(child, routes, links)]
-        proxy.announced(0.0, link, Kind.ADD, below, _ignore, "")
+        proxy.announced(0.0, link, Kind.ADD, below, 1, "")
     assert len(proxy.routes) == links + routes
     return proxy
 
@@ -80,13 +80,8 @@ def _best_of(proxy: Router, frames: list[Frame]) -> float:
         began = time.perf_counter_ns()
         for frame in frames:
             uuid = (frame.uuid,)
-            for action in proxy.frame_arrived(0.0, UP, frame, _ignore, 1.0):
-                assert isinstance(action, Forward)
-                proxy.written(action.link, action.link, 1, len(frame.data))
-                proxy.accepted(0.0, action.link, uuid)
+            for link, writes in proxy.messages_arrived(0.0, UP, (frame,), uuid, (1.0,)).writes.items():
+                proxy.written(link, link, len(writes.frames), len(frame.data))
+                proxy.answers_arrived(0.0, link, uuid)
         times.append((time.perf_counter_ns() - began) / len(frames))
     return min(times[1:])
-
-
-def _ignore(_: Ack) -> None:
-    pass

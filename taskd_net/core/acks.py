@@ -1,25 +1,89 @@
-"""Sync messages on their way: who waits for which answer, from which link, until when.
+"""Requests whose answer somebody awaits, and where the answer goes.
 
-A `Pending` is a unicast that somebody awaits an answer to. A broadcast is a `FanOut` with a `Branch` for each link
-it was forwarded on and one for the own inbox; its answer goes out when the last part is settled.
+A `Pending` is a unicast. A broadcast is a `FanOut` with a `Branch` for each link it was forwarded on and one for the
+own inbox; its answer goes out when the last branch is settled. Both wait on a link (`core.in_flight`) or before the
+inbox.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias
 
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack, Failure, Frame
-from taskd_net.limits import ABANDONED_UUIDS, FAILURES_TOLD
+from taskd_net.core.ready import Key, Token
+from taskd_net.core.routes import LinkId
+from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import Position
 
-INFINITY: Final = float("inf")
 
-Reply: TypeAlias = Callable[[Ack], None]
-"""Where an answer goes: given to the Router with the request, called by the node when the Router says so."""
+class Origin(NamedTuple):
+    """The neighbour that awaits the answer to a message.
+
+    Attributes:
+        link: the link that the message came on.
+        stream: the number of the link's stream then (`Link.streams`). A later stream does not know the message.
+        key: the name of the message in its answer.
+        in_full: whether 0 needs an Ack of its own: the answer to a `sync=false` message must not look like a delivery.
+        size: bytes that count towards the child's quota until the answer; 0 for a small message.
+    """
+
+    link: LinkId
+    stream: int
+    key: Key
+    in_full: bool
+    size: int = 0
+
+
+class Send:
+    """One send of the application, until it is answered.
+
+    Args:
+        frame: the message.
+        token: the node's name for it.
+        deadline: when the answer is due.
+        wait: whether it waits for the node to join.
+
+    Attributes:
+        number: its place in the order of this node's sends; 0 before it has one.
+        upward: whether it went to the parent, the last time that it went.
+        epoch: `Advertisements.epoch` at that time.
+        sent_at: the time.
+        copies: its copies in flight: the link, the message as it went there, the part that is awaited, and its key.
+        refused_by: the node that said last that there is no way to the Mgr.
+    """
+
+    __slots__ = (
+        "copies",
+        "deadline",
+        "epoch",
+        "frame",
+        "number",
+        "refused_by",
+        "sent_at",
+        "token",
+        "upward",
+        "wait",
+    )
+
+    def __init__(self, frame: Frame, token: Token, deadline: float, wait: bool = True) -> None:
+        self.frame = frame
+        self.token = token
+        self.deadline = deadline
+        self.wait = wait
+        self.number = 0
+        self.upward = False
+        self.epoch = 0
+        self.sent_at = 0.0
+        self.copies: list[tuple[LinkId, Frame, Awaited, Key]] = []
+        self.refused_by: Position | None = None
+
+    def __lt__(self, other: Send) -> bool:
+        return self.number < other.number
+
+
+ReplyTo: TypeAlias = Origin | Send | Token
+"""Where an answer goes: to a neighbour, to the application's send, or to another request of this node."""
 
 
 class Told(NamedTuple):
@@ -41,22 +105,41 @@ NOBODY: Final = Told(0)
 """Nobody is in the branch."""
 
 
+class Answer(NamedTuple):
+    """An answer that came from a neighbour, beside those that are a key alone.
+
+    Attributes:
+        key: the message's name.
+        code, src: as in an `Ack`.
+        detail: words for people; empty when the answer comes from another node.
+        told: the counts and failures of a broadcast.
+        sync: the kind of message that is answered, where the link tells; None where it does not.
+    """
+
+    key: Key
+    code: int
+    src: Position
+    detail: str = ""
+    told: Told = UNTOLD
+    sync: bool | None = None
+
+
 class Pending:
     """A unicast whose answer is awaited, in flight on one link or waiting before the own inbox.
 
     Args:
         uuid: the message's.
         reply: where the answer goes.
-        sender: who sent it.
+        sender: the sender of the message.
         sync: whether the answer says that it is delivered, not only that the first hop has it.
-        receiver: who answers with 0, if that is known.
+        receiver: the position that answers with 0, if that is known.
         deadline: when the answer is given up.
     """
 
     __slots__ = ("deadline", "receiver", "reply", "sender", "sync", "uuid")
 
     def __init__(
-        self, uuid: str, reply: Reply, sender: Position, sync: bool, receiver: Position | None, deadline: float
+        self, uuid: str, reply: ReplyTo, sender: Position, sync: bool, receiver: Position | None, deadline: float
     ) -> None:
         self.uuid = uuid
         self.reply = reply
@@ -66,23 +149,23 @@ class Pending:
         self.deadline = deadline
 
     def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
-        """The answer. How many confirmed it is clear without being told: a unicast has one receiver."""
+        """The answer. A unicast has one receiver, so the count of receivers needs no telling."""
         return Ack(self.uuid, code, src, detail, 0 if code else 1 if self.sync else None)
 
 
 class FanOut:
-    """A broadcast or multicast whose answer is awaited, and what its parts have answered so far.
+    """A broadcast or multicast whose answer is awaited, and the answers of its branches so far.
 
     Args:
         uuid, reply, sender, sync: as in `Pending`.
-        parts: the answers that have to come in.
+        branches: the answers that have to come in.
         wildcard: the destination is `All`, so a branch without receivers is no failure.
     """
 
     __slots__ = (
+        "_branches",
         "_failure",
         "_failures",
-        "_parts",
         "_receivers",
         "_took",
         "_wildcard",
@@ -92,12 +175,12 @@ class FanOut:
         "uuid",
     )
 
-    def __init__(self, uuid: str, reply: Reply, sender: Position, sync: bool, parts: int, wildcard: bool) -> None:
+    def __init__(self, uuid: str, reply: ReplyTo, sender: Position, sync: bool, branches: int, wildcard: bool) -> None:
         self.uuid = uuid
         self.reply = reply
         self.sender = sender
         self.sync = sync
-        self._parts = parts
+        self._branches = branches
         self._wildcard = wildcard
         self._took: Position | None = None
         self._failure: Ack | None = None
@@ -106,16 +189,16 @@ class FanOut:
         self._receivers: int | None = 0 if sync else None
 
     def expect(self, more: int) -> None:
-        """Count answers of further parts that have to come in."""
-        self._parts += more
+        """Count answers of further branches that have to come in."""
+        self._branches += more
 
     def settle(self, code: int, src: Position, detail: str, told: Told) -> Ack | None:
-        """Record the answer of one part; the whole answer when it was the last, else None.
+        """Record the answer of one branch; the whole answer when it was the last, else None.
 
         The answer is 0 only if every branch took the message (contract, section 4). In a broadcast to `All` a branch
         without receivers (5002) is no failure as long as another branch has some.
         """
-        self._parts -= 1
+        self._branches -= 1
         if self._receivers is not None:
             self._receivers = None if told.receivers is None else self._receivers + told.receivers
         if code != Code.OK and not (self._wildcard and code == Code.NO_ROUTE):
@@ -125,12 +208,12 @@ class FanOut:
             self._took = self._took or src
         elif failure is None or (failure.code == Code.NO_ROUTE and code != Code.NO_ROUTE):
             self._failure = failure = Ack(self.uuid, code, src, detail)
-        if self._parts:
+        if self._branches:
             return None
         took = self._took
         if took is not None and (failure is None or (self._wildcard and failure.code == Code.NO_ROUTE)):
             return Ack(self.uuid, Code.OK, took, "", self._receivers)
-        assert failure is not None, "every part has taken the message or failed"
+        assert failure is not None, "every branch has taken the message or failed"
         failures = self._failures or (Failure(failure.src, failure.code),)
         return failure._replace(receivers=self._receivers, failures=failures)
 
@@ -144,298 +227,35 @@ class Branch:
         to: the neighbour that it goes to; None for the own inbox.
         alone: an answer that says no more than its code stands for one node: no other lies behind this neighbour, or it
             would say so.
+        posted: the neighbour answers no broadcast, so the copy went as a `sync=false` message. It is settled when it is
+            written.
     """
 
-    __slots__ = ("_alone", "_fan_out", "_to", "deadline")
+    __slots__ = ("_alone", "_to", "deadline", "fan_out", "reply", "sender", "sync", "uuid")
 
     receiver = None
 
-    def __init__(self, fan_out: FanOut, deadline: float, to: Position | None = None, alone: bool = True) -> None:
-        self._fan_out = fan_out
+    def __init__(
+        self, fan_out: FanOut, deadline: float, to: Position | None = None, alone: bool = True, posted: bool = False
+    ) -> None:
+        self.fan_out = fan_out
+        self.uuid = fan_out.uuid
+        self.reply = fan_out.reply
+        self.sender = fan_out.sender
+        self.sync = fan_out.sync and not posted
         self._to = to
         self._alone = alone
         self.deadline = deadline
 
-    @property
-    def uuid(self) -> str:
-        """The message's."""
-        return self._fan_out.uuid
-
-    @property
-    def reply(self) -> Reply:
-        """Where the whole answer goes."""
-        return self._fan_out.reply
-
-    @property
-    def sender(self) -> Position:
-        """Who sent the message."""
-        return self._fan_out.sender
-
-    @property
-    def sync(self) -> bool:
-        """Whether the message is a sync one."""
-        return self._fan_out.sync
-
     def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
-        """Record the answer of this part; see `FanOut.settle`. `told`: what came with it; None where none came."""
+        """Record the answer of this branch; see `FanOut.settle`. `told`: beside its code; None where no answer came."""
         if told is None:
-            # This node says so: nobody is known to have it, and the neighbour is whom it did not reach.
+            # This node says so: nobody is known to have it, and the neighbour is the node that it did not reach.
             told = Told(0, (Failure(self._to or src, code),)) if code else Told(1)
         elif told is UNTOLD and self._alone:
             told = Told(0 if code else 1)
-        return self._fan_out.settle(code, src, detail, told)
-
-
-class PostedBranch(Branch):
-    """A copy for a neighbour that answers no broadcast: it is settled when it is written."""
-
-    __slots__ = ()
-
-    @property
-    def sync(self) -> bool:
-        """It went as a `sync=false` message."""
-        return False
+        return self.fan_out.settle(code, src, detail, told)
 
 
 Awaited: TypeAlias = Pending | Branch
-"""What is in flight on a link."""
-
-
-Key: TypeAlias = str | int
-"""What the far side of a link answers a message by: its uuid; on a link that numbers its messages, the number."""
-
-
-class InFlight:
-    """The parts in flight on one link, by what they are answered by.
-
-    On a link that numbers its messages nothing can collide. On any other a uuid stands for one message of one sender at
-    a time, and for more than one part only when that sender has sent it again. A message of another sender with a uuid
-    that is in flight, or whose answer may still come, is a collision: it waits until the uuid is free.
-
-    Attributes:
-        count: parts in flight.
-        numbered: whether the link numbers its messages. Set while nothing is in flight.
-        collisions: the messages that wait until their uuid is free, by uuid.
-    """
-
-    __slots__ = ("_abandoned", "_by_key", "_last", "collisions", "count", "numbered")
-
-    def __init__(self) -> None:
-        self._by_key: dict[Key, Awaited | deque[Awaited]] = {}
-        self._abandoned: dict[str, Awaited] = {}
-        self._last = 0
-        self.count = 0
-        self.numbered = False
-        self.collisions: dict[str, deque[Collision]] = {}
-
-    def __bool__(self) -> bool:
-        """Whether an answer is awaited, of a message that was sent or of a collision."""
-        return bool(self.count or self.collisions)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self) -> Iterator[Awaited]:
-        for known in self._by_key.values():
-            yield from (known,) if not isinstance(known, deque) else known
-
-    def add(self, uuid: str, part: Awaited) -> int | None:
-        """Take a part in.
-
-        Returns:
-            Its number; 0 on a link without numbers. None, and nothing is taken in, when an answer with this uuid could
-            be taken for another message's: it is in flight, or was given up, for another sender, or once sync and once
-            not (contract, section 5).
-        """
-        if self.numbered:
-            self._last = number = self._last + 1
-            self._by_key[number] = part
-            self.count += 1
-            return number
-        known = self._by_key.get(uuid)
-        if self._abandoned and (late := self._abandoned.get(uuid)) is not None:
-            if not _alike(late, part):
-                return None
-            del self._abandoned[uuid]
-        if known is None:
-            self._by_key[uuid] = part
-        else:
-            parts = known if isinstance(known, deque) else deque((known,))
-            if not _alike(parts[0], part):
-                return None
-            parts.append(part)
-            self._by_key[uuid] = parts
-        self.count += 1
-        return 0
-
-    def take(self, key: Key, sync: bool | None = None) -> Awaited | None:
-        """Take out the part that an answer is for; None for a late Ack. Of several with one uuid it is the oldest.
-
-        `sync` is the kind of message that was answered, where the link tells: that the first hop has taken a
-        `sync=false` message does not say that a later sync one with the same uuid is delivered.
-        """
-        known = self._by_key.pop(key, None)
-        if known is None:
-            if self._abandoned and isinstance(key, str):
-                self._abandoned.pop(key, None)
-            return None
-        part = known[0] if isinstance(known, deque) else known
-        if sync is not None and part.sync != sync:
-            self._by_key[key] = known
-            return None
-        self.count -= 1
-        if part is known:
-            return part
-        assert isinstance(known, deque)
-        part = known.popleft()
-        self._by_key[key] = known if len(known) > 1 else known[0]
-        return part
-
-    def take_accepted(self, keys: Sequence[Key], sync: bool | None) -> Sequence[Awaited | None]:
-        """`take` for each of several answers that say 0."""
-        if not self.numbered or not sync:
-            return [self.take(key, sync) for key in keys]
-        # A `sync=false` message that is said to be delivered has been taken, too: its kind need not be looked at.
-        pop = self._by_key.pop
-        taken = [pop(key, None) for key in keys]
-        self.count -= len(taken) - taken.count(None)
-        return cast("Sequence[Awaited | None]", taken)
-
-    def take_copy(self, frame: Frame, *, newest: bool = False) -> Awaited | None:
-        """Take out the part that this copy of a message is for; None when nobody awaits its answer.
-
-        For links without numbers.
-
-        Args:
-            frame: the copy. One that was only passed on may have the uuid of another that is awaited.
-            newest: whether it is the latest of several that were sent with the same uuid, else the first.
-        """
-        known = self._by_key.get(frame.uuid)
-        latest = known[-1] if isinstance(known, deque) else known
-        if latest is None or latest.sync != frame.sync or latest.sender != frame.src:
-            return None
-        if newest and isinstance(known, deque):
-            known.rotate(1)
-        return self.take(frame.uuid)
-
-    def take_unwritten(self, frames: Iterable[Frame]) -> list[tuple[Frame, Awaited | None]]:
-        """Take out the parts of messages that were never written, the latest first; None where nobody awaits one.
-
-        Args:
-            frames: the messages, in the order in which they were to be written.
-        """
-        newest_first = list(frames)[::-1]
-        if not self.numbered:
-            return [(frame, self.take_copy(frame, newest=True)) for frame in newest_first]
-        waiting: dict[tuple[str, Position, bool], list[Key]] = {}
-        for number, part in self._by_key.items():
-            assert not isinstance(part, deque), "no two messages have one number"
-            waiting.setdefault((part.uuid, part.sender, part.sync), []).append(number)
-        taken: list[tuple[Frame, Awaited | None]] = []
-        for frame in newest_first:
-            numbers = waiting.get((frame.uuid, frame.src, frame.sync))
-            taken.append((frame, self.take(numbers.pop()) if numbers else None))
-        return taken
-
-    def remove(self, key: Key, part: Awaited) -> bool:
-        """Take out one part, which nobody awaits any more. Returns False when it is not in flight."""
-        known = self._by_key.get(key)
-        if isinstance(known, deque) and part in known:
-            known.remove(part)
-            self._by_key[key] = known if len(known) > 1 else known[0]
-        elif known is part:
-            del self._by_key[key]
-            if isinstance(key, str):
-                self._abandon(key, part)
-        else:
-            return False
-        self.count -= 1
-        return True
-
-    def remove_collision(self, uuid: str, part: Awaited) -> Collision | None:
-        """Take out the collision of one part, which nobody awaits any more."""
-        for collision in self.collisions.get(uuid, ()):
-            if collision.part is part:
-                self.collisions[uuid].remove(collision)
-                if not self.collisions[uuid]:
-                    del self.collisions[uuid]
-                return collision
-        return None
-
-    def take_all(self) -> list[Awaited]:
-        """Take out everything: no answer will come any more."""
-        parts = list(self)
-        self._by_key.clear()
-        self._abandoned.clear()
-        self.count = 0
-        return parts
-
-    def take_due(self, now: float) -> list[Awaited]:
-        """Take out what has waited past its deadline."""
-        due: list[Awaited] = []
-        for key, known in list(self._by_key.items()):
-            parts = (known,) if not isinstance(known, deque) else tuple(known)
-            late = [part for part in parts if part.deadline <= now]
-            if not late:
-                continue
-            due += late
-            left = deque(part for part in parts if part.deadline > now)
-            if not left:
-                del self._by_key[key]
-                if isinstance(key, str):
-                    self._abandon(key, late[0])
-            else:
-                self._by_key[key] = left if len(left) > 1 else left[0]
-        self.count -= len(due)
-        return due
-
-    def _abandon(self, uuid: str, part: Awaited) -> None:
-        """Remember that the answer to a message may come after all."""
-        self._abandoned[uuid] = part
-        if len(self._abandoned) > ABANDONED_UUIDS:
-            del self._abandoned[next(iter(self._abandoned))]
-
-    def deadline(self) -> float:
-        """The earliest deadline of all parts, in flight and in collision, or infinity."""
-        waiting = (collision.part.deadline for held in self.collisions.values() for collision in held)
-        return min(min((part.deadline for part in self), default=INFINITY), min(waiting, default=INFINITY))
-
-    # ---- collisions
-
-    def hold(self, collision: Collision) -> None:
-        """Let a message wait until its uuid is free."""
-        self.collisions.setdefault(collision.frame.uuid, deque()).append(collision)
-
-    def release(self, uuid: str) -> Collision | None:
-        """Take out the next message that waits for this uuid, if that is free; else None."""
-        waiting = self.collisions.get(uuid)
-        if waiting is None or uuid in self._by_key or uuid in self._abandoned:
-            return None
-        collision = waiting.popleft()
-        if not waiting:
-            del self.collisions[uuid]
-        return collision
-
-    def take_collisions(self, now: float = INFINITY) -> list[Collision]:
-        """Take out the messages that have waited for their uuid past their deadlines; all of them without `now`."""
-        held = [collision for waiting in self.collisions.values() for collision in waiting]
-        due = [collision for collision in held if collision.part.deadline <= now]
-        for collision in due:
-            waiting = self.collisions[collision.frame.uuid]
-            waiting.remove(collision)
-            if not waiting:
-                del self.collisions[collision.frame.uuid]
-        return due
-
-
-@dataclass(slots=True, eq=False)
-class Collision:
-    """A message that waits until another one with its uuid is answered."""
-
-    frame: Frame
-    part: Awaited
-
-
-def _alike(one: Awaited, other: Awaited) -> bool:
-    """Whether an answer to one of two parts with one uuid does for the other."""
-    return one.sender == other.sender and one.sync == other.sync
+"""One message whose answer is awaited on a link or before the inbox."""

@@ -1,32 +1,34 @@
-"""What a message has to pass that comes from a neighbour: is it the child's to bring, and is it new?
+"""Admission checks for received messages.
 
-The first is held against what the child has shown and announced (`identity`), the second is a question only where the
-neighbour repeats broadcasts (`quirks`).
+A message has to belong to the child that brings it: its sender is the child, or lies below it (`core.identity`). Where
+the neighbour repeats broadcasts (`core.quirks`), the message also has to be new.
 """
 
 from __future__ import annotations
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Reply
-from taskd_net.core.actions import ReportViolation
+from taskd_net.core.acks import ReplyTo
+from taskd_net.core.adaptation import Copies
 from taskd_net.core.advertisements import Advertisements
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
-from taskd_net.core.identity import Claim, Quarantine, Quarantined, Violation
+from taskd_net.core.identity import Claim, Violation
 from taskd_net.core.links import Link
-from taskd_net.core.quirks import Copies, Quirks
+from taskd_net.core.quarantine import Quarantine, Quarantined
+from taskd_net.core.quirks import Quirks
+from taskd_net.core.ready import ReportViolation
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
 
 
 class Admission:
-    """Looks at what comes in on the links of one node.
+    """Admission to one node.
 
     Args:
         topology: who is where.
         advertisements: told of nodes that show themselves without an announcement.
-        decisions: where they go.
+        decisions: take the outcome.
         seen: the copies of broadcasts that have been to neighbours which repeat them.
         size: bytes of the messages that wait for an announcement.
     """
@@ -42,7 +44,7 @@ class Admission:
         self._seen = seen
         self._quarantine = Quarantine(limits.QUARANTINE_MESSAGES, size)
 
-    def is_own(self, now: float, came_from: LinkId, frame: Frame, reply: Reply | None, budget: float | None) -> bool:
+    def is_own(self, now: float, came_from: LinkId, frame: Frame, reply: ReplyTo | None, budget: float | None) -> bool:
         """Whether a message may come on a child's link. If not, it waits for an announcement, or is refused."""
         link = self._topology.children.by_id.get(came_from)
         if link is None:
@@ -59,13 +61,13 @@ class Admission:
             )
             doubtful = Quarantined(link, frame, reply, budget, now, now + wait)
             if self._quarantine.add(doubtful):
-                self._decisions.look_by(doubtful.deadline)
+                self._decisions.schedule.look(self, doubtful.deadline)
             else:
                 text = f"too many messages of nodes that {link.position} has not announced"
                 self._decisions.refuse(frame, reply, Refusal(Code.RECV_BUF_BUSY, text))
         return claim is Claim.OWN
 
-    def _refuse_sender(self, link: Link, frame: Frame, reply: Reply | None) -> None:
+    def _refuse_sender(self, link: Link, frame: Frame, reply: ReplyTo | None) -> None:
         violation = Violation(
             Code.NIL_POSITION, f"src {frame.src} is neither {link.position} nor known to lie below it"
         )
@@ -76,7 +78,7 @@ class Admission:
 
     def report_violation(self, peer: str, violation: Violation) -> None:
         self._decisions.statistics.violations += 1
-        self._decisions.add(ReportViolation(peer, violation))
+        self._decisions.ready.notices.append(ReportViolation(peer, violation))
 
     def is_new(self, now: float, link: Link, quirks: Quirks, frame: Frame) -> bool:
         """Look at a message that came from such a neighbour: False for a further copy of a broadcast."""

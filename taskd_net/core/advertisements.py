@@ -7,16 +7,16 @@ once cost the root a few requests, and an announcement and a withdrawal of one n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskd_net import limits
 from taskd_net.codes import Code
-from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Announce, Answer, Joined, Kind
+from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
+from taskd_net.core.ready import Announce, Joined, Kind, Token
 from taskd_net.core.topology import Topology
 from taskd_net.position import Position
 
@@ -27,11 +27,11 @@ class Waiter:
     `link` is the child that asked; None for this node itself.
     """
 
-    __slots__ = ("_code", "_open", "_src", "link", "reply", "uuid")
+    __slots__ = ("_code", "_open", "_src", "link", "token", "uuid")
 
-    def __init__(self, uuid: str, reply: Reply, link: Link | None = None) -> None:
+    def __init__(self, uuid: str, token: Token, link: Link | None = None) -> None:
         self.uuid = uuid
-        self.reply = reply
+        self.token = token
         self.link = link
         self._open = 0
         self._code: int = Code.OK
@@ -126,7 +126,7 @@ class Advertisements:
 
     Args:
         topology: who is below, and the link to the parent.
-        emit: takes what is to be done.
+        decisions: takes what is to be done.
 
     Attributes:
         told: what the parent says of itself: whether it has joined. None for a parent that does not tell.
@@ -137,7 +137,7 @@ class Advertisements:
     __slots__ = (
         "_accepted",
         "_complete",
-        "_emit",
+        "_decisions",
         "_patient",
         "_topology",
         "_withdraws",
@@ -147,9 +147,9 @@ class Advertisements:
         "told",
     )
 
-    def __init__(self, topology: Topology, emit: Callable[[Action], None]) -> None:
+    def __init__(self, topology: Topology, decisions: Decisions) -> None:
         self._topology = topology
-        self._emit = emit
+        self._decisions = decisions
         self._withdraws = False
         self._patient: list[_Patient] = []
         # The announcement of everything that is under way, and whether the parent has accepted one since it is there.
@@ -168,7 +168,7 @@ class Advertisements:
             return False
         self.joined = joined
         self.epoch += 1
-        self._emit(Joined(joined))
+        self._decisions.ready.notices.append(Joined(joined))
         return joined
 
     def came_up(self, withdraws: bool, quirks: Quirks | None, told: bool | None = None) -> None:
@@ -202,7 +202,7 @@ class Advertisements:
         """When `give_up` is due, or infinity."""
         return min((one.until for one in self._patient), default=float("inf"))
 
-    def pass_on(self, link: Link, new: Sequence[Position], reply: Reply, uuid: str, until: float) -> None:
+    def pass_on(self, link: Link, new: Sequence[Position], token: Token, uuid: str, until: float) -> None:
         """A child has announced these positions: its answer is the parent's, for which it can wait until then.
 
         While this node has no parent the answer is 4999 and the child tries again. One that can wait is answered when
@@ -211,29 +211,30 @@ class Advertisements:
         """
         topology = self._topology
         if topology.up is None:
-            self._answer(reply, uuid, Code.OK)
+            self._answer(token, uuid, Code.OK)
         elif not topology.up.up and until > 0.0:
             link.announcing += 1
-            self._patient.append(_Patient([*new, topology.identity], Waiter(uuid, reply, link), until))
+            self._patient.append(_Patient([*new, topology.identity], Waiter(uuid, token, link), until))
+            self._decisions.schedule.look(self, until)
         elif not topology.up.up:
-            self._answer(reply, uuid, Code.CLIENT_ERR, "no upstream at present")
+            self._answer(token, uuid, Code.CLIENT_ERR, "no upstream at present")
         elif new:
             link.announcing += 1
-            self._say(Kind.ADD, [*new, topology.identity], Waiter(uuid, reply, link))
+            self._say(Kind.ADD, [*new, topology.identity], Waiter(uuid, token, link))
         else:
-            self._answer(reply, uuid, Code.OK)
+            self._answer(token, uuid, Code.OK)
 
-    def everything(self, kind: Kind, reply: Reply, uuid: str) -> None:
+    def everything(self, kind: Kind, token: Token, uuid: str) -> None:
         """Say COMPLETE or WITHDRAW of this node and all below it."""
         topology = self._topology
         up = topology.up is not None and topology.up.up
         if up and (kind is not Kind.WITHDRAW or self._withdraws):
-            waiter = Waiter(uuid, reply)
+            waiter = Waiter(uuid, token)
             if kind is Kind.COMPLETE:
                 self._complete = waiter
             self._say(kind, [*topology.routes, topology.identity], waiter)
         else:
-            self._answer(reply, uuid, Code.NET_STREAM_NOT_INITED)
+            self._answer(token, uuid, Code.NET_STREAM_NOT_INITED)
 
     def found(self, position: Position) -> None:
         """A node below has shown itself without an announcement."""
@@ -259,7 +260,7 @@ class Advertisements:
     def _next(self) -> None:
         following = self.queue.next()
         if following is not None:
-            self._emit(Announce(*following))
+            self._decisions.ready.announcements.append(Announce(*following))
 
     def _tell(self, waiter: Waiter, code: int, src: Position) -> None:
         ack = waiter.settle(code, src)
@@ -268,7 +269,7 @@ class Advertisements:
                 waiter.link.announcing -= 1
             if waiter is self._complete:
                 self._accepted = self._accepted or ack.ok
-            self._emit(Answer(waiter.reply, ack))
+            self._decisions.give(waiter.token, ack)
 
-    def _answer(self, reply: Reply, uuid: str, code: Code, detail: str = "") -> None:
-        self._emit(Answer(reply, Ack(uuid, code, self._topology.position, detail)))
+    def _answer(self, token: Token, uuid: str, code: Code, detail: str = "") -> None:
+        self._decisions.give(token, Ack(uuid, code, self._topology.position, detail))

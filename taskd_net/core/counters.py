@@ -1,20 +1,16 @@
-"""What one node has counted: how messages came out, and what its links have carried, also those that are forgotten."""
+"""Counters of one node: outcomes of messages, and the loads of its links, also of those that are forgotten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 from taskd_net.core.acks import Awaited
+from taskd_net.core.frame import Ended
 from taskd_net.core.link_counters import LinkCounters, Outcomes, bucket_of
 from taskd_net.core.links import UP, Link
-from taskd_net.core.probes import Ended
 
 Way: TypeAlias = Literal["up", "down", "inbox", "refused"]
 """To the parent; to a child; into this node's own inbox; nowhere, as this node knew no way or could not use it."""
-
-Clock: TypeAlias = Callable[[], float]
-"""Seconds, of a clock that never steps; given to the core, which has none."""
 
 WAYS: Final[tuple[Way, ...]] = ("up", "down", "inbox", "refused")
 
@@ -25,9 +21,6 @@ BATCH_SIZES: Final = 10
 class Counters:
     """The counters of one node.
 
-    Args:
-        clock: for the times that answers take, which are often shorter than the Router's clock can tell.
-
     Attributes:
         outcomes: of messages, by the way that they went.
         batches: writes by the number of messages in them, `int.bit_length` of it.
@@ -36,10 +29,9 @@ class Counters:
         broadcasts: broadcasts and multicasts that came by here.
     """
 
-    __slots__ = ("batches", "broadcasts", "clock", "forgotten", "joins", "losses", "outcomes")
+    __slots__ = ("batches", "broadcasts", "forgotten", "joins", "losses", "outcomes")
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self.outcomes: dict[Way, Outcomes] = {way: Outcomes() for way in WAYS}
         self.batches = [0] * BATCH_SIZES
         self.forgotten = LinkCounters()
@@ -69,12 +61,12 @@ class Counters:
     def answered(self, now: float, link: Link, part: Awaited, code: int) -> None:
         """A message on a link was answered by the other end."""
         link.counters.heard = now
-        self.ended(link, part, code)
+        self.ended(now, link, part, code)
 
-    def ended(self, link: Link, part: Awaited, code: int) -> None:
+    def ended(self, now: float, link: Link, part: Awaited, code: int) -> None:
         """A message on a link has its outcome, by an answer or without one."""
-        if part is link.timed:
-            self.timed(link)
+        if part is link.timed or (type(link.timed) is int and not link.in_flight.holds(link.timed)):
+            self.timed(now, link)
         if code > Ended.FOREIGN:
             self.failed(link, code)
         else:  # 0, or where a probe has ended: it was answered
@@ -85,13 +77,13 @@ class Counters:
         link.counters.failed += 1
         self.outcomes[_way(link)].count(code)
 
-    def time(self, link: Link, part: Awaited) -> None:
+    def time(self, now: float, link: Link, part: Awaited | int) -> None:
         """From now on this message on a link is timed."""
-        link.timed, link.timed_at = part, self.clock()
+        link.timed, link.timed_at = part, now
 
-    def timed(self, link: Link) -> None:
+    def timed(self, now: float, link: Link) -> None:
         """The message that is being timed on a link has its outcome."""
-        seconds = self.clock() - link.timed_at
+        seconds = now - link.timed_at
         link.timed = None
         bucket = bucket_of(seconds)
         link.counters.recent.add(seconds, bucket)

@@ -1,21 +1,24 @@
-"""What a node decides during one event: the actions to be carried out in order, and when it has to look again."""
+"""The decisions of a node during one event, gathered in one `Ready`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from taskd_net.codes import Refusal
-from taskd_net.core.acks import Awaited, Reply, Told
-from taskd_net.core.actions import Action, Answer, Lost
+from taskd_net.core.acks import Awaited, Origin, ReplyTo, Send, Told
 from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.pending_sends import Send
+from taskd_net.core.links import Link
+from taskd_net.core.ready import Answered, Lost, Ready, Token
+from taskd_net.core.schedule import Schedule
+from taskd_net.core.topology import Topology
 from taskd_net.position import Position
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Counters since the node was made. `violations`: what peers claimed and may not."""
+    """Counters since the node was made. `violations`: claims of peers that are not theirs to make."""
 
     sent: int = 0
     forwarded: int = 0
@@ -27,63 +30,82 @@ class Statistics:
 
 
 class Decisions:
-    """Where every part of a Router puts what it decides.
+    """The place where every part of a Router puts its decisions.
 
     Args:
-        position: the node's own, the source of its answers.
-        counters: counts what becomes of messages.
+        topology: the links that answers go to.
+        counters: count the outcomes of messages.
 
     Attributes:
-        actions: what is to be done, in order.
-        wake: when the Router has to look again, or infinity. Never later than the first thing that has to happen.
+        position: the node's own, the source of its answers.
+        ready: the outcome of the event so far.
+        schedule: the deadlines.
         statistics: counters since the node was made.
+        open: the sends of this node that are not answered.
+        ended: takes the answer to a send of this node. Returns the application's answer; None: the send waits again.
     """
 
-    __slots__ = ("actions", "counters", "position", "statistics", "wake")
+    __slots__ = ("_topology", "counters", "ended", "open", "position", "ready", "schedule", "statistics")
 
-    def __init__(self, position: Position, counters: Counters) -> None:
-        self.position = position
+    def __init__(self, topology: Topology, counters: Counters) -> None:
+        self._topology = topology
+        self.position = topology.position
         self.counters = counters
         self.statistics = Statistics()
-        self.wake = float("inf")
-        self.actions: list[Action] = []
+        self.schedule = Schedule()
+        self.ready = Ready()
+        self.open: dict[Token, Send] = {}
+        self.ended: Callable[[Send, Ack], Ack | None]
 
-    def add(self, action: Action) -> None:
-        """One more thing to do."""
-        self.actions.append(action)
+    def take(self) -> Ready:
+        """The event is over: its outcome."""
+        ready, self.ready = self.ready, Ready()
+        ready.wake = self.schedule.wake
+        return ready
 
-    def take(self) -> list[Action]:
-        """The event is over: what is to be done."""
-        actions, self.actions = self.actions, []
-        return actions
-
-    def look_by(self, deadline: float) -> None:
-        """Look again by then at the latest."""
-        if deadline < self.wake:
-            self.wake = deadline
-
-    def answer(self, reply: Reply, uuid: str, code: int, detail: str = "") -> None:
+    def answer(self, reply: ReplyTo, uuid: str, code: int, detail: str = "") -> None:
         """Give this node's own answer."""
-        self._give(reply, Ack(uuid, code, self.position, detail, 0 if code else None))
+        self.give(reply, Ack(uuid, code, self.position, detail, 0 if code else None))
 
     def settle(self, part: Awaited, code: int, src: Position, detail: str = "", told: Told | None = None) -> None:
-        """Give the answer to what somebody awaits; of a broadcast it goes out with the last part.
+        """Give an answer that is awaited; that to a broadcast goes out with the last branch.
 
-        `told`: what came with the answer of another node; None for what this node itself has found.
+        `told`: the counts in the answer of another node; None for what this node itself has found.
         """
         ack = part.settle(code, src, detail, told)
         if ack is not None:
-            self._give(part.reply, ack)
+            self.give(part.reply, ack)
 
-    def _give(self, reply: Reply, ack: Ack) -> None:
+    def give(self, reply: ReplyTo, ack: Ack) -> None:
+        """Give an answer to whoever awaits it."""
         if type(reply) is Send:
-            known = ack if reply.line is None else reply.line.ended(reply, ack)
-            if known is None:
-                return  # it waits for the node to join
-            reply, ack = reply.reply, known
-        self.actions.append(Answer(reply, ack))
+            known = self.ended(reply, ack)
+            if known is not None and self.open.pop(reply.token, None) is not None:
+                self.ready.completed.append((reply.token, known))
+        elif isinstance(reply, Origin):
+            self._give_back(reply, ack)
+        else:
+            assert isinstance(reply, int)
+            self.ready.completed.append((reply, ack))
 
-    def refuse(self, frame: Frame, reply: Reply | None, refusal: Refusal) -> None:
+    def _give_back(self, origin: Origin, ack: Ack) -> None:
+        link = self.asker(origin.link, origin.stream)
+        if link is None:
+            return
+        if origin.size:
+            link.count_waiting(0, -origin.size)
+        writes = self.ready.to(origin.link)
+        if ack.code or origin.in_full or not link.bare or (link.counts and ack.receivers != 1):
+            writes.answers.append(Answered(origin.key, ack, origin.in_full))
+        else:
+            writes.accepted.append(origin.key)
+
+    def asker(self, link_id: int, stream: int) -> Link | None:
+        """The link of a neighbour that awaits an answer; None when that stream of it has ended."""
+        link = self._topology.link(link_id)
+        return link if link is not None and link.streams == stream and link.session is not None else None
+
+    def refuse(self, frame: Frame, reply: ReplyTo | None, refusal: Refusal) -> None:
         """Do not take a message; where nobody can be told, it is lost."""
         if reply is None:
             self.lose(frame, refusal.code, self.position, refusal.detail)
@@ -93,4 +115,4 @@ class Decisions:
     def lose(self, frame: Frame, code: int, src: Position, detail: str) -> None:
         """Give up a message that nobody waits for: it is counted and logged."""
         self.statistics.lost += 1
-        self.actions.append(Lost(frame, code, src, detail))
+        self.ready.notices.append(Lost(frame, code, src, detail))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited
-from taskd_net.core.actions import Deliver
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
 from taskd_net.core.inbox import InboxDoor, Waiting
@@ -31,6 +32,14 @@ class Delivery:
         self._counters = decisions.counters
         self._wait = wait
 
+    def deliver_all(self, now: float, came_from: LinkId, frames: Sequence[Frame]) -> bool:
+        """Let several new messages of one sender in at once. Returns False, and does nothing, where one is unusual."""
+        if not self.door.enter_all(now, came_from, [frame.uuid for frame in frames], frames[0].src):
+            return False
+        self._decisions.statistics.delivered += len(frames)
+        self._decisions.ready.deliveries += frames
+        return True
+
     def deliver(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited) -> None:
         door = self.door
         if door.open and door.has_room():
@@ -45,7 +54,7 @@ class Delivery:
             code = Code.OK if refusal is None else refusal.code
             self._decisions.settle(pending, code, self._decisions.position, refusal.detail if refusal else "")
         elif door.queue(Waiting(came_from, frame, pending, deadline := min(now + self._wait, pending.deadline))):
-            self._decisions.look_by(deadline)
+            self._decisions.schedule.look(door, deadline)
         else:
             self._turn_away(pending, Code.RECV_BUF_BUSY, "the inbox is full")
 
@@ -73,7 +82,7 @@ class Delivery:
             self._suppress(pending)
             return
         self._decisions.statistics.delivered += 1
-        self._decisions.add(Deliver(frame))
+        self._decisions.ready.deliveries.append(frame)
         if pending is not None:
             self._decisions.settle(pending, Code.OK, self._decisions.position)
 

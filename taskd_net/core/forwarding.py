@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import NOBODY, Awaited, Branch, Collision, FanOut, Pending, PostedBranch, Reply
-from taskd_net.core.actions import Forward, Withdraw
+from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Send
+from taskd_net.core.adaptation import Copies, copies, spelled
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
+from taskd_net.core.in_flight import Collision, Run
 from taskd_net.core.links import UP, Link
-from taskd_net.core.pending_sends import Send
-from taskd_net.core.quirks import Copies, Quirks, copies, spelled
+from taskd_net.core.quirks import Quirks
+from taskd_net.core.ready import Key, Withdraw
 from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import Plan, Topology
 
@@ -46,7 +47,7 @@ class Forwarding:
         self.draining = False
 
     def carry_one(
-        self, now: float, came_from: LinkId, frame: Frame, hop: Link | None, reply: Reply, deadline: float
+        self, now: float, came_from: LinkId, frame: Frame, hop: Link | None, reply: ReplyTo, deadline: float
     ) -> None:
         """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
         receiver = frame.dst.position if frame.sync else None
@@ -60,7 +61,7 @@ class Forwarding:
             self._decisions.settle(pending, refusal.code, self._decisions.position, refusal.detail)
 
     def carry_many(
-        self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: Reply, up: float, down: float
+        self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: ReplyTo, up: float, down: float
     ) -> None:
         """The same for a broadcast or multicast: every branch will be settled."""
         self._counters.broadcasts += 1
@@ -78,15 +79,14 @@ class Forwarding:
             sent = self._copies_for(now, link, frame)
             fan_out.expect(len(sent) - 1)
             for copy in sent:
-                kind = Branch if copy.sync == frame.sync else PostedBranch
                 alone = copy.sync and (link.counts or link.is_leaf or copy.dst.unicast)
-                part = kind(fan_out, up if link.id == UP else down, link.position, alone)
+                part = Branch(fan_out, up if link.id == UP else down, link.position, alone, copy.sync != frame.sync)
                 refusal = self.forward(now, link, copy, part)
                 if refusal is not None:
                     self._counters.failed(link, refusal.code)
                     self._decisions.settle(part, refusal.code, self._decisions.position, refusal.detail)
 
-    def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: Reply | None) -> None:
+    def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: ReplyTo | None) -> None:
         """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
         failure = Refusal(Code.NO_ROUTE, describe_missing(plan.missing)) if plan.missing is not None else None
         self._counters.broadcasts += not frame.dst.unicast
@@ -123,29 +123,72 @@ class Forwarding:
                 part.deadline = min(part.deadline, now + quirks.turn)
             added = link.in_flight.add(frame.uuid, part)
             if type(part.reply) is Send:
-                part.reply.copies.append((link, frame, part, added or frame.uuid))
+                part.reply.copies.append((link.id, frame, part, added or frame.uuid))
             if added is None:
                 self._hold(link, frame, part)
                 return None
             number = added
             if link.timed is None:
-                self._counters.time(link, part)
-            deadline = part.deadline
-            if deadline < decisions.wake:
-                decisions.wake = deadline
-            patience = deadline - now
+                self._counters.time(now, link, part)
+            decisions.schedule.look(link, part.deadline)
+            patience = part.deadline - now
         link.queued_messages += 1
         link.queued_bytes += size
         decisions.statistics.forwarded += 1
-        decisions.actions.append(Forward(link.id, frame, patience, number))
+        writes = decisions.ready.to(link.id)
+        writes.frames.append(frame)
+        writes.patience.append(patience)
+        writes.numbers.append(number)
         return None
+
+    def forward_run(
+        self,
+        now: float,
+        link: Link,
+        frames: Sequence[Frame],
+        size: int,
+        asker: Link,
+        keys: Sequence[Key],
+        deadline: float,
+    ) -> bool:
+        """Queue unicasts of one flow that came in together and whose answers are awaited.
+
+        Returns False, and does nothing, where one of them may have to be treated apart: at a bound, on a link that is
+        not up, or that does not number its messages.
+        """
+        count, in_flight = len(frames), link.in_flight
+        if (
+            not in_flight.numbered
+            or link.session is None
+            or link.quirks is not None
+            or self.draining
+            or link.queued_messages + count > self._messages
+            or link.queued_bytes + size > self._size
+            or in_flight.count + count > link.in_flight_limit
+        ):
+            return False
+        frame, decisions = frames[0], self._decisions
+        uuids = [frame.uuid for frame in frames]
+        run = Run(0, uuids, asker.id, asker.streams, keys, frame.src, frame.dst.position, deadline)
+        numbers = in_flight.add_run(run)
+        if link.timed is None:
+            self._counters.time(now, link, run.first)
+        decisions.schedule.look(link, deadline)
+        link.queued_messages += count
+        link.queued_bytes += size
+        decisions.statistics.forwarded += count
+        writes = decisions.ready.to(link.id)
+        writes.frames += frames
+        writes.patience += [deadline - now] * count
+        writes.numbers += numbers
+        return True
 
     def _hold(self, link: Link, frame: Frame, part: Awaited) -> None:
         """Keep a message until the answer to another one with its uuid is in."""
         link.in_flight.hold(Collision(frame, part))
         link.queued_messages += 1
         link.queued_bytes += len(frame.data)
-        self._decisions.look_by(part.deadline)
+        self._decisions.schedule.look(link, part.deadline)
 
     def release(self, now: float, link: Link, uuid: str) -> None:
         """A uuid is no longer in flight on a link: send the message that waits for it, if there is one."""
@@ -154,6 +197,16 @@ class Forwarding:
             refusal = self.forward(now, link, collision.frame, collision.part)
             if refusal is not None:
                 self._refuse_collision(link, collision, refusal)
+
+    def give_up(self, now: float, link: Link) -> None:
+        """Answer 6001 to the messages on a link that have waited past their deadlines."""
+        for part in link.in_flight.take_due(now):
+            self._counters.ended(now, link, part, Code.NETWORK_ACK_LOST)
+            self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
+        if link.quirks is not None and link.in_flight.count:
+            self.next_turn(now, link, link.quirks)
+        if link.in_flight.collisions:
+            self.give_up_collisions(now, link)
 
     def give_up_collisions(self, now: float, link: Link) -> None:
         """Refuse the collisions whose answer nobody waits for any more, and send those whose uuid is free."""
@@ -189,35 +242,39 @@ class Forwarding:
         head = next(iter(link.in_flight), None) if quirks.turn else None
         if head is not None:
             head.deadline = min(head.deadline, now + quirks.turn)
-            self._decisions.look_by(head.deadline)
+            self._decisions.schedule.look(link, head.deadline)
 
     def withdraw(self, send: Send) -> None:
         """Nobody awaits this send any more: it gives its places up, and leaves every queue that it is still in."""
-        for link, copy, part, key in send.copies:
+        for link_id, copy, part, key in send.copies:
+            link = self._topology.link(link_id)
+            if link is None:
+                continue
             if link.in_flight.remove(key, part):
                 if link.timed is part:
                     link.timed = None
-                self._decisions.add(Withdraw(link.id, copy))
+                self._decisions.ready.notices.append(Withdraw(link.id, copy))
             elif (collision := link.in_flight.remove_collision(copy.uuid, part)) is not None:
                 self._drop_collision(link, collision)
         self._delivery.door.withdraw(send)
 
-    def drop(self, link: Link, unwritten: Iterable[Frame]) -> None:
+    def drop(self, now: float, link: Link, unwritten: Iterable[tuple[Frame, int]]) -> None:
         """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
         counters, decisions = self._counters, self._decisions
         link.queued_messages = link.queued_bytes = 0
         # It was not answered: how long that took says nothing.
         link.timed = None
+        link.stop_waiting()
         collisions = link.in_flight.take_collisions()
         # In the order of sending: who sends again when it is answered sends in the same order.
         for frame, part in reversed(link.in_flight.take_unwritten(unwritten)):
             if part is not None:
-                counters.ended(link, part, Code.NETWORK_SEND_LOST)
+                counters.ended(now, link, part, Code.NETWORK_SEND_LOST)
                 decisions.settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self._topology.identity:
                 decisions.lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for collision in collisions:
             decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for part in link.in_flight.take_all():
-            counters.ended(link, part, Code.NETWORK_ACK_LOST)
+            counters.ended(now, link, part, Code.NETWORK_ACK_LOST)
             decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from taskd_net.codes import Code
@@ -49,6 +50,19 @@ class Probe(Frame):
     """
 
     hops: int | None
+
+
+class Ended(IntEnum):
+    """Answers that only a probe gets; as their acks never pass a foreign node, they need no place among the codes."""
+
+    BATCHED = 1
+    """It ended at `src`, and had come there over a batched link."""
+
+    TASKNET = 2
+    """It ended at `src`, and had come there by the four calls."""
+
+    FOREIGN = 3
+    """The next hop, `src`, is not known to answer probes: it was not asked."""
 
 
 class Failure(NamedTuple):

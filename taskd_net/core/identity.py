@@ -1,39 +1,32 @@
-"""Who is at the other end of a connection, what it may say of itself, and whose messages it may bring.
+"""Identity of the peer at the other end of a connection, and its claims to positions and senders.
 
-What a child claims is held against two things: what its connection shows of it (`Credentials`), and who else claims
-the same. A child's messages are its own or come from below it. Whether a sender lies below a Proxy, only what the Proxy
-has announced can say, and the announcement travels beside the messages: a message of a node that has just moved may
-come before it. So a message whose sender is known elsewhere waits a moment (`Quarantine`), and is refused only then.
+A child's claim is held against the credentials of its connection, and against the other claims to the same position. A
+child's messages are its own or come from below it. Only the announcements of a Proxy tell whether a sender lies below
+it, and they travel beside the messages: see `core.quarantine`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from taskd_net.codes import Refusal
-from taskd_net.core.acks import Reply
-from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.position import Position
 
-if TYPE_CHECKING:
-    from taskd_net.core.links import Link
-
 
 class Violation(Refusal):
-    """A refusal of what nobody who is honest does: counted and logged beside being answered."""
+    """A refusal of a claim that no honest peer makes. It is counted and logged beside being answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a connection shows of the peer at its other end.
+    """The identity that a connection shows of its peer.
 
     Attributes:
-        host: the address that it comes from, without the port.
-        names: what its certificate names; None where certificates are not asked for names.
+        host: the address of the peer, without the port.
+        names: the names in its certificate; None where certificates are not asked for names.
     """
 
     host: str = ""
@@ -49,11 +42,11 @@ class Credentials:
 
 
 UNSHOWN: Final = Credentials()
-"""Those of a peer of whom nothing is shown."""
+"""The credentials of a peer that shows nothing."""
 
 
 class Claim(Enum):
-    """How a message's sender stands to the link that it came on."""
+    """The relation of a message's sender to the link that it came on."""
 
     OWN = auto()
     """It is the child or lies below it, as far as anybody knows."""
@@ -63,78 +56,12 @@ class Claim(Enum):
     """It cannot lie below this child."""
 
 
-@dataclass(slots=True, eq=False)
-class Quarantined:
-    """A message that waits for the announcement of its sender."""
-
-    link: Link
-    frame: Frame
-    reply: Reply | None
-    budget: float | None
-    since: float
-    deadline: float
-
-
-class Quarantine:
-    """The line of them, in the order in which they came.
-
-    Args:
-        messages: of one link at most.
-        size: bytes of all at most.
-    """
-
-    __slots__ = ("_bytes", "_line", "_messages", "_of", "_size")
-
-    def __init__(self, messages: int, size: int) -> None:
-        self._messages = messages
-        self._size = size
-        self._line: list[Quarantined] = []
-        self._of: Counter[Link] = Counter()
-        self._bytes = 0
-
-    def add(self, doubtful: Quarantined) -> bool:
-        """Let a message wait. Returns False when the line is at one of its bounds."""
-        size = len(doubtful.frame.data)
-        if self._of[doubtful.link] >= self._messages or self._bytes + size > self._size:
-            return False
-        self._line.append(doubtful)
-        self._of[doubtful.link] += 1
-        self._bytes += size
-        return True
-
-    def take_link(self, link: Link) -> list[Quarantined]:
-        """Take out what has come on a link."""
-        return self._take([doubtful for doubtful in self._line if doubtful.link is link])
-
-    def take_due(self, now: float) -> list[Quarantined]:
-        """Take out what has waited long enough."""
-        return self._take([doubtful for doubtful in self._line if doubtful.deadline <= now])
-
-    def take_all(self) -> list[Quarantined]:
-        """Take out everything."""
-        return self._take(list(self._line))
-
-    def next_deadline(self) -> float:
-        """The earliest deadline, or infinity."""
-        return min((doubtful.deadline for doubtful in self._line), default=float("inf"))
-
-    def _take(self, taken: list[Quarantined]) -> list[Quarantined]:
-        if taken:
-            gone = set(taken)
-            self._line = [doubtful for doubtful in self._line if doubtful not in gone]
-            for doubtful in taken:
-                self._of[doubtful.link] -= 1
-                self._bytes -= len(doubtful.frame.data)
-            self._of = +self._of
-        return taken
-
-
 class ViolationReports:
-    """Who has been accused of a violation lately: one line in a log for each peer and while.
+    """Recent violations, for one log line per peer and interval.
 
     Args:
-        seconds: the while.
-        peers: that are told apart at most; the longest known is forgotten.
+        seconds: the interval.
+        peers: peers that are told apart at most; the longest known is forgotten.
     """
 
     __slots__ = ("_known", "_peers", "_seconds")

@@ -1,6 +1,6 @@
-"""Who gets into the inbox, in which order, and who waits how long (contract, section 5).
+"""The door of the inbox, and the line before it (contract, section 5).
 
-A sync message waits up to 10 ms for room, then is refused with 5001. A `sync=false` message has nobody to go back to
+A sync message waits up to 10 ms for room, then is refused with 5001. A `sync=false` message has no sender to go back to
 and waits until there is room, in a line with the bounds of a link. Both wait in one line, so that messages of one
 sender never overtake each other.
 """
@@ -8,18 +8,19 @@ sender never overtake each other.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from taskd_net.core.acks import Awaited, Reply
+from taskd_net.core.acks import Awaited, ReplyTo
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
+from taskd_net.position import Position
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A message in the line. A sync one has somebody who waits (`pending`) and a deadline."""
+    """A message in the line. The answer to a sync one is awaited (`pending`), until its deadline."""
 
     came_from: LinkId
     frame: Frame
@@ -62,6 +63,19 @@ class InboxDoor:
         self.held += new
         return new
 
+    def enter_all(self, now: float, came_from: LinkId, uuids: Sequence[str], src: Position) -> bool:
+        """Count several messages of one sender as delivered, if there is room for all and each is new.
+
+        Returns False, and counts nothing, where each has to be looked at by itself.
+        """
+        count = len(uuids)
+        if not self.open or self.line or self.held + count > self.room:
+            return False
+        if not self.seen.add_all(now, came_from, uuids, src):
+            return False
+        self.held += count
+        return True
+
     def queue(self, waiting: Waiting) -> bool:
         """Put a message at the end of the line. Returns False when the line is at its bound."""
         size = len(waiting.frame.data)
@@ -87,7 +101,7 @@ class InboxDoor:
         self._line_bytes -= sum(len(waiting.frame.data) for waiting in due)
         return due
 
-    def withdraw(self, reply: Reply) -> None:
+    def withdraw(self, reply: ReplyTo) -> None:
         """Take the message out of the line whose answer goes there."""
         for waiting in self.line:
             if waiting.pending is not None and waiting.pending.reply is reply:

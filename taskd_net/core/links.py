@@ -2,19 +2,21 @@
 
 A child's link outlives its streams: it is made by Register, is up while a stream stands, and ends when the child has
 been without a stream for too long. `session` names the stream of the moment, so that news of an older stream's end is
-not taken for the newer one's.
+not taken for the newer one's. A `LinkId` is the link's number, which its sessions and the routes know it by.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited, InFlight
+from taskd_net.core.acks import Awaited
+from taskd_net.core.frame import Ended
 from taskd_net.core.identity import UNSHOWN, Credentials
+from taskd_net.core.in_flight import InFlight
 from taskd_net.core.link_counters import LinkCounters
-from taskd_net.core.probes import Ended
 from taskd_net.core.quirks import Quirks
+from taskd_net.core.quota import Quota
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
 from taskd_net.position import Position, Role, require_node
@@ -23,8 +25,25 @@ UP: Final[LinkId] = 0
 """The id of the link to the parent. Children's ids are positive."""
 
 
+class Terms(NamedTuple):
+    """The terms of one stream, as both ends have agreed on them.
+
+    Attributes:
+        numbered: messages are numbered, and answered by their numbers.
+        bare: 0 for a delivered message is said by the message's key alone, without an Ack.
+        counts: an answer to a broadcast says how many nodes have confirmed it, where that is not one.
+        probes: the answer to a probe that came this way and ends here; None where the neighbour knows no probes. Then
+            none goes there, and none is taken from there.
+    """
+
+    numbered: bool = False
+    bare: bool = False
+    counts: bool = False
+    probes: Ended | None = None
+
+
 class Link:
-    """What the Router knows of one link.
+    """The state of one link, as the Router knows it.
 
     Attributes:
         credentials: what the child's connection showed of it when it registered.
@@ -33,10 +52,10 @@ class Link:
         announcing: announcements of this child that are under way further up.
         since: when its stream began to stand, or ended, or when the child registered first.
         streams: streams that the neighbour has opened.
-        timed, timed_at: the one message in flight whose answer is being timed, and when it was sent.
-        counts: its answers to broadcasts say how many have confirmed them, where that is not one.
-        probes: what a probe is answered that ends here after it came this way; None where the neighbour knows no
-            probes: then none goes there, and none is taken from there.
+        timed, timed_at: the one message in flight whose answer is being timed, or its number, and when it was sent.
+        bare, counts, probes: those of the stream's `Terms`.
+        quota: the child's; None towards a parent.
+        waiting, waiting_bytes: the part of it that belongs to the messages of this stream.
     """
 
     __slots__ = (
@@ -45,6 +64,7 @@ class Link:
         "_changed_hands",
         "_pause",
         "announcing",
+        "bare",
         "counters",
         "counts",
         "credentials",
@@ -58,12 +78,15 @@ class Link:
         "queued_bytes",
         "queued_messages",
         "quirks",
+        "quota",
         "session",
         "since",
         "spellings",
         "streams",
         "timed",
         "timed_at",
+        "waiting",
+        "waiting_bytes",
     )
 
     def __init__(self, id: LinkId, position: Position) -> None:
@@ -83,10 +106,14 @@ class Link:
         self.since = float("-inf")
         self.streams = 0
         self.counters = LinkCounters()
-        self.timed: Awaited | None = None
+        self.timed: Awaited | int | None = None
         self.timed_at = 0.0
         self.probes: Ended | None = None
         self.counts = False
+        self.bare = False
+        self.quota: Quota | None = None
+        self.waiting = 0
+        self.waiting_bytes = 0
         self._changed_hands = float("-inf")
         self._pause = 0.0
         self._allowance = float("inf")
@@ -101,6 +128,25 @@ class Link:
     def is_leaf(self) -> bool:
         """True for a Worker or an Agent: nobody lies behind it."""
         return self.id != UP and self.position.role in (Role.AGENT, Role.WORKER)
+
+    def agree(self, terms: Terms) -> None:
+        """A stream stands, on these terms."""
+        self.in_flight.numbered, self.bare, self.counts, self.probes = terms
+
+    def next_deadline(self) -> float:
+        """The earliest deadline of the messages in flight, or infinity."""
+        return self.in_flight.deadline()
+
+    def count_waiting(self, messages: int, size: int) -> None:
+        """Count messages of the child that begin to wait for their answers, or have been answered if negative."""
+        if self.quota is not None:
+            self.waiting += messages
+            self.waiting_bytes += size
+            self.quota.add(messages, size)
+
+    def stop_waiting(self) -> None:
+        """The stream has ended, and with it every message that came on it."""
+        self.count_waiting(-self.waiting, -self.waiting_bytes)
 
     def spell(self, position: Position) -> None:
         """Note how a node behind this link is written there."""
@@ -227,6 +273,6 @@ class Children:
             self.remove(link)
         return gone
 
-    def next_expiry(self) -> float:
+    def next_deadline(self) -> float:
         """When the next child has to be forgotten, or infinity."""
         return min((link.expires for link in self.by_id.values()), default=float("inf"))

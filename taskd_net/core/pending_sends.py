@@ -1,84 +1,27 @@
-"""Sends of a node's own application: those that wait for the node to join, and their retransmission.
+"""Sends of a node's own application that wait for the node to join, and their retransmission.
 
-A send waits in the lane of its destination, in the order in which the application sent. What can tell that a message
-would arrive all the same is the parent: so the first of a lane goes to it on trial, as soon as there is a stream. The
-parent delivers below itself or answers 6002, and then the trial is repeated, at a pace, and at once when the node has
-joined. The others follow when the trial has had any other answer. A message that was answered 6002 was delivered to
-nobody, so nothing is delivered twice (contract, section 3).
+A send waits in the lane of its destination, in the order in which the application sent. The parent alone can tell
+whether a message would arrive all the same. So the first of a lane goes to it on trial, as soon as there is a stream.
+The parent delivers below itself or answers 6002, and then the trial is repeated, at a pace, and at once when the node
+has joined. The others follow when the trial has had any other answer. A message that was answered 6002 was delivered
+to nobody, so nothing is delivered twice (contract, section 3).
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from taskd_net.codes import Code
-from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.topology import LOCAL
+from taskd_net.core.acks import Send
+from taskd_net.core.advertisements import Advertisements
+from taskd_net.core.frame import Ack
+from taskd_net.core.schedule import Schedule
+from taskd_net.core.topology import LOCAL, Topology
 from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S, TRIAL_LEAST_S
-
-if TYPE_CHECKING:
-    from taskd_net.core.acks import Awaited, Key, Reply
-    from taskd_net.core.advertisements import Advertisements
-    from taskd_net.core.links import Link
-    from taskd_net.core.topology import Topology
-    from taskd_net.position import Destination, Position
+from taskd_net.position import Destination, Position
 
 INFINITY: Final = float("inf")
-
-
-class Send:
-    """One send of the application, until it is answered. In flight it takes the place of the application's `Reply`.
-
-    Args:
-        frame: the message.
-        reply: where the answer goes.
-        deadline: when the answer is due.
-        wait: whether it waits for the node to join.
-
-    Attributes:
-        number: its place in the order of this node's sends.
-        line: the lanes that its answers go by.
-        upward: whether it went to the parent, the last time that it went.
-        epoch: what `Advertisements.epoch` was then.
-        sent_at: when that was.
-        copies: what is in flight for it: the link, the message as it went there, who awaits the answer, and its key.
-        refused_by: who has last said that there is no way to the Mgr.
-    """
-
-    __slots__ = (
-        "copies",
-        "deadline",
-        "epoch",
-        "frame",
-        "line",
-        "number",
-        "refused_by",
-        "reply",
-        "sent_at",
-        "upward",
-        "wait",
-    )
-
-    def __init__(self, frame: Frame, reply: Reply, deadline: float, wait: bool = True) -> None:
-        self.frame = frame
-        self.reply = reply
-        self.deadline = deadline
-        self.wait = wait
-        self.number = 0
-        self.line: PendingSends | None = None
-        self.upward = False
-        self.epoch = 0
-        self.sent_at = 0.0
-        self.copies: list[tuple[Link, Frame, Awaited, Key]] = []
-        self.refused_by: Position | None = None
-
-    def __call__(self, ack: Ack) -> None:
-        self.reply(ack)
-
-    def __lt__(self, other: Send) -> bool:
-        return self.number < other.number
 
 
 class _Lane:
@@ -109,7 +52,7 @@ class PendingSends:
     Args:
         topology: where everybody is.
         advertisements: whether the node has joined.
-        look_by: called with the time at which `ready` has to be asked again.
+        schedule: takes the time at which `ready` has to be asked again.
         messages, size: bounds; size in bytes.
     """
 
@@ -118,9 +61,9 @@ class PendingSends:
         "_closed",
         "_count",
         "_lanes",
-        "_look_by",
         "_messages",
         "_number",
+        "_schedule",
         "_size",
         "_topology",
         "_up",
@@ -130,13 +73,13 @@ class PendingSends:
         self,
         topology: Topology,
         advertisements: Advertisements,
-        look_by: Callable[[float], None],
+        schedule: Schedule,
         messages: int,
         size: int,
     ) -> None:
         self._topology = topology
         self._up = advertisements
-        self._look_by = look_by
+        self._schedule = schedule
         self._messages = messages
         self._size = size
         self._lanes: dict[Position, _Lane] = {}
@@ -151,7 +94,6 @@ class PendingSends:
     def has_to_wait(self, send: Send) -> bool:
         """Number a send. Returns whether it has to wait: behind others, or for the node to join."""
         self._number = send.number = self._number + 1
-        send.line = self
         if not send.wait or self._closed or (self._up.joined and not self._lanes):
             return False
         return send.frame.dst.position in self._lanes or not (self._up.joined or self._needs_nobody(send))
@@ -167,7 +109,7 @@ class PendingSends:
         insort(lane.waiting, send)
         self._count += 1
         self._bytes += size
-        self._look_by(send.deadline)
+        self._schedule.look(self, send.deadline)
         return True
 
     def look_again(self) -> None:
@@ -175,7 +117,7 @@ class PendingSends:
         for lane in self._lanes.values():
             lane.due, lane.pace = 0.0, BACKOFF_INITIAL_S
         if self._lanes:
-            self._look_by(0.0)
+            self._schedule.look(self, 0.0)
 
     def ready(self, now: float) -> list[Send]:
         """Take out what is to be sent now, in order."""
@@ -191,7 +133,9 @@ class PendingSends:
         return sorted(ready)
 
     def ended(self, send: Send, ack: Ack) -> Ack | None:
-        """Take the answer to a send that had been sent. Returns what the application is told; None: it waits again."""
+        """Take the answer to a send of this node. Returns the application's answer; None: the send waits again."""
+        if not send.number:
+            return ack  # refused before it had a place
         lane = self._lanes.get(send.frame.dst.position) if self._lanes else None
         on_trial = lane is not None and lane.trial is send
         if lane is not None and on_trial:
@@ -207,7 +151,7 @@ class PendingSends:
                     # A trial that is cut off would end as 6001, which says less than that there was no way.
                     lane.due = max(lane.due, send.deadline)
                 lane.pace = min(2.0 * lane.pace, BACKOFF_MAX_S)
-            self._look_by(lane.due)
+            self._schedule.look(self, lane.due)
             return None
         if lane is not None and on_trial:
             self._came_through(lane)
@@ -221,7 +165,7 @@ class PendingSends:
         if lane.trial is send:
             lane.trial = None
             lane.due = 0.0
-            self._look_by(0.0)
+            self._schedule.look(self, 0.0)
         self._take(lane, [waiting for waiting in lane.waiting if waiting is send])
         self._drop_if_empty(lane)
 
@@ -287,7 +231,7 @@ class PendingSends:
             lane.until = lane.waiting[-1].number if lane.waiting else 0
         lane.due, lane.pace = 0.0, BACKOFF_INITIAL_S
         self._drop_if_empty(lane)
-        self._look_by(0.0)
+        self._schedule.look(self, 0.0)
 
     def _released(self, lane: _Lane, *, whole: bool) -> list[Send]:
         """Take out of a lane what goes now: all of it where it cannot be overtaken on the way, else the first."""

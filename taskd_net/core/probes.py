@@ -11,31 +11,14 @@ from somebody else is refused with 4999. So no application of a foreign node is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, Reply, Told
-from taskd_net.core.frame import Probe
+from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Told
+from taskd_net.core.frame import Ended, Probe
+from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId, describe_missing
-
-if TYPE_CHECKING:
-    from taskd_net.core.links import Link
-    from taskd_net.core.topology import Plan, Topology
-    from taskd_net.position import Position
-
-
-class Ended(IntEnum):
-    """Answers that only a probe gets; as their acks never pass a foreign node, they need no place among the codes."""
-
-    BATCHED = 1
-    """It ended at `src`, and had come there over a batched link."""
-
-    TASKNET = 2
-    """It ended at `src`, and had come there by the four calls."""
-
-    FOREIGN = 3
-    """The next hop, `src`, is not known to answer probes: it was not asked."""
+from taskd_net.core.topology import Plan, Topology
+from taskd_net.position import Position
 
 
 class Probes:
@@ -59,7 +42,7 @@ class Probes:
         self._forward = forward
         self._settle = settle
 
-    def send(self, now: float, probe: Probe, came_from: LinkId, reply: Reply, deadline: float) -> None:
+    def send(self, now: float, probe: Probe, came_from: LinkId, reply: ReplyTo, deadline: float) -> None:
         """Send a probe of this node's own.
 
         Raises:
@@ -67,7 +50,9 @@ class Probes:
         """
         self._carry(now, probe, came_from, Code.OK, reply, deadline, deadline)
 
-    def arrived(self, now: float, probe: Probe, came_from: LinkId, reply: Reply | None, up: float, down: float) -> None:
+    def arrived(
+        self, now: float, probe: Probe, came_from: LinkId, reply: ReplyTo | None, up: float, down: float
+    ) -> None:
         """Take a probe from a neighbour: answer it here, or pass it on and await the answer until `up` or `down`.
 
         Raises:
@@ -83,7 +68,7 @@ class Probes:
             self._carry(now, probe, came_from, here, reply, up, down)
 
     def _carry(
-        self, now: float, probe: Probe, came_from: LinkId, here: int, reply: Reply, up: float, down: float
+        self, now: float, probe: Probe, came_from: LinkId, here: int, reply: ReplyTo, up: float, down: float
     ) -> None:
         topology, dst = self._topology, probe.dst
         if dst.unicast:
@@ -96,7 +81,7 @@ class Probes:
         else:
             self._fan_out(now, probe, topology.plan(probe.src.identity, dst, came_from), reply, up, down)
 
-    def _fan_out(self, now: float, probe: Probe, plan: Plan, reply: Reply, up: float, down: float) -> None:
+    def _fan_out(self, now: float, probe: Probe, plan: Plan, reply: ReplyTo, up: float, down: float) -> None:
         here = self._topology.position
         parts = len(plan.links) + plan.here + (plan.missing is not None)
         fan_out = FanOut(probe.uuid, reply, probe.src, True, parts or 1, wildcard=not probe.dst.is_list)
@@ -116,5 +101,5 @@ class Probes:
             self._settle(part, refusal.code, self._topology.position, refusal.detail, None)
 
 
-def _pending(probe: Probe, reply: Reply, deadline: float) -> Pending:
+def _pending(probe: Probe, reply: ReplyTo, deadline: float) -> Pending:
     return Pending(probe.uuid, reply, probe.src, True, probe.dst.position, deadline)

@@ -13,6 +13,7 @@ with the most gives up its oldest ones: whoever invents senders or uuids pushes 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from taskd_net.core.routes import LinkId
@@ -141,6 +142,34 @@ class Seen:
         if bits & bit:
             return False
         bits |= bit
+        page.bits = bits if bits != _FULL else _FULL
+        if now - page.touched > _TOUCH_S:
+            page.touched = now
+            self._charges[page.link].pages.move_to_end(page)
+        return True
+
+    def add_all(self, now: float, link: LinkId, uuids: Sequence[str], src: Position) -> bool:
+        """Remember several messages of one sender at once: consecutive numbers of a flow, in one page, all of them new.
+
+        Returns False, and changes nothing, for any others; `add` tells which of them are known.
+        """
+        known = split(uuids[0])
+        if known is None:
+            return False
+        flow, first = known
+        count = len(uuids)
+        if (first & _MASK) + count > _MASK + 1:
+            return False
+        if [uuid[:-16] for uuid in uuids] != [f"{flow}-{number:x}-" for number in range(first, first + count)]:
+            return False
+        key = (src, flow, first >> _BITS)
+        page = self._pages.get(key)
+        mask = (1 << count) - 1 << (first & _MASK)
+        if page is None:
+            page = self._open(now, link, key)
+        elif page.bits & mask:
+            return False
+        bits = page.bits | mask
         page.bits = bits if bits != _FULL else _FULL
         if now - page.touched > _TOUCH_S:
             page.touched = now

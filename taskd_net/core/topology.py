@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.actions import Kind
 from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
 from taskd_net.core.links import UP, Children, Link
+from taskd_net.core.ready import Kind
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position, Role, require_node

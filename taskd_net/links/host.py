@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Protocol
 
-from taskd_net.core.actions import Action
+from taskd_net.core.frame import Ack
+from taskd_net.core.ready import Ready, Token
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 
@@ -24,9 +25,13 @@ class Host(Protocol):
     """The links whose stream stands: the transport puts them here, the node forwards on them."""
 
     def now(self) -> float:
-        """The Router's time: the event loop's clock, in seconds."""
+        """The Router's time: seconds of a clock that never steps."""
         ...
 
-    def perform(self, actions: Sequence[Action]) -> None:
-        """Carry out what the Router decided. Never waits."""
+    def request(self, reply: Callable[[Ack], None]) -> Token:
+        """A name for a request of this node; `reply` gets its answer when the Router has it."""
+        ...
+
+    def perform(self, ready: Ready) -> None:
+        """Carry out the decisions of the Router. Never waits."""
         ...

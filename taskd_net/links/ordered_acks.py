@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from itertools import count
+from typing import Final
 
 from taskd_net import limits
-from taskd_net.core.acks import Reply
 from taskd_net.core.frame import Ack
+
+_NAMES: Final = count(1)
+"""Names of messages; those of one stream mean nothing to the next."""
 
 
 class _Turn:
@@ -41,6 +44,7 @@ class OrderedAcks:
         self._write = write
         self._too_late = too_late
         self._line: deque[_Turn] = deque()
+        self._turns: dict[int, _Turn] = {}
         self._emptied = asyncio.Event()
         self._emptied.set()
 
@@ -48,15 +52,19 @@ class OrderedAcks:
         """Wait until nothing waits for its Ack."""
         await self._emptied.wait()
 
-    def expect(self, waited: float = 0.0) -> Reply:
-        """A message came in, `waited` seconds ago: where its Ack goes. Only the first one counts."""
+    def expect(self, waited: float = 0.0) -> int:
+        """Note a message that came in `waited` seconds ago. Returns its name for `answer`."""
         turn = _Turn(self._now() - waited)
+        name = next(_NAMES)
+        self._turns[name] = turn
         self._line.append(turn)
         self._emptied.clear()
-        return partial(self._answer, turn)
+        return name
 
-    def _answer(self, turn: _Turn, ack: Ack) -> None:
-        if turn.ack is None:
+    def answer(self, name: int, ack: Ack) -> None:
+        """Answer a message. Only its first answer counts."""
+        turn = self._turns.pop(name, None)
+        if turn is not None:
             turn.ack = ack
             while self._line and (head := self._line[0]).ack is not None:
                 self._line.popleft()

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import grpc
 
 from taskd_net import limits
-from taskd_net.core.actions import Kind
-from taskd_net.core.probes import Ended
+from taskd_net.core.frame import Ended
 from taskd_net.core.quirks import Quirks
+from taskd_net.core.ready import Kind
 from taskd_net.links import grpc_status
 from taskd_net.position import Position, Role
 from taskd_net.states import State

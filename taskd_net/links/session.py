@@ -17,6 +17,8 @@ import grpc
 from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
+from taskd_net.core.links import Terms
+from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.host import Host
 from taskd_net.position import Position
@@ -126,15 +128,14 @@ class Session(ABC):
         self.successor: Self | None = None
         self.over = asyncio.Event()
 
-    @abstractmethod
-    def forward(self, frame: Frame, patience: float, number: int) -> None:
-        """Send a message.
+    @property
+    def terms(self) -> Terms:
+        """The terms of the stream, for the Router; those of the four calls."""
+        return Terms()
 
-        Args:
-            frame: the message.
-            patience: seconds for which its answer is awaited; 0 where nobody waits.
-            number: what it is answered by, on a link that numbers its messages; else 0.
-        """
+    @abstractmethod
+    def write(self, writes: Writes) -> None:
+        """Queue messages and answers."""
 
     @abstractmethod
     def withdraw(self, frame: Frame) -> bool:
@@ -144,8 +145,8 @@ class Session(ABC):
         """Tell the child at the other end whether this node has joined."""
 
     @abstractmethod
-    def unwritten(self) -> list[Frame]:
-        """After `close`: the messages that were never written, each once."""
+    def unwritten(self) -> list[tuple[Frame, int]]:
+        """After `close`: the messages that were never written, each once, with their numbers."""
 
     async def run(self) -> None:
         """Read and write until the stream has ended or `close` is called."""
@@ -237,7 +238,7 @@ class Session(ABC):
         for frame in frames:
             if not frame.sync:
                 now, code = host.now(), Code.NETWORK_ACK_LOST
-                host.perform(self._router.post_answered(now, self.link, frame, code, self.peer, "the stream broke"))
+                host.perform(self._router.posts_answered(now, self.link, (frame,), code, self.peer, "the stream broke"))
 
     @abstractmethod
     def _has_queued(self) -> bool:

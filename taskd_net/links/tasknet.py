@@ -11,9 +11,10 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Reply
+from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
+from taskd_net.core.ready import Key, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.host import Host
 from taskd_net.links.ordered_acks import OrderedAcks, Pulse
@@ -33,9 +34,9 @@ class ToChild(Session):
         self._queue: deque[Frame] = deque()
         self._broken: Frame | None = None
 
-    def forward(self, frame: Frame, patience: float, number: int) -> None:
-        """Queue a message for the child."""
-        self._queue.append(frame)
+    def write(self, writes: Writes) -> None:
+        """Queue messages for the child. The answers to its own messages go by their calls."""
+        self._queue += writes.frames
         self._wake()
 
     def withdraw(self, frame: Frame) -> bool:
@@ -46,11 +47,11 @@ class ToChild(Session):
             return False
         return True
 
-    def unwritten(self) -> list[Frame]:
-        """What the child never got."""
+    def unwritten(self) -> list[tuple[Frame, int]]:
+        """The messages that the child never got."""
         broken, self._broken = self._broken, None
         self._interrupted(() if broken is None else (broken,))
-        left = list(self._queue)
+        left = [(frame, 0) for frame in self._queue]
         self._queue.clear()
         return left
 
@@ -75,7 +76,7 @@ class ToChild(Session):
         if not frame.sync:
             # The wire has no answer to a `sync=false` message from above: written is taken.
             host = self._host
-            host.perform(self._router.post_answered(host.now(), self.link, frame, Code.OK, self.peer))
+            host.perform(self._router.posts_answered(host.now(), self.link, (frame,), Code.OK, self.peer))
         return True
 
     def _refuse(self, frame: Frame, refusal: Refusal) -> None:
@@ -83,9 +84,9 @@ class ToChild(Session):
         now, src, detail = host.now(), router.position, refusal.detail
         router.written(self.link, self, 1, len(frame.data))
         if frame.sync:
-            host.perform(router.ack_arrived(now, self.link, frame.uuid, refusal.code, src, detail))
+            host.perform(router.answers_arrived(now, self.link, (), [Answer(frame.uuid, refusal.code, src, detail)]))
         else:
-            host.perform(router.post_answered(now, self.link, frame, refusal.code, src, detail))
+            host.perform(router.posts_answered(now, self.link, (frame,), refusal.code, src, detail))
 
     def _take_in(self, data: bytes) -> None:
         host = self._host
@@ -95,7 +96,8 @@ class ToChild(Session):
             host.log.warning("ack_unreadable", child=str(self.peer), detail=refusal.detail)
             return
         if self.successor is not None or host.links.get(self.link) is self:
-            host.perform(self._router.ack_arrived(host.now(), self.link, ack.uuid, ack.code, ack.src))
+            answer = Answer(ack.uuid, ack.code, ack.src)
+            host.perform(self._router.answers_arrived(host.now(), self.link, (), [answer]))
 
 
 class ToParent(Session):
@@ -117,19 +119,22 @@ class ToParent(Session):
         self._line = OrderedAcks(host.now, self._reply, self._too_late) if profile.next_ack else None
         self._pulse = Pulse(self._loop) if profile.next_ack else None
 
-    def forward(self, frame: Frame, patience: float, number: int) -> None:
-        """Send a message to the parent."""
-        self._calls.put(frame, patience)
+    def write(self, writes: Writes) -> None:
+        """Send messages to the parent, each by a call, and answers up the stream."""
+        for frame, patience in zip(writes.frames, writes.patience, strict=True):
+            self._calls.put(frame, patience)
+        for key, ack, _ in writes.answers:
+            self._answer(key, ack)
 
     def withdraw(self, frame: Frame) -> bool:
         """Take a message out of the queue, or end its call."""
         return self._calls.withdraw(frame)
 
-    def unwritten(self) -> list[Frame]:
+    def unwritten(self) -> list[tuple[Frame, int]]:
         """The messages whose calls had not begun."""
         if self._pulse is not None:
             self._pulse.stop()
-        return self._calls.close()
+        return [(frame, 0) for frame in self._calls.close()]
 
     @property
     def busy(self) -> bool:
@@ -184,25 +189,32 @@ class ToParent(Session):
         except Refusal as refusal:
             host.log.warning("message_refused", parent=str(self.peer), detail=refusal.detail)
             if refusal.sync and (refusal.uuid or self._line is not None):
-                self._expect()[0](Ack(refusal.uuid, refusal.code, router.position))
+                key, _ = self._expect(refusal.uuid)
+                self._answer(key, Ack(refusal.uuid, refusal.code, router.position))
             return
-        reply, budget = self._expect() if frame.sync else (None, None)
+        expected, budget = self._expect(frame.uuid) if frame.sync else (None, None)
         try:
-            actions = router.frame_arrived(host.now(), UP, frame, reply, budget)
+            ready = router.messages_arrived(host.now(), UP, (frame,), (expected,), (budget,))
         except Exception:
             # The gate: a parent that counts the answers would take every later one for the wrong message.
             host.log.exception("request_failed", peer=str(self.peer))
-            if reply is not None:
-                reply(Ack(frame.uuid, Code.SERVER_ERR, router.position))
+            if expected is not None:
+                self._answer(expected, Ack(frame.uuid, Code.SERVER_ERR, router.position))
             return
-        host.perform(actions)
+        host.perform(ready)
 
-    def _expect(self) -> tuple[Reply, float | None]:
-        """Where the answer to a sync message goes, and within how many seconds it has to, if that is known."""
+    def _expect(self, uuid: str) -> tuple[Key, float | None]:
+        """The name of a sync message in its answer, and the seconds until that is due, if they are known."""
         if self._line is None or self._pulse is None:
-            return self._reply, None
+            return uuid, None
         waited = self._pulse.waited()
         return self._line.expect(waited), max(0.0, limits.ORIGINAL_ANSWER_S - waited)
+
+    def _answer(self, key: Key, ack: Ack) -> None:
+        if self._line is not None and isinstance(key, int):
+            self._line.answer(key, ack)
+        else:
+            self._reply(ack)
 
     def _too_late(self) -> None:
         self._host.log.warning("ack_too_late", parent=str(self.peer))
@@ -215,6 +227,6 @@ class ToParent(Session):
         host, router = self._host, self._router
         now = host.now()
         if frame.sync:
-            host.perform(router.ack_arrived(now, UP, frame.uuid, ack.code, ack.src, ack.detail))
+            host.perform(router.answers_arrived(now, UP, (), [Answer(frame.uuid, ack.code, ack.src, ack.detail)]))
         else:
-            host.perform(router.post_answered(now, UP, frame, ack.code, ack.src, ack.detail))
+            host.perform(router.posts_answered(now, UP, (frame,), ack.code, ack.src, ack.detail))

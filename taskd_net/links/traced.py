@@ -6,28 +6,30 @@ trace passes no spans on: what lies behind it is not in the trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, Self, TypeAlias
 
-from taskd_net.core.acks import Reply
+from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Frame, Traced
-from taskd_net.core.router import Arrival
+from taskd_net.core.ready import Key, Ready, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.host import Host
-from taskd_net.links.quota import Quota
 from taskd_net.links.session import Pipe
 from taskd_net.position import Position
-from taskd_net.wire.batches import Batch, read_spans, write_spans
+from taskd_net.wire.batches import read_spans, write_spans
+
+End: TypeAlias = Callable[[int, Position], None]
+"""Ends a span with the code of the answer and the position that it comes from."""
 
 
 class Tracer(Protocol):
     """The spans of one node: each message of a traced send gets one here."""
 
-    def sent(self, frame: Frame, reply: Reply) -> tuple[Frame, Reply]:
+    def sent(self, frame: Frame) -> tuple[Frame, End]:
         """Begin the span of a message of the application's own; the answer ends it."""
 
-    def arrived(self, frame: Frame, headers: Mapping[str, str], reply: Reply | None) -> tuple[Frame, Reply | None]:
+    def arrived(self, frame: Frame, headers: Mapping[str, str], *, awaited: bool) -> tuple[Frame, End | None]:
         """Begin the span of a message that came in, below the neighbour's; this node's answer ends it."""
 
 
@@ -37,15 +39,14 @@ def batched_link(
     peer: Position,
     pipe: Pipe,
     tracer: Tracer | None,
-    quota: Quota | None = None,
     *,
     numbered: bool = False,
     counts: bool = False,
 ) -> BatchedLink:
     """The batched link of a node with, or without, tracing."""
     if tracer is None:
-        return BatchedLink(host, link, peer, pipe, quota, numbered=numbered, counts=counts)
-    return TracedLink(host, link, peer, pipe, tracer, quota, numbered=numbered, counts=counts)
+        return BatchedLink(host, link, peer, pipe, numbered=numbered, counts=counts)
+    return TracedLink(host, link, peer, pipe, tracer, numbered=numbered, counts=counts)
 
 
 class _Behind:
@@ -76,31 +77,55 @@ class TracedLink(BatchedLink):
         peer: Position,
         pipe: Pipe,
         tracer: Tracer,
-        quota: Quota | None = None,
         *,
         numbered: bool = False,
         counts: bool = False,
     ) -> None:
         self._behind = _Behind(pipe)
-        super().__init__(host, link, peer, self._behind, quota, numbered=numbered, counts=counts)
+        super().__init__(host, link, peer, self._behind, numbered=numbered, counts=counts)
         self._tracer = tracer
         self._spans: Mapping[str, Mapping[str, str]] = {}
+        # The ends of the spans of messages that this node has not answered.
+        self._ends: dict[Key, End] = {}
 
-    def _take_batch(self) -> tuple[list[Frame], list[int], list[int], int]:
-        frames, patience, numbers, size = super()._take_batch()
+    def write(self, writes: Writes) -> None:
+        """Queue messages and answers; the answers end their spans."""
+        if self._ends:
+            here = self._router.position
+            outcomes = [(key, int(Code.OK), here) for key in writes.accepted]
+            outcomes += [(key, ack.code, ack.src) for key, ack, _ in writes.answers]
+            for key, code, src in outcomes:
+                end = self._ends.pop(key, None)
+                if end is not None:
+                    end(code, src)
+        super().write(writes)
+
+    def _move_queue(self, successor: Self) -> None:
+        super()._move_queue(successor)
+        successor._ends, self._ends = self._ends, {}
+
+    def _take_batch(self) -> tuple[list[Frame], list[int], list[int]]:
+        frames, patience, numbers = super()._take_batch()
         traced = [(frame.uuid, frame.span) for frame in frames if isinstance(frame, Traced) and frame.span]
         self._behind.behind = write_spans(traced) if traced else b""
-        return frames, patience, numbers, size
+        return frames, patience, numbers
 
     def _take_in(self, data: bytes) -> None:
         self._spans = read_spans(data)
         super()._take_in(data)
 
-    def _arrivals(self, batch: Batch) -> Iterator[Arrival]:
-        spans = self._spans
-        for frame, reply, budget in super()._arrivals(batch):
-            headers = spans.get(frame.uuid)
-            if headers is None or type(frame) is not Frame:
-                yield frame, reply, budget
-            else:
-                yield (*self._tracer.arrived(frame, headers, reply), budget)
+    def _arrived(
+        self,
+        now: float,
+        frames: list[Frame],
+        keys: Sequence[Key | None],
+        budgets: list[float],
+        refused: Sequence[tuple[Key, Refusal]],
+    ) -> Ready:
+        for index, (frame, key) in enumerate(zip(frames, keys, strict=True)):
+            headers = self._spans.get(frame.uuid)
+            if headers is not None and type(frame) is Frame:
+                frames[index], end = self._tracer.arrived(frame, headers, awaited=key is not None)
+                if end is not None and key is not None:
+                    (self.successor or self)._ends[key] = end
+        return super()._arrived(now, frames, keys, budgets, refused)

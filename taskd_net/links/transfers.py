@@ -16,9 +16,9 @@ import grpc
 from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.quota import Quota
 from taskd_net.core.routes import LinkId
 from taskd_net.links.host import Host
-from taskd_net.links.quota import Quota
 from taskd_net.links.session import Context
 from taskd_net.transport.channel import SERVICE
 from taskd_net.transport.permissions import Permissions
@@ -142,13 +142,15 @@ class Transfers:
         """Have the Router decide on all that has been gathered, but for callers that have gone."""
         host, router = self._host, self._host.router
         calls, self._gathered = [call for call in self._gathered if not call.answer.done()], []
-        arrived = router.frame_had_arrived if self.catching_up else router.frame_arrived
         self._together = limits.GATHER_DECISIONS if len(calls) > 1 else max(0, self._together - 1)
         now = host.now()
         for call in calls:
             try:
                 budget = call.context.time_remaining()
-                host.perform(arrived(now, call.came_from, call.frame, call.reply, budget))
+                token = host.request(call.reply)
+                host.perform(
+                    router.call_arrived(now, call.came_from, call.frame, token, budget, early=self.catching_up)
+                )
             except Exception as error:
                 # One bad message must not cost the others their answers; its own caller is told.
                 if call.answer.done():

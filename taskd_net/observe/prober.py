@@ -9,8 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from taskd_net.codes import ArgumentError, Code, Refusal, describe
-from taskd_net.core.frame import Ack, Failure
-from taskd_net.core.probes import Ended
+from taskd_net.core.frame import Ack, Ended, Failure
 from taskd_net.limits import PROBE_HOPS
 from taskd_net.links.host import Host
 from taskd_net.observe.probe_codec import Echo
@@ -67,7 +66,7 @@ class Prober:
             return Ack(uuid, refusal.code, host.router.position, refusal.detail), 0.0
         # Not by the loop's clock, which uvloop keeps in whole milliseconds.
         began = time.perf_counter()
-        host.perform(host.router.probe(host.now(), probe, reply, timeout))
+        host.perform(host.router.probe(host.now(), probe, host.request(reply), timeout))
         ack = await answer
         return ack, time.perf_counter() - began
 

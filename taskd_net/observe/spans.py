@@ -13,8 +13,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer, 
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from taskd_net.codes import describe
-from taskd_net.core.acks import Reply
-from taskd_net.core.frame import Ack, Frame, Traced
+from taskd_net.core.frame import Frame, Traced
+from taskd_net.links.traced import End
 from taskd_net.position import Position
 from taskd_net.version import __version__
 
@@ -32,21 +32,21 @@ class SpanTracer:
         self._position = position
         self._tracer = get_tracer("taskd_net", __version__)
 
-    def sent(self, frame: Frame, reply: Reply) -> tuple[Traced, Reply]:
-        """Begin the span of a message of the application's own, below the caller's; the answer ends it."""
+    def sent(self, frame: Frame) -> tuple[Traced, End]:
+        """Begin the span of a message of the application's own, below the caller's."""
         traced, span = self._begin("send", SpanKind.PRODUCER, frame, None)
-        return traced, _ending(span, reply)
+        return traced, _end_of(span)
 
-    def arrived(self, frame: Frame, headers: Mapping[str, str], reply: Reply | None) -> tuple[Traced, Reply | None]:
-        """Begin the span of a message that came in, below the neighbour's; this node's answer ends it.
+    def arrived(self, frame: Frame, headers: Mapping[str, str], *, awaited: bool) -> tuple[Traced, End | None]:
+        """Begin the span of a message that came in, below the neighbour's.
 
         Where the neighbour awaits no answer, the span ends at once: nobody tells the outcome.
         """
         traced, span = self._begin("hop", SpanKind.CONSUMER, frame, _HEADERS.extract(headers, Context()))
-        if reply is None:
+        if not awaited:
             span.end()
             return traced, None
-        return traced, _ending(span, reply)
+        return traced, _end_of(span)
 
     def _begin(self, name: str, kind: SpanKind, frame: Frame, above: Context | None) -> tuple[Traced, Span]:
         attributes: dict[str, str | bool | int] = {
@@ -63,14 +63,13 @@ class SpanTracer:
         return Traced(frame.uuid, frame.sync, frame.src, frame.dst, frame.data, headers), span
 
 
-def _ending(span: Span, reply: Reply) -> Reply:
-    def answered(ack: Ack) -> None:
+def _end_of(span: Span) -> End:
+    def answered(code: int, src: Position) -> None:
         if span.is_recording():
-            span.set_attribute("taskd_net.code", int(ack.code))
-            if ack.code:
-                span.set_attribute("taskd_net.code_from", str(ack.src))
-                span.set_status(Status(StatusCode.ERROR, describe(ack.code)))
+            span.set_attribute("taskd_net.code", int(code))
+            if code:
+                span.set_attribute("taskd_net.code_from", str(src))
+                span.set_status(Status(StatusCode.ERROR, describe(code)))
             span.end()
-        reply(ack)
 
     return answered

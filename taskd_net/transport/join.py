@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from uuid import uuid4
 
 import grpc
@@ -17,9 +18,9 @@ import grpc
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, describe
-from taskd_net.core.actions import Kind
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
+from taskd_net.core.ready import Kind
 from taskd_net.links import peer as peers
 from taskd_net.links.host import Host
 from taskd_net.links.session import Session
@@ -223,21 +224,17 @@ class Joiner:
         host.links[UP] = stay.session
         depth = stay.peer.depth + 1
         self._on_parent(depth)
-        profile, probes = stay.peer.profile, stay.peer.ended(batched=stay.batched)
-        numbered, counts = stay.batched and stay.peer.numbers, stay.batched and stay.peer.counts
-        withdraws, quirks = profile.withdraws, profile.parent
+        profile = stay.peer.profile
         host.perform(
             router.upstream_up(
                 host.now(),
                 stay.session,
                 parent,
                 depth,
-                withdraws,
-                quirks,
-                probes,
-                numbered=numbered,
-                counts=counts,
-                told=stay.connection.told,
+                profile.withdraws,
+                profile.parent,
+                stay.connection.told,
+                stay.session.terms._replace(probes=stay.peer.ended(batched=stay.batched)),
             )
         )
         self._spawn(stay, self._announce_all(stay))
@@ -362,7 +359,8 @@ class Joiner:
         failures = 0
         while True:
             answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-            self._host.perform(self._router.announce_all(answer.set_result, self._new_uuid()))
+            token = self._host.request(partial(_settle, answer))
+            self._host.perform(self._router.announce_all(token, self._new_uuid()))
             ack = await answer
             if ack.ok:
                 break
@@ -411,3 +409,8 @@ class Joiner:
 
     def _new_uuid(self) -> str:
         return str(uuid4())
+
+
+def _settle(answer: asyncio.Future[Ack], ack: Ack) -> None:
+    if not answer.done():  # else whoever waited has gone
+        answer.set_result(ack)

@@ -12,18 +12,17 @@ import grpc
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
-from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Forgot, Kind, Reason
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
+from taskd_net.core.quota import Quota
+from taskd_net.core.ready import Forgot, Kind, Reason
 from taskd_net.core.routes import LinkId
 from taskd_net.links import grpc_status
 from taskd_net.links import peer as peers
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.connections import host_of
 from taskd_net.links.host import Host
-from taskd_net.links.quota import Quota
 from taskd_net.links.session import Context, ServerPipe, Session
 from taskd_net.links.tasknet import ToChild
 from taskd_net.links.traced import Tracer, batched_link
@@ -97,8 +96,6 @@ class MeshServer:
         self._permissions = Permissions(host.router, self._connections, certified=certified)
         self._services = services
         self._limits = host.router.limits
-        self._whole = Quota(self._limits)
-        self._quotas: dict[LinkId, Quota] = {}
         self._transfers = Transfers(host, self._permissions, self._quota, self._failed, self._end_failed)
         self._closing = False
         self.health = standard.Health(serving=host.router.upstream is None)
@@ -209,7 +206,6 @@ class MeshServer:
         """A child was forgotten by the Router."""
         self._observer.child_forgotten(forgot.link, forgot.position)
         self._connections.forget(forgot.link)
-        self._quotas.pop(forgot.link, None)
 
     # ---- the calls
 
@@ -269,15 +265,18 @@ class MeshServer:
                 host = host_of(context.peer())
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{host} has {most} connections already", uuid)
             quirks, credentials = peer.profile.child_quirks(position), self._permissions.shown(context)
-            link = self._router.register(self._host.now(), position, quirks, credentials)
+            ready = self._router.register(self._host.now(), position, quirks, credentials)
+            if ready.refusal is not None:
+                raise ready.refusal
         except Refusal as refusal:
             refusal.uuid = uuid
             if isinstance(refusal, Violation):
                 raise
             self._host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))
             raise
-        self._host.perform(())
-        self._connections.came_over(context.peer(), link.id, peer)
+        assert ready.link is not None
+        self._host.perform(ready)
+        self._connections.came_over(context.peer(), ready.link, peer)
         if self._strangers is not None:
             self._strangers.heard(context.peer())
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
@@ -303,9 +302,11 @@ class MeshServer:
                 return Ack(request.uuid, Code.OK, self._router.position)
         left = context.time_remaining()
         patience = limits.ACK_BUDGET_PER_HOP * left if understands and left is not None else 0.0
-        answer, reply = _answer()
+        answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        token = self._host.request(lambda ack: None if answer.done() else answer.set_result(ack))
+        link_id = None if link is None else link.id
         now = self._host.now()
-        self._host.perform(self._router.announced(now, link, kind, request.path, reply, request.uuid, patience))
+        self._host.perform(self._router.announced(now, link_id, kind, request.path, token, request.uuid, patience))
         if link is not None and not understands:
             self._observer.child_leads_to(link, request.path)
         return await answer
@@ -324,11 +325,9 @@ class MeshServer:
         pipe, tracer = ServerPipe(context), self._tracer
 
         def session(link: Link) -> Session:
-            peer, quota = self._connections.peer(link.id), self._quota(link.id)
+            peer = self._connections.peer(link.id)
             numbered, counts = peer.numbers, peer.counts
-            return batched_link(
-                self._host, link.id, link.position, pipe, tracer, quota, numbered=numbered, counts=counts
-            )
+            return batched_link(self._host, link.id, link.position, pipe, tracer, numbered=numbered, counts=counts)
 
         await self._serve(context, session)
 
@@ -372,7 +371,7 @@ class MeshServer:
             if session.successor is None:
                 if host.links.get(link.id) is session:
                     del host.links[link.id]
-                host.perform(router.link_down(host.now(), link, session, session.unwritten()))
+                host.perform(router.link_down(host.now(), link.id, session, session.unwritten()))
                 self._observer.child_changed(link)
                 host.log.info("child_lost", child=str(position), reason=text)
         if status is not None:
@@ -391,17 +390,14 @@ class MeshServer:
         """Let a stream be the one of its link, in place of any other."""
         host = self._host
         replaced = host.links.get(link.id)
-        unwritten = []
+        unwritten: list[tuple[Frame, int]] = []
         if replaced is not None:
             replaced.close()
             unwritten = replaced.unwritten()
         host.links[link.id] = session
         peer = self._connections.peer(link.id)
-        batched = isinstance(session, BatchedLink)
-        probes, counts = peer.ended(batched=batched), batched and peer.counts
-        numbered = isinstance(session, BatchedLink) and session.numbered
-        actions = self._router.link_up(host.now(), link, session, unwritten, probes, numbered=numbered, counts=counts)
-        host.perform(actions)
+        terms = session.terms._replace(probes=peer.ended(batched=isinstance(session, BatchedLink)))
+        host.perform(self._router.link_up(host.now(), link.id, session, unwritten, terms))
         self._observer.child_changed(link)
         host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=type(session).__name__)
 
@@ -442,12 +438,11 @@ class MeshServer:
 
     # ---- small things
 
-    def _quota(self, link: LinkId) -> Quota:
-        """What a child's messages cost that wait for their answers."""
-        quota = self._quotas.get(link)
-        if quota is None:
-            quota = self._quotas[link] = Quota(self._limits, self._whole)
-        return quota
+    def _quota(self, link_id: LinkId) -> Quota:
+        """A child's quota; that of all children for one that is forgotten."""
+        link = self._router.children.by_id.get(link_id)
+        quota = None if link is None else link.quota
+        return self._router.quota if quota is None else quota
 
     def _said(self, context: Context) -> peers.Peer:
         """What kind of peer is calling, by what it says of itself."""
@@ -467,14 +462,3 @@ def _bind(server: grpc.aio.Server, address: Address, credentials: ServerCredenti
     except RuntimeError as error:
         raise ConfigError(f"cannot listen on {address}: in use, or not an address of this machine") from error
     return Address(address.host, port)
-
-
-def _answer() -> tuple[asyncio.Future[Ack], Reply]:
-    """A place where one answer arrives; an answer that comes after the caller has gone is dropped."""
-    future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-
-    def reply(ack: Ack) -> None:
-        if not future.done():
-            future.set_result(ack)
-
-    return future, reply

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from taskd_net.core.actions import Action, Answer, Forward, Joined, Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.ready import Joined, Kind
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Destination, Position
+from tests.core.driven import Action, Answer, Driven, Forward
 
 STRANGER: Final = 99
 """A child's link that was forgotten before its last message was looked at."""
@@ -32,7 +33,7 @@ def frame(to: str, src: str = "Mgr", *, uuid: str = "u", sync: bool = True, size
 
 
 class Caller:
-    """Somebody who awaits an answer. The Router says who is to be answered; it never does so itself."""
+    """Somebody who awaits an answer. The Driven says who is to be answered; it never does so itself."""
 
     def __init__(self, name: str = "caller") -> None:
         self.name = name
@@ -44,22 +45,13 @@ class Caller:
         return self.name
 
 
-class CheckedRouter(Router):
-    """A Router that asserts its invariants after every event."""
-
-    def _take(self) -> list[Action]:
-        actions = super()._take()
-        self.check()
-        return actions
-
-
-def router(position: str, **settings: float) -> CheckedRouter:
+def router(position: str, **settings: float) -> Driven:
     """A node that has not joined yet; settings are those of `RouterConfig`."""
     config = RouterConfig(**settings)  # type: ignore[arg-type]
-    return CheckedRouter(at(position), upstream=at(position).role != "Mgr", config=config)
+    return Driven(at(position), upstream=at(position).role != "Mgr", config=config)
 
 
-def add_child(parent: Router, position: str, *behind: str, now: float = 0.0) -> Link:
+def add_child(parent: Driven, position: str, *behind: str, now: float = 0.0) -> Link:
     """Let a child join, with these nodes behind it. Its session is its position's text."""
     link = parent.register(now, at(position))
     assert parent.link_up(now, link, position) == []
@@ -70,7 +62,7 @@ def add_child(parent: Router, position: str, *behind: str, now: float = 0.0) -> 
 
 
 def stand(
-    node: Router,
+    node: Driven,
     parent: str = "Mgr",
     *,
     now: float = 0.0,
@@ -83,7 +75,7 @@ def stand(
 
 
 def join(
-    node: Router,
+    node: Driven,
     parent: str = "Mgr",
     *,
     now: float = 0.0,
@@ -98,9 +90,7 @@ def join(
     return actions + node.tick(now)
 
 
-def joined(
-    position: str, parent: str = "Mgr", *, depth: int = 1, told: bool | None = True, **settings: Any
-) -> CheckedRouter:
+def joined(position: str, parent: str = "Mgr", *, depth: int = 1, told: bool | None = True, **settings: Any) -> Driven:
     """A node below the Mgr that has joined."""
     node = router(position, **settings)
     assert join(node, parent, depth=depth, told=told) == []

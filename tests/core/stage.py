@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from taskd_net.codes import Refusal
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, EndStream, Forgot, Forward, Joined, Lost
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP, Link
-from taskd_net.core.router import Router
+from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Lost
 from taskd_net.core.routes import LinkId
+from tests.core.driven import Action, Answer, Deliver, Driven, Forward
 from tests.core.routers import at, frame, router
 
 
@@ -45,7 +45,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._nodes: dict[str, Router] = {}
+        self._nodes: dict[str, Driven] = {}
         self._streams: dict[str, Stream] = {}
         self._names = 0
         self._coming: deque[Callable[[], None]] = deque()
@@ -147,7 +147,7 @@ class Stage:
 
     # ---- what follows
 
-    def _happens(self, name: str, what: str, event: Callable[[Router], list[Action]]) -> None:
+    def _happens(self, name: str, what: str, event: Callable[[Driven], list[Action]]) -> None:
         self._event(name, what)
         actions = event(self._nodes[name])
         self._perform(name, actions)

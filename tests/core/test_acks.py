@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from taskd_net.core.acks import NOBODY, UNTOLD, Branch, Collision, FanOut, InFlight, Pending, Told
+from taskd_net.core.acks import NOBODY, UNTOLD, Branch, FanOut, Pending, Told
 from taskd_net.core.frame import Ack, Failure
+from taskd_net.core.in_flight import Collision, InFlight
 from taskd_net.limits import ABANDONED_UUIDS, FAILURES_TOLD
-from tests.core.routers import Caller, at, frame
+from tests.core.routers import at, frame
 
 INF = float("inf")
 
 
 def pending(uuid: str = "u", src: str = "Mgr", *, sync: bool = True, deadline: float = 1.0) -> Pending:
     """Somebody who waits for the answer to a unicast."""
-    return Pending(uuid, Caller(), at(src), sync, None, deadline)
+    return Pending(uuid, 1, at(src), sync, None, deadline)
 
 
 def fan_out(*, src: str = "Mgr", sync: bool = True, parts: int, wildcard: bool = False) -> FanOut:
     """Somebody who waits for the answer to a broadcast."""
-    return FanOut("u", Caller(), at(src), sync, parts, wildcard)
+    return FanOut("u", 1, at(src), sync, parts, wildcard)
 
 
 # ---- one answer out of several
@@ -211,7 +212,7 @@ def test_unwritten_copies_of_a_numbered_link_find_who_waits_for_them() -> None:
     flight.add("u", other)
     copy, foreign = frame("Worker/0/0", sync=False), frame("Worker/0/0", uuid="v")
     # Of three that were sent, two were not written; nobody waits for a message that was only passed on.
-    taken = flight.take_unwritten([copy, foreign, copy])
+    taken = flight.take_unwritten([(copy, 2), (foreign, 0), (copy, 3)])
     assert taken == [(copy, waiting[2]), (foreign, None), (copy, waiting[1])]
     assert flight.take_all() == [waiting[0], other]
 
@@ -221,7 +222,7 @@ def test_unwritten_copies_of_any_other_link_too() -> None:
     for part in waiting:
         flight.add("u", part)
     copy = frame("Worker/0/0", sync=False)
-    assert flight.take_unwritten([copy]) == [(copy, waiting[1])]
+    assert flight.take_unwritten([(copy, 0)]) == [(copy, waiting[1])]
 
 
 def test_collisions_wait_until_their_uuid_is_free() -> None:
@@ -306,7 +307,7 @@ def test_several_answers_are_taken_at_once_and_late_ones_are_none() -> None:
         flight, parts = InFlight(), [pending(str(number)) for number in range(1, 4)]
         flight.numbered = numbered
         keys = [flight.add(str(number), part) or str(number) for number, part in enumerate(parts, 1)]
-        assert flight.take_accepted([keys[2], keys[0], keys[2]], sync=True) == [parts[2], parts[0], None]
+        assert flight.take_accepted([keys[2], keys[0], keys[2]]) == [parts[2], parts[0], None]
         assert (len(flight), list(flight)) == (1, [parts[1]])
-        assert flight.take_accepted([keys[1]], sync=False) == [None]
-        assert flight.take_accepted([keys[1]], sync=None) == [parts[1]]
+        assert flight.take(keys[1], sync=False) is None
+        assert flight.take_accepted([keys[1]]) == [parts[1]]

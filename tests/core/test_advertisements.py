@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from taskd_net.core.actions import Action, Announce, Answer, Kind
 from taskd_net.core.advertisements import Advertisements, AnnouncementQueue, Waiter
+from taskd_net.core.counters import Counters
+from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP, Children, Link
+from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.topology import Topology
 from taskd_net.limits import ANNOUNCE_POSITIONS
 from taskd_net.position import Position
-from tests.core.routers import Caller, answers, at, everybody
+from tests.core.driven import Action, Answer
+from tests.core.routers import answers, at, everybody
+
+
+class _Answers(list[tuple[int, Ack]]):
+    """Puts answers among the other decisions, in their order."""
+
+    def __init__(self, actions: list[Action]) -> None:
+        self._actions = actions
+
+    def append(self, answer: tuple[int, Ack]) -> None:
+        self._actions.append(Answer(answer[0], answer[1]))  # type: ignore[arg-type]  # its name does
 
 
 def below_a_parent() -> tuple[Advertisements, Link, list[Action]]:
@@ -19,13 +34,16 @@ def below_a_parent() -> tuple[Advertisements, Link, list[Action]]:
     up = Link(UP, at("Mgr"))
     up.session = "up"
     topology = Topology(at("Proxy/0"), up, Children(10, 10.0, 30.0))
+    decisions = Decisions(topology, Counters())
     actions: list[Action] = []
-    return Advertisements(topology, actions.append), topology.register(0.0, at("Worker/0/0")), actions
+    decisions.ready.announcements = decisions.ready.notices = actions  # type: ignore[assignment]
+    decisions.ready.completed = _Answers(actions)
+    return Advertisements(topology, decisions), topology.register(0.0, at("Worker/0/0")), actions
 
 
 def test_child_is_counted_as_announcing_until_it_is_answered() -> None:
     advertisements, link, actions = below_a_parent()
-    ask = Caller()
+    ask = 1
     advertisements.pass_on(link, [link.position], ask, "a", 0.0)
     assert actions == [Announce(Kind.ADD, [at("Worker/0/0"), at("Proxy/0")])]
     assert link.announcing == 1
@@ -36,7 +54,7 @@ def test_child_is_counted_as_announcing_until_it_is_answered() -> None:
 def test_parent_that_goes_answers_nobody() -> None:
     advertisements, link, actions = below_a_parent()
     for uuid in "ab":
-        advertisements.pass_on(link, [link.position], Caller(), uuid, 0.0)
+        advertisements.pass_on(link, [link.position], 1, uuid, 0.0)
     advertisements.went_down()
     assert answers([action for action in actions if isinstance(action, Answer)]) == [(4999, "Proxy/0")] * 2
     assert link.announcing == 0
@@ -45,7 +63,7 @@ def test_parent_that_goes_answers_nobody() -> None:
 def test_parent_is_told_who_is_gone_only_if_it_understands_that() -> None:
     advertisements, link, actions = below_a_parent()
     advertisements.gone([link.position])
-    advertisements.everything(Kind.WITHDRAW, Caller(), "w")
+    advertisements.everything(Kind.WITHDRAW, 1, "w")
     assert answers(actions) == [(6002, "Proxy/0")]
     advertisements.came_up(withdraws=True, quirks=None)
     advertisements.gone([link.position])
@@ -56,15 +74,15 @@ def test_parent_is_told_who_is_gone_only_if_it_understands_that() -> None:
 # ---- waiting for a parent
 
 
-def without_a_parent(*until: float) -> tuple[Advertisements, Link, list[Action], list[Caller]]:
+def without_a_parent(*until: float) -> tuple[Advertisements, Link, list[Action], list[int]]:
     """A Proxy that has no parent, with announcements of a child that can wait until then."""
     advertisements, link, actions = below_a_parent()
     topology = advertisements._topology
     assert topology.up is not None
     topology.up.session = None
-    asked = [Caller(str(i)) for i in range(len(until))]
+    asked = list(range(len(until)))
     for ask, time in zip(asked, until, strict=True):
-        advertisements.pass_on(link, [link.position], ask, ask.name, time)
+        advertisements.pass_on(link, [link.position], ask, str(ask), time)
     return advertisements, link, actions, asked
 
 
@@ -76,10 +94,10 @@ def test_announcement_that_can_wait_goes_with_all_that_is_said_to_the_next_paren
     up.session = "up"
     advertisements.came_up(withdraws=True, quirks=None)
     assert (actions, advertisements.next_deadline()) == ([], float("inf"))
-    advertisements.everything(Kind.COMPLETE, Caller(), "all")
+    advertisements.everything(Kind.COMPLETE, 1, "all")
     assert actions == [Announce(Kind.COMPLETE, [at("Worker/0/0"), at("Proxy/0")])]
     advertisements.answered(0, at("Mgr"))
-    assert [action.reply for action in actions[1:] if isinstance(action, Answer)][:2] == asked
+    assert [cast("int", action.reply) for action in actions[1:] if isinstance(action, Answer)][:2] == asked
     assert (answers(actions[1:]), link.announcing) == ([(0, "Mgr/0")] * 3, 0)
 
 
@@ -88,7 +106,7 @@ def test_announcement_whose_time_is_up_is_answered_4999() -> None:
     advertisements.give_up(1.9)
     assert actions == []
     advertisements.give_up(2.0)
-    assert [action.reply for action in actions if isinstance(action, Answer)] == asked[:1]
+    assert [cast("int", action.reply) for action in actions if isinstance(action, Answer)] == asked[:1]
     assert (answers(actions), link.announcing, advertisements.next_deadline()) == ([(4999, "Proxy/0")], 1, 3.0)
 
 
@@ -105,7 +123,7 @@ def test_node_that_has_gone_meanwhile_is_not_announced() -> None:
     assert up is not None
     up.session = "up"
     advertisements.came_up(withdraws=True, quirks=None)
-    advertisements.everything(Kind.COMPLETE, Caller(), "all")
+    advertisements.everything(Kind.COMPLETE, 1, "all")
     assert actions == [Announce(Kind.COMPLETE, [at("Proxy/0")])]
 
 
@@ -139,7 +157,7 @@ def test_nothing_to_say() -> None:
 
 
 def test_one_request_is_under_way_at_a_time() -> None:
-    announcer, one, two = AnnouncementQueue(), Waiter("1", Caller()), Waiter("2", Caller())
+    announcer, one, two = AnnouncementQueue(), Waiter("1", 1), Waiter("2", 1)
     announcer.add(ADD, [A], one)
     assert announcer.next() == (ADD, [A])
     announcer.add(ADD, [B], two)
@@ -178,7 +196,7 @@ def test_what_came_up_meanwhile_is_merged_and_keeps_its_order(
 
 
 def test_everybody_whose_announcement_was_merged_gets_the_answer() -> None:
-    announcer, waiters = AnnouncementQueue(), [Waiter(str(i), Caller()) for i in range(3)]
+    announcer, waiters = AnnouncementQueue(), [Waiter(str(i), 1) for i in range(3)]
     announcer.add(ADD, [A])
     for waiter in waiters:
         announcer.add(ADD, [B], waiter)
@@ -196,7 +214,7 @@ def test_everybody_whose_announcement_was_merged_gets_the_answer() -> None:
     ],
 )
 def test_long_announcement_is_said_in_parts_and_complete_with_the_last(count: int, kinds: list[Kind]) -> None:
-    announcer, waiter = AnnouncementQueue(), Waiter("u", Caller())
+    announcer, waiter = AnnouncementQueue(), Waiter("u", 1)
     announcer.add(COMPLETE, many(count), waiter)
     positions = []
     for i, kind in enumerate(kinds, 1):
@@ -217,7 +235,7 @@ def test_long_withdrawal_is_a_withdrawal_in_every_part() -> None:
 
 
 def test_waiter_gets_the_first_failure_once_everything_is_answered() -> None:
-    waiter = Waiter("u", Caller())
+    waiter = Waiter("u", 1)
     for _ in range(3):
         waiter.asked()
     assert waiter.settle(0, at("Mgr")) is None
@@ -226,7 +244,7 @@ def test_waiter_gets_the_first_failure_once_everything_is_answered() -> None:
 
 
 def test_when_the_parent_is_gone_everything_is_dropped_and_each_request_accounted_for() -> None:
-    announcer, waiter = AnnouncementQueue(), Waiter("u", Caller())
+    announcer, waiter = AnnouncementQueue(), Waiter("u", 1)
     announcer.add(ADD, many(2 * ANNOUNCE_POSITIONS), waiter)
     announcer.add(WITHDRAW, [A])
     announcer.next()

@@ -1,23 +1,24 @@
-"""What a child may cost, as far as the Router decides it: at the limit, and one above."""
+"""What a child may cost, as far as the Driven decides it: at the limit, and one above."""
 
 from __future__ import annotations
 
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.actions import Kind
 from taskd_net.core.links import Link
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.ready import Kind
+from taskd_net.core.router import RouterConfig
 from taskd_net.peer_limits import Limits
-from tests.core.routers import Caller, CheckedRouter, add_child, answers, at, everybody, frame
+from tests.core.driven import Driven
+from tests.core.routers import Caller, add_child, answers, at, everybody, frame
 
 
-def mgr(**limits: int) -> CheckedRouter:
+def mgr(**limits: int) -> Driven:
     """A Mgr with these limits."""
-    return CheckedRouter(at("Mgr"), upstream=False, config=RouterConfig(limits=Limits(**limits)))
+    return Driven(at("Mgr"), upstream=False, config=RouterConfig(limits=Limits(**limits)))
 
 
-def announce(node: Router, link: Link, *path: str, now: float = 0.0, kind: Kind = Kind.ADD) -> int:
+def announce(node: Driven, link: Link, *path: str, now: float = 0.0, kind: Kind = Kind.ADD) -> int:
     """The code that an announcement is answered with."""
     ((code, _),) = answers(node.announced(now, link, kind, everybody(*path), Caller(), "a"))
     return code

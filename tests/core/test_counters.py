@@ -7,34 +7,23 @@ import pytest
 from taskd_net.core.counters import BATCH_SIZES
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.core.router import Router
 from taskd_net.position import Destination
-from tests.core.routers import Caller, CheckedRouter, add_child, at, frame, join, joined, router
+from tests.core.driven import Driven
+from tests.core.routers import Caller, add_child, at, frame, join, joined, router
 
 Counted = dict[str, dict[int, int]]
 
 
-def counted(node: Router) -> Counted:
+def counted(node: Driven) -> Counted:
     """The outcomes, without the ways that have none."""
     return {way: dict(outcomes.by_code) for way, outcomes in node.counters.outcomes.items() if outcomes.by_code}
 
 
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def timed() -> tuple[CheckedRouter, Clock]:
-    """A Proxy that has joined, and its clock."""
-    clock = Clock()
-    proxy = CheckedRouter(at("Proxy/0"), upstream=True, clock=clock)
+def timed() -> Driven:
+    """A Proxy that has joined."""
+    proxy = Driven(at("Proxy/0"), upstream=True)
     join(proxy)
-    return proxy, clock
+    return proxy
 
 
 def test_batches_are_counted_once_for_all_their_messages() -> None:
@@ -76,43 +65,37 @@ def test_batches_are_classed_by_size(messages: int, size: int) -> None:
 
 
 def test_one_message_on_a_link_is_timed_at_a_time() -> None:
-    proxy, clock = timed()
+    proxy = timed()
     child = add_child(proxy, "Worker/0/0")
     proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="first"), Caller())
-    clock.now = 1.0
-    proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="second"), Caller())
-    clock.now = 2.0
-    proxy.accepted(0.0, UP, ["second"])
+    proxy.frame_arrived(1.0, child.id, frame("Mgr", "Worker/0/0", uuid="second"), Caller())
+    proxy.accepted(2.0, UP, ["second"])
     latency = proxy.counters.outcomes["up"].latency
     assert latency.count == 0
-    clock.now = 3.0
-    proxy.accepted(0.0, UP, ["first"])
+    proxy.accepted(3.0, UP, ["first"])
     assert (latency.count, latency.total) == (1, 3.0)
     up = proxy.upstream
     assert up is not None and (up.timed, up.counters.recent.count) == (None, 1)
-    proxy.frame_arrived(0.0, child.id, frame("Mgr", "Worker/0/0", uuid="third"), Caller())
-    clock.now = 3.5
-    proxy.ack_arrived(0.0, UP, "third", 5001, at("Mgr"))
+    proxy.frame_arrived(3.0, child.id, frame("Mgr", "Worker/0/0", uuid="third"), Caller())
+    proxy.ack_arrived(3.5, UP, "third", 5001, at("Mgr"))
     assert (latency.count, latency.total) == (2, 3.5)
 
 
 def test_a_message_that_is_given_up_was_waited_for_so_long() -> None:
-    proxy, clock = timed()
+    proxy = timed()
     child = add_child(proxy, "Worker/0/0")
     proxy.frame_arrived(0.0, UP, frame("Worker/0/0", uuid="u"), Caller(), 1.0)
-    clock.now = 0.95
     proxy.tick(0.95)
     assert counted(proxy) == {"down": {6001: 1}}
     assert (proxy.counters.outcomes["down"].latency.total, child.counters.failed) == (0.95, 1)
 
 
 def test_a_message_whose_stream_breaks_has_no_time() -> None:
-    proxy, clock = timed()
+    proxy = timed()
     child = add_child(proxy, "Worker/0/0")
     written, unwritten = frame("Worker/0/0", uuid="written"), frame("Worker/0/0", uuid="unwritten")
     for message in (written, unwritten):
         proxy.frame_arrived(0.0, UP, message, Caller())
-    clock.now = 1.0
     proxy.link_down(1.0, child, "Worker/0/0", [unwritten])
     assert counted(proxy) == {"down": {6000: 1, 6001: 1}}
     assert (proxy.counters.outcomes["down"].latency.count, child.timed, child.counters.failed) == (0, None, 2)

@@ -6,13 +6,15 @@ import pytest
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, Forward, Kind, Lost, ReportViolation
 from taskd_net.core.frame import Ack
-from taskd_net.core.identity import UNSHOWN, Credentials, Quarantine, Quarantined, Violation, ViolationReports
+from taskd_net.core.identity import UNSHOWN, Credentials, Violation, ViolationReports
 from taskd_net.core.links import UP, Link
 from taskd_net.core.names import CertificateName
-from taskd_net.core.router import Router, RouterConfig
-from tests.core.routers import Caller, CheckedRouter, add_child, at, everybody, frame, joined, router
+from taskd_net.core.quarantine import Quarantine, Quarantined
+from taskd_net.core.ready import Announce, Kind, Lost, ReportViolation
+from taskd_net.core.router import RouterConfig
+from tests.core.driven import Action, Answer, Deliver, Driven, Forward
+from tests.core.routers import Caller, add_child, at, everybody, frame, joined, router
 
 HERE, THERE = Credentials("10.0.0.1"), Credentials("10.0.0.2")
 
@@ -22,7 +24,7 @@ def certificate(*names: str, host: str = "10.0.0.1") -> Credentials:
     return Credentials(host, frozenset(CertificateName.parse(name) for name in names))
 
 
-def child_from(node: Router, position: str, credentials: Credentials, *behind: str) -> Link:
+def child_from(node: Driven, position: str, credentials: Credentials, *behind: str) -> Link:
     """Let a child join with these credentials, with these nodes behind it."""
     link = node.register(0.0, at(position), None, credentials)
     node.link_up(0.0, link, position)
@@ -73,7 +75,7 @@ def test_names_cover_positions_of_their_job() -> None:
 # ---- a position, and who may take it
 
 
-def refused_position(node: Router, position: str, credentials: Credentials) -> int:
+def refused_position(node: Driven, position: str, credentials: Credentials) -> int:
     """The code that a registration is refused with as a violation; 0 for a good one."""
     try:
         node.register(1.0, at(position), None, credentials)
@@ -101,7 +103,7 @@ def test_place_that_waits_for_its_stream_goes_to_whoever_registers() -> None:
 
 
 def test_certificate_has_to_name_the_position() -> None:
-    mgr = CheckedRouter(at("Mgr"), upstream=False, config=RouterConfig(job="j"))
+    mgr = Driven(at("Mgr"), upstream=False, config=RouterConfig(job="j"))
     mine = certificate("taskd://j/Worker/0/*")
     assert refused_position(mgr, "Worker/0/5", mine) == 0
     assert refused_position(mgr, "Worker/1/5", mine) == Code.NIL_POSITION
@@ -198,7 +200,7 @@ def test_message_may_come_before_the_announcement_of_its_sender() -> None:
     assert answered(mgr.frame_arrived(0.0, proxy.id, frame("Mgr", "Worker/0/0"), Caller())) == [0]
 
 
-def moving() -> tuple[CheckedRouter, Link, Link]:
+def moving() -> tuple[Driven, Link, Link]:
     """A Mgr that knows Worker/0/0 below Proxy/0, and Proxy/1, below which it has joined a moment ago."""
     mgr = router("Mgr", inbox=2000)
     return mgr, add_child(mgr, "Proxy/0", "Worker/0/0"), add_child(mgr, "Proxy/1")
@@ -275,10 +277,11 @@ def test_line_is_bounded_in_bytes() -> None:
 
 def test_who_waits_is_answered_when_the_link_breaks_or_the_node_closes() -> None:
     mgr, _, new = moving()
-    mgr.frames_arrived(0.0, new.id, [(frame("Mgr", "Worker/0/0"), Caller(), 1.0)])
+    mgr.call_arrived(0.0, new.id, frame("Mgr", "Worker/0/0"), Caller(), 1.0)
+    mgr.frames_arrived(0.0, new.id, [(frame("Mgr", "Worker/0/0", uuid="x"), Caller(), 1.0)])
     mgr.frames_arrived(0.0, new.id, [(frame("Mgr", "Worker/0/0", uuid="v", sync=False), None, None)])
     actions = mgr.link_down(0.1, new, "Proxy/1", ())
-    assert answered(actions) == [Code.NETWORK_ACK_LOST]
+    assert answered(actions) == [Code.NETWORK_ACK_LOST], "a stream that has ended takes no answer"
     assert len([action for action in actions if isinstance(action, Lost)]) == 1
     mgr.link_up(0.2, new, "anew")
     mgr.frames_arrived(0.2, new.id, [(frame("Mgr", "Worker/0/0", uuid="w"), Caller(), 1.0)])

@@ -7,7 +7,7 @@ import pytest
 from taskd_net.core.acks import Pending
 from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.links import UP
-from tests.core.routers import Caller, at, frame
+from tests.core.routers import at, frame
 
 INF = float("inf")
 
@@ -21,7 +21,7 @@ def waiting(uuid: str, deadline: float = INF, size: int = 10) -> Waiting:
     """A message in line; a sync one has a deadline."""
     sync = deadline != INF
     message = frame("Worker/0/0", uuid=uuid, sync=sync, size=size)
-    pending = Pending(uuid, Caller(), at("Mgr"), True, None, deadline) if sync else None
+    pending = Pending(uuid, 1, at("Mgr"), True, None, deadline) if sync else None
     return Waiting(UP, message, pending, deadline)
 
 

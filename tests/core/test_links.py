@@ -93,12 +93,12 @@ def test_new_incarnation_has_the_same_link_and_the_new_position() -> None:
 def test_registration_without_a_stream_holds_its_place_and_is_renewed() -> None:
     children = registry()
     link = children.register(100.0, at("Worker/0/0"))
-    assert children.next_expiry() == 110.0
+    assert children.next_deadline() == 110.0
     children.renew(105.0, link)
-    assert children.next_expiry() == 115.0
+    assert children.next_deadline() == 115.0
     assert children.expired(114.9) == []
     assert children.expired(115.0) == [link]
-    assert (len(children), children.find(at("Worker/0/0")), children.next_expiry()) == (0, None, INF)
+    assert (len(children), children.find(at("Worker/0/0")), children.next_deadline()) == (0, None, INF)
 
 
 def test_child_with_a_stream_stays() -> None:

@@ -3,13 +3,12 @@
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.actions import Action, Forward, Lost
-from taskd_net.core.frame import Probe
+from taskd_net.core.frame import Ended, Probe
 from taskd_net.core.links import UP, Link
-from taskd_net.core.probes import Ended
-from taskd_net.core.router import Router
+from taskd_net.core.ready import Lost
 from taskd_net.position import Destination
-from tests.core.routers import STRANGER, Caller, CheckedRouter, answers, at, frame, hops, router
+from tests.core.driven import Action, Driven, Forward
+from tests.core.routers import STRANGER, Caller, answers, at, frame, hops, router
 
 
 def probe(to: str, src: str = "Mgr", *, hops: int | None = None, uuid: str = "u") -> Probe:
@@ -17,21 +16,21 @@ def probe(to: str, src: str = "Mgr", *, hops: int | None = None, uuid: str = "u"
     return Probe(uuid, True, at(src), Destination.of(at(to)), bytes(10), hops)
 
 
-def child(parent: Router, position: str, probes: Ended | None = Ended.BATCHED) -> Link:
+def child(parent: Driven, position: str, probes: Ended | None = Ended.BATCHED) -> Link:
     """A child that joins; by default over a batched link."""
     link = parent.register(0.0, at(position))
     parent.link_up(0.0, link, position, (), probes)
     return link
 
 
-def below(position: str, probes: Ended | None = Ended.BATCHED, **settings: float) -> CheckedRouter:
+def below(position: str, probes: Ended | None = Ended.BATCHED, **settings: float) -> Driven:
     """A node that has joined its parent."""
     node = router(position, **settings)
     node.upstream_up(0.0, "up", at("Mgr"), 1, True, None, probes)
     return node
 
 
-def arrives(node: Router, link: int, question: Probe, caller: Caller | None = None) -> list[Action]:
+def arrives(node: Driven, link: int, question: Probe, caller: Caller | None = None) -> list[Action]:
     """A probe comes in, whose answer is awaited for a second."""
     return node.frame_arrived(0.0, link, question, caller or Caller(), 1.0)
 

@@ -7,32 +7,21 @@ from collections.abc import Sequence
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.actions import Action, Announce, Answer, Forward, Kind, Lost
+from taskd_net.core.adaptation import Copies
 from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.core.links import UP, Link
-from taskd_net.core.quirks import Copies, Quirks
-from taskd_net.core.router import Router
+from taskd_net.core.quirks import Quirks
+from taskd_net.core.ready import Announce, Kind, Lost
 from taskd_net.position import Position
-from tests.core.routers import (
-    STRANGER,
-    Caller,
-    CheckedRouter,
-    add_child,
-    answers,
-    at,
-    everybody,
-    frame,
-    join,
-    joined,
-    router,
-)
+from tests.core.driven import Action, Answer, Driven, Forward
+from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, join, joined, router
 
 PROXY = Quirks(largest=100, reads_lists=False, acks_broadcasts=False, turn=4.0, announces_again=False)
 LEAF = Quirks(largest=100, reads_lists=False)
 PARENT = Quirks(reads_lists=False, acks_broadcasts=False, acks_lists=False, repeats=True, announce_positions=3)
 
 
-def add_odd_child(parent: Router, position: Position, *behind: Position, quirks: Quirks = PROXY) -> Link:
+def add_odd_child(parent: Driven, position: Position, *behind: Position, quirks: Quirks = PROXY) -> Link:
     """Let a child with quirks of its own join, with these nodes behind it."""
     link = parent.register(0.0, position, quirks)
     assert parent.link_up(0.0, link, str(position)) == []
@@ -41,7 +30,7 @@ def add_odd_child(parent: Router, position: Position, *behind: Position, quirks:
     return link
 
 
-def below_an_odd_parent(position: str) -> CheckedRouter:
+def below_an_odd_parent(position: str) -> Driven:
     node = router(position)
     assert node.upstream_up(0.0, "up", at("Mgr"), quirks=PARENT) == []
     node.announce_all(Caller(), "announces")
@@ -259,7 +248,7 @@ def test_turn_begins_when_the_message_before_was_answered() -> None:
     assert answers(mgr.ack_arrived(3.0, link.id, "a", 0, at("Worker/0/0"))) == [(0, "Worker/0/0")]
     assert mgr.tick(6.9) == []
     assert answers(mgr.tick(7.0)) == [(Code.NETWORK_ACK_LOST, "Proxy/0")]
-    assert mgr.next_deadline() == 11.0
+    assert mgr.tick(10.9) == [] and mgr.next_deadline() == 11.0
     assert answers(mgr.tick(11.0)) == [(Code.NETWORK_ACK_LOST, "Proxy/0")]
     # The next one has nobody before it.
     assert mgr.ack_arrived(12.0, link.id, "c", 0, at("Worker/0/0")) == []

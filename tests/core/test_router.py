@@ -1,4 +1,4 @@
-"""Every event of a Router and what it decides. The invariants are checked after each (`CheckedRouter`)."""
+"""Every event of a Router and what it decides. The invariants are checked after each (`Driven`)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,13 @@ import pytest
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.actions import (
-    Action,
-    Announce,
-    Answer,
-    Deliver,
-    EndStream,
-    Forgot,
-    Forward,
-    Joined,
-    Kind,
-    Lost,
-    Reason,
-)
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, Reason
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.topology import LOCAL
+from tests.core.driven import Action, Answer, Deliver, Driven, Forward
 from tests.core.routers import (
     STRANGER,
     Caller,
@@ -457,7 +446,7 @@ def test_accepted_unicast_is_answered_in_the_name_of_its_receiver() -> None:
 def test_accepted_own_async_message_is_answered_in_the_name_of_the_first_hop() -> None:
     worker = joined("Worker/0/0", "Proxy/0")
     worker.send(0.0, frame("Mgr", "Worker/0/0", sync=False), Caller(), 1.0)
-    assert answers(worker.accepted(0.1, UP, ["u"])) == [(Code.OK, "Proxy/0")]
+    assert answers(worker.accepted(0.1, UP, ["u"], sync=False)) == [(Code.OK, "Proxy/0")]
 
 
 def test_late_ack_is_dropped_and_counted() -> None:
@@ -581,7 +570,7 @@ def test_numbered_link_takes_any_uuid_at_once() -> None:
 
 
 def test_resend_of_what_is_in_the_inbox_is_known_also_when_the_node_drains_or_its_inbox_is_closed_or_full() -> None:
-    for shut in (Router.drain, Router.close_inbox, lambda _: None):
+    for shut in (Driven.drain, Driven.close_inbox, lambda _: None):
         worker = joined("Worker/0/0", inbox=1)
         message = frame("Worker/0/0")
         worker.frame_arrived(0.0, UP, message, Caller())
@@ -594,7 +583,7 @@ def test_resend_of_what_is_in_the_inbox_is_known_also_when_the_node_drains_or_it
 
 def test_resend_that_stands_in_line_is_answered_0_when_the_first_is_in() -> None:
     """Whether the inbox is closed meanwhile, or the resend has waited long enough."""
-    ends: tuple[Callable[[Router], list[Action]], ...] = (Router.close_inbox, lambda worker: worker.tick(1.0))
+    ends: tuple[Callable[[Driven], list[Action]], ...] = (Driven.close_inbox, lambda worker: worker.tick(1.0))
     for end in ends:
         worker = joined("Worker/0/0", inbox=1)
         worker.frame_arrived(0.0, UP, frame("Worker/0/0", uuid="first"), Caller())
@@ -725,7 +714,7 @@ def test_beyond_a_links_bound_the_answer_is_5001_at_once(bounds: dict[str, int])
     ("child", "limit"), [("Worker/0/0", 1024), ("Agent/0", 1024), ("Proxy/0", limits.SHARED_IN_FLIGHT)]
 )
 def test_messages_in_flight_are_bounded(child: str, limit: int) -> None:
-    mgr = Router(at("Mgr"), upstream=False, config=RouterConfig())
+    mgr = Driven(at("Mgr"), upstream=False, config=RouterConfig())
     link = add_child(mgr, child)
     for i in range(limit):
         mgr.send(0.0, frame(child, uuid=str(i)), Caller(), 1.0)

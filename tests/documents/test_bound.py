@@ -12,7 +12,7 @@ import pytest
 
 from taskd_net import Code, limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.core.actions import Kind
+from taskd_net.core.ready import Kind
 from taskd_net.links import grpc_status, peer
 from tests.documents.pages import PAGES, ROOT
 

@@ -22,7 +22,7 @@ from typing import Any
 import uvloop
 
 from taskd_net import Message, Node, NodeClosed, NodeConfig
-from taskd_net.core.actions import Action, Deliver
+from taskd_net.core.ready import Ready
 from tests.faults import traffic
 from tests.faults.ledger import MARK, Recorder
 
@@ -34,12 +34,12 @@ class RecordingNode(Node):
         super().__init__(config)
         self.recorder = recorder
 
-    def perform(self, actions: Sequence[Action]) -> None:
+    def perform(self, ready: Ready) -> None:
         """Carry out what the Router decided."""
-        for action in actions:
-            if isinstance(action, Deliver) and action.frame.uuid.startswith(MARK):
-                self.recorder.note("in", action.frame.uuid, time.monotonic())
-        super().perform(actions)
+        for frame in ready.deliveries:
+            if frame.uuid.startswith(MARK):
+                self.recorder.note("in", frame.uuid, time.monotonic())
+        super().perform(ready)
 
 
 class Member:

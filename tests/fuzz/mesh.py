@@ -10,15 +10,15 @@ from typing import Final
 
 from taskd_net import limits
 from taskd_net.codes import Refusal
-from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Answer, Deliver, EndStream, Forward, Kind
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.ready import EndStream, Kind
+from taskd_net.core.router import RouterConfig
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
+from tests.core.driven import Action, Answer, Deliver, Driven, Forward, Reply
 
 _NAMES: Final = [
     "Mgr",
@@ -51,9 +51,10 @@ class _Game:
         self._data = data
         self._at = 0
         self.now = 0.0
-        self.router = Router(Position.mgr(), upstream=False, config=_CONFIG)
+        self.router = Driven(Position.mgr(), upstream=False, config=_CONFIG)
         self.links: dict[int, Link] = {}
         self.owed = 0
+        self.streamed: list[list[Ack]] = []
         self.asked: Counter[int] = Counter()
         self.queued: dict[int, list[Frame]] = {}
         honest = self.router.register(0.0, _HONEST, None, Credentials("honest"))
@@ -146,11 +147,13 @@ class _Game:
             frame = self.frame()
             if frame is not None:
                 budget = (None, 0.5, 20.0)[self.byte() % 3]
-                arrival = (frame, self.ask(), budget)
                 if event == 5:
-                    self.perform(router.frames_arrived(self.now, link.id, [arrival]))
+                    # Once at most: a stream that ends takes no answer.
+                    answers: list[Ack] = []
+                    self.streamed.append(answers)
+                    self.perform(router.frames_arrived(self.now, link.id, [(frame, answers.append, budget)]))
                 else:
-                    self.perform(router.frame_arrived(self.now, link.id, *arrival))
+                    self.perform(router.call_arrived(self.now, link.id, frame, self.ask(), budget))
         elif event == 8:
             for queued in self.queued.pop(link.id, []):
                 if link.session is not None:
@@ -177,6 +180,7 @@ class _Game:
         self.perform(router.tick(self.now + 100.0))
         self.perform(router.close())
         assert len(self.asked) == self.owed, "somebody never got an answer"
+        assert all(len(answers) <= 1 for answers in self.streamed), "answered twice"
 
 
 def play(data: bytes) -> None:

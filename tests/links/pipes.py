@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from structlog.stdlib import BoundLogger
 
-from taskd_net.core.actions import Action, Answer, Deliver, Forward, Joined, Lost, ReportViolation, Withdraw
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.ready import Joined, Lost, Ready, ReportViolation, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
@@ -128,22 +128,29 @@ class FakeNode:
         self.lost: list[str] = []
         self.accused: list[tuple[str, int]] = []
         self.answered = asyncio.Event()
+        self._requests: list[Callable[[Ack], None]] = []
 
     def now(self) -> float:
         """The time stands still."""
         return 0.0
 
-    def perform(self, actions: Sequence[Action]) -> None:
+    def request(self, reply: Callable[[Ack], None]) -> int:
+        """A name for a request."""
+        self._requests.append(reply)
+        return len(self._requests)
+
+    def perform(self, ready: Ready) -> None:
         """Carry out what the Router decided."""
-        for action in actions:
-            match action:
-                case Forward(link, message, patience, number):
-                    self.links[link].forward(message, patience, number)
-                case Answer(reply, ack):
-                    reply(ack)
-                    self.answered.set()
-                case Deliver(message):
-                    self.delivered.append(message.uuid)
+        for link, writes in ready.writes.items():
+            self.links[link].write(writes)
+            if writes.accepted or writes.answers:
+                self.answered.set()
+        self.delivered += [message.uuid for message in ready.deliveries]
+        for token, ack in ready.completed:
+            self._requests[token - 1](ack)
+            self.answered.set()
+        for notice in ready.notices:
+            match notice:
                 case Lost(message):
                     self.lost.append(message.uuid)
                 case Withdraw(link, message):
@@ -155,13 +162,14 @@ class FakeNode:
                 case ReportViolation(peer, refusal):
                     self.accused.append((peer, int(refusal.code)))
                 case _:
-                    raise AssertionError(f"{action} does not happen here")
+                    raise AssertionError(f"{notice} does not happen here")
+        assert not ready.announcements, "no parent is told anything here"
         self.router.check()
 
     def send(self, message: Frame) -> list[Ack]:
         """The application sends a message; the answer will be in the list."""
         answers: list[Ack] = []
-        self.perform(self.router.send(0.0, message, answers.append, 3.0))
+        self.perform(self.router.submit(0.0, message, self.request(answers.append), 3.0))
         return answers
 
 

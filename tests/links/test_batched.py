@@ -10,10 +10,9 @@ import pytest
 
 from taskd_net import Ack, Code, Failure, Position, limits
 from taskd_net.core.acks import Told
-from taskd_net.core.actions import Kind
+from taskd_net.core.frame import Frame
+from taskd_net.core.ready import Kind, Writes
 from taskd_net.links.batched import BatchedLink
-from taskd_net.links.quota import Quota
-from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import branch_of, read_batch, read_branches
@@ -26,18 +25,24 @@ WORKER = Position.worker(0, 0)
 PROXY = Position.proxy(0)
 
 
+def writes(message: Frame, patience: float) -> Writes:
+    """One message."""
+    one = Writes()
+    one.frames, one.patience, one.numbers = [message], [patience], [0]
+    return one
+
+
 class Cable:
     """A Mgr, its link to a child, and the stream."""
 
     def __init__(self, child: Position = WORKER, *, numbered: bool = False, counts: bool = False) -> None:
         self.node = FakeNode("Mgr")
         self.pipe = FakePipe()
-        self.child = self.node.router.register(0.0, child)
-        self.quota = Quota(DEFAULT, Quota(DEFAULT))
-        self.link = BatchedLink(
-            self.node, self.child.id, child, self.pipe, self.quota, numbered=numbered, counts=counts
-        )
-        self.node.router.link_up(0.0, self.child, self.link, numbered=numbered, counts=counts)
+        self.child = self.node.router.children.by_id[self.node.router.register(0.0, child).link or 0]
+        assert self.child.quota is not None
+        self.quota = self.child.quota
+        self.link = BatchedLink(self.node, self.child.id, child, self.pipe, numbered=numbered, counts=counts)
+        self.node.router.link_up(0.0, self.child.id, self.link, (), self.link.terms)
         self.node.links[self.child.id] = self.link
         self.running = asyncio.create_task(self.link.run())
 
@@ -108,7 +113,7 @@ async def test_batch_is_bounded_in_bytes_and_a_large_message_goes_alone(cable: C
 
 async def test_patience_is_milliseconds_and_0_only_where_nobody_waits(cable: Cable) -> None:
     for patience in (0.0, 0.0001, 0.0015, 1.5):
-        cable.link.forward(frame(), patience, 0)
+        cable.link.write(writes(frame(), patience))
     assert (await cable.take())[1] == [0, 1, 2, 1501]
 
 
@@ -225,7 +230,7 @@ async def test_what_waits_for_the_other_end_is_told_as_unwritten(cable: Cable) -
     cable.node.send(frame(uuid="waits"))
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
-    assert [one.uuid for one in cable.link.unwritten()] == ["waits"]
+    assert [one.uuid for one, _ in cable.link.unwritten()] == ["waits"]
 
 
 # ---- answers
@@ -247,7 +252,8 @@ async def test_good_answers_go_as_uuids_and_others_as_acks(cable: Cable) -> None
 async def trunk() -> AsyncIterator[Cable]:
     """A link to a Proxy, whose ends say how many have a broadcast; two Workers lie behind it."""
     cable = Cable(PROXY, counts=True)
-    cable.node.router.announced(0.0, cable.child, Kind.ADD, [WORKER, Position.worker(0, 1)], lambda ack: None, "a")
+    token = cable.node.request(lambda ack: None)
+    cable.node.router.announced(0.0, cable.child.id, Kind.ADD, [WORKER, Position.worker(0, 1)], token, "a")
     yield cable
     cable.pipe.cut()
     await soon(cable.running)
@@ -275,7 +281,8 @@ async def test_answer_to_a_broadcast_says_how_many(trunk: Cable) -> None:
 
 async def test_earlier_version_gets_uuids_and_acks_alone() -> None:
     cable = Cable(PROXY)
-    cable.node.router.announced(0.0, cable.child, Kind.ADD, [WORKER, Position.worker(0, 1)], lambda ack: None, "a")
+    token = cable.node.request(lambda ack: None)
+    cable.node.router.announced(0.0, cable.child.id, Kind.ADD, [WORKER, Position.worker(0, 1)], token, "a")
     cable.comes_in(
         (frame(uuid="none here", src="Worker/0/0", to=ALL).data, 1000),
         (frame(uuid="no rank", src="Worker/0/0", to="Worker/0/1,7").data, 1000),
@@ -355,7 +362,7 @@ async def test_node_that_fails_under_a_batch_answers_5999_and_keeps_the_link(
 ) -> None:
     up = frame(uuid="up", src="Worker/0/0", to="Mgr").data
     with monkeypatch.context() as broken:
-        broken.setattr("taskd_net.core.router.Router.frames_arrived", lambda *_: 1 // 0)
+        broken.setattr("taskd_net.core.router.Router.messages_arrived", lambda *_: 1 // 0)
         cable.comes_in((up, 1000), (up, 0))
         assert (await cable.take())[3] == [Ack("up", Code.SERVER_ERR, Position.mgr())]
     assert "request_failed" in caplog.text
@@ -391,14 +398,14 @@ async def test_every_message_that_was_not_written_is_told_once(cable: Cable) -> 
     cable.node.send(frame(uuid="sync under way"))
     asked = cable.node.send(frame(uuid="async under way", sync=False))
     passed = frame(uuid="passed under way", src="Worker/9/9", sync=False)
-    cable.node.perform(cable.node.router.frame_arrived(0.0, 99, passed, None))
+    cable.node.perform(cable.node.router.messages_arrived(0.0, 99, (passed,), (None,), (None,)))
     await cable.take()
     cable.node.send(frame(uuid="sync queued"))
     cable.node.send(frame(uuid="async queued", sync=False))
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
     assert asked == []
-    assert [one.uuid for one in cable.link.unwritten()] == ["sync queued", "async queued"]
+    assert [one.uuid for one, _ in cable.link.unwritten()] == ["sync queued", "async queued"]
     assert [(ack.code, ack.src) for ack in asked] == [(Code.NETWORK_ACK_LOST, WORKER)]
     assert cable.node.lost == ["passed under way"]
     assert cable.link.unwritten() == []
@@ -427,6 +434,7 @@ async def test_what_waits_for_its_answer_counts_until_the_link_ends(cable: Cable
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
     assert cable.link.unwritten() == []
+    cable.node.perform(cable.node.router.link_down(0.0, cable.child.id, cable.link))
     assert (cable.quota.messages, cable.quota.size) == (0, 0)
 
 
@@ -441,6 +449,7 @@ async def test_small_message_that_waits_costs_its_place_and_no_bytes(cable: Cabl
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
     assert cable.link.unwritten() == []
+    cable.node.perform(cable.node.router.link_down(0.0, cable.child.id, cable.link))
     assert (cable.quota.messages, cable.quota.size) == (0, 0)
 
 
@@ -452,7 +461,7 @@ async def test_a_write_that_fails_is_the_end_of_the_link(cable: Cable) -> None:
     cable.node.send(frame(uuid="queued"))
     cable.pipe.fail_writes()
     await soon(asyncio.shield(cable.running))
-    assert [one.uuid for one in cable.link.unwritten()] == ["queued"]
+    assert [one.uuid for one, _ in cable.link.unwritten()] == ["queued"]
 
 
 async def test_written_messages_are_not_told(cable: Cable) -> None:
@@ -473,6 +482,7 @@ async def test_answer_after_the_end_is_dropped(cable: Cable) -> None:
     assert (await cable.take())[2] == ["in"]
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
+    cable.node.perform(mgr.link_down(0.0, cable.child.id, cable.link))
     cable.node.perform(mgr.inbox_taken(0.0))
     assert cable.node.delivered == ["in", "waits"]
     assert not cable.link._has_output()
@@ -594,7 +604,7 @@ async def test_messages_that_want_an_answer_are_numbered(numbered: Cable) -> Non
     numbered.node.send(frame(uuid="same"))
     first = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))
     numbered.node.send(frame(uuid="same", sync=False))
-    numbered.link.forward(frame(uuid="passed on", sync=False), 0.0, 0)
+    numbered.link.write(writes(frame(uuid="passed on", sync=False), 0.0))
     numbered.node.send(frame(uuid="other"))
     numbered.pipe.gate.set()
     batch = link_pb2.Batch.FromString(await soon(numbered.pipe.begun.get()))

@@ -31,11 +31,11 @@ class Stream:
 def test_order_is_that_of_the_messages() -> None:
     stream = Stream()
     one, two, three = (stream.line.expect() for _ in range(3))
-    two(ack("2"))
+    stream.line.answer(two, ack("2"))
     assert stream.written == []
-    one(ack("1"))
+    stream.line.answer(one, ack("1"))
     assert stream.written == ["1", "2"]
-    three(ack("3"))
+    stream.line.answer(three, ack("3"))
     assert stream.written == ["1", "2", "3"]
 
 
@@ -43,9 +43,9 @@ def test_second_answer_to_one_message_is_dropped() -> None:
     stream = Stream()
     one, two = stream.line.expect(), stream.line.expect()
     for uuid in ("1", "again"):
-        one(ack(uuid))
-    two(ack("2"))
-    one(ack("and again"))
+        stream.line.answer(one, ack(uuid))
+    stream.line.answer(two, ack("2"))
+    stream.line.answer(one, ack("and again"))
     assert stream.written == ["1", "2"]
 
 
@@ -58,7 +58,7 @@ async def test_line_is_empty_when_the_last_message_has_its_ack() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not emptied.done()
-        answer(ack(uuid))
+        stream.line.answer(answer, ack(uuid))
     await asyncio.wait_for(emptied, 10.0)
 
 
@@ -67,8 +67,8 @@ def test_answer_that_comes_too_late_ends_the_stream(waited: float, takes: float,
     stream = Stream()
     one, two = stream.line.expect(waited), stream.line.expect()
     stream.time = takes
-    one(ack("1"))
-    two(ack("2"))
+    stream.line.answer(one, ack("1"))
+    stream.line.answer(two, ack("2"))
     assert (stream.written, stream.ends) == (([], 1) if late else (["1", "2"], 0))
 
 

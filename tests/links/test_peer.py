@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from taskd_net import Position, __version__
-from taskd_net.core.actions import Kind
-from taskd_net.core.probes import Ended
+from taskd_net.core.frame import Ended
+from taskd_net.core.ready import Kind
 from taskd_net.links import peer as peers
 from taskd_net.states import State
 

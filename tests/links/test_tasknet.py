@@ -29,9 +29,9 @@ class Down:
     def __init__(self) -> None:
         self.node = FakeNode("Proxy/0")
         self.pipe = FakePipe()
-        self.child = self.node.router.register(0.0, WORKER)
+        self.child = self.node.router.children.by_id[self.node.router.register(0.0, WORKER).link or 0]
         self.link = ToChild(self.node, self.child.id, WORKER, self.pipe, CONTRACT)
-        self.node.router.link_up(0.0, self.child, self.link)
+        self.node.router.link_up(0.0, self.child.id, self.link)
         self.node.links[self.child.id] = self.link
         self.running = asyncio.create_task(self.link.run())
 
@@ -52,7 +52,7 @@ class Up:
         self.node.links[UP] = self.link
         router = self.node.router
         router.upstream_up(0.0, self.link, Position.proxy(0), 2)
-        router.announce_all(lambda _: None, "announces")
+        router.announce_all(self.node.request(lambda _: None), "announces")
         router.announce_answered(self.link, Code.OK, Position.proxy(0))
         self.running = asyncio.create_task(self.link.run())
 
@@ -143,7 +143,7 @@ async def test_what_the_child_never_got_is_told_once(sync: bool, down: Down) -> 
     down.node.send(frame(uuid="queued", src="Proxy/0"))
     down.pipe.cut()
     await soon(asyncio.shield(down.running))
-    assert [one.uuid for one in down.link.unwritten()] == ["queued"]
+    assert [one.uuid for one, _ in down.link.unwritten()] == ["queued"]
     assert [ack.code for ack in asked] == ([] if sync else [Code.NETWORK_ACK_LOST])
     assert down.link.unwritten() == []
 
@@ -177,7 +177,7 @@ async def test_node_that_fails_answers_5999_and_keeps_the_link(
     up: Up, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr("taskd_net.core.router.Router.frame_arrived", lambda *_: 1 // 0)
+        broken.setattr("taskd_net.core.router.Router.messages_arrived", lambda *_: 1 // 0)
         up.pipe.comes_in(frame(uuid="async", sync=False).data)
         up.pipe.comes_in(frame(uuid="sync").data)
         assert await up.take() == Ack("sync", Code.SERVER_ERR, WORKER)
@@ -204,7 +204,7 @@ async def test_calls_that_had_not_begun_are_told_when_it_ends(up: Up) -> None:
     assert await soon(up.channel.calls.get()) == "a"
     up.pipe.cut()
     await soon(asyncio.shield(up.running))
-    assert [one.uuid for one in up.link.unwritten()] == ["b", "c"]
+    assert [one.uuid for one, _ in up.link.unwritten()] == ["b", "c"]
 
 
 async def test_answer_after_the_end_is_dropped(up: Up) -> None:

@@ -11,10 +11,11 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import Ack, Code, Position, limits
-from taskd_net.core.actions import Action
+from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.links.quota import Quota
+from taskd_net.core.quota import Quota
+from taskd_net.core.ready import Ready, Writes
 from taskd_net.links.transfers import Calls, Transfers
 from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire.codec import read_ack
@@ -38,9 +39,9 @@ class Upstream:
         self.forwarded: list[str] = []
         self.more = asyncio.Event()
 
-    def forward(self, frame: Frame, patience: float, number: int) -> None:
-        """A message goes there."""
-        self.forwarded.append(frame.uuid)
+    def write(self, writes: Writes) -> None:
+        """Messages go there."""
+        self.forwarded += [frame.uuid for frame in writes.frames]
         self.more.set()
 
 
@@ -50,7 +51,7 @@ class Serving:
     def __init__(self) -> None:
         self.node = FakeNode("Proxy/0")
         self.up = Upstream()
-        self.child = self.node.router.register(0.0, WORKER)
+        self.child = self.node.router.register(0.0, WORKER).link or 0
         self.node.router.link_up(0.0, self.child, "down")
         self.node.links[UP] = cast("Any", self.up)
         self.node.router.upstream_up(0.0, self.up, MGR)
@@ -72,7 +73,7 @@ class Serving:
 
     def bringer(self, *_: object) -> int:
         """The gate: everything comes from the one child."""
-        return self.child.id
+        return self.child
 
     def time_remaining(self) -> float:
         """The context of every call."""
@@ -93,7 +94,7 @@ class Serving:
 
     def answer(self, uuid: str) -> None:
         """The parent answers a message with 0."""
-        self.node.perform(self.node.router.ack_arrived(0.0, UP, uuid, Code.OK, MGR))
+        self.node.perform(self.node.router.answers_arrived(0.0, UP, (), [Answer(uuid, Code.OK, MGR)]))
 
 
 @pytest.fixture
@@ -179,14 +180,14 @@ async def test_caller_that_has_gone_sends_nothing(serving: Serving, patient: Non
 async def test_fault_with_one_message_costs_the_others_nothing(
     serving: Serving, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arrived = serving.node.router.frame_arrived
+    arrived = serving.node.router.call_arrived
 
-    def fail(now: float, came_from: int, message: Frame, *rest: Any) -> list[Action]:
+    def fail(now: float, came_from: int, message: Frame, *rest: Any, early: bool) -> Ready:
         if message.uuid == "b":
             raise IndexError
-        return arrived(now, came_from, message, *rest)
+        return arrived(now, came_from, message, *rest, early=early)
 
-    monkeypatch.setattr("taskd_net.core.router.Router.frame_arrived", lambda _, *given: fail(*given))
+    monkeypatch.setattr("taskd_net.core.router.Router.call_arrived", lambda _, *given, early: fail(*given, early=early))
     await serving.send("abc")
     assert read_ack(await soon(serving.calls["b"]), WORKER).code == Code.SERVER_ERR
     assert isinstance(serving.errors[0], IndexError)

@@ -10,13 +10,13 @@ import asyncio
 import gc
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
 
 from taskd_net import Message, Node, NodeConfig
-from taskd_net.core.actions import Action
+from taskd_net.core.ready import Ready
 
 PATIENCE_S = 10.0
 """Seconds for an immediate effect, on a busy machine."""
@@ -38,8 +38,8 @@ class WatchedNode(Node):
         super().__init__(config)
         self._mesh = mesh
 
-    def perform(self, actions: Sequence[Action]) -> None:
-        super().perform(actions)
+    def perform(self, ready: Ready) -> None:
+        super().perform(ready)
         try:
             self.router.check()
         except AssertionError as error:

@@ -10,7 +10,7 @@ import pytest
 
 from taskd_net import Code, NodeConfig, limits
 from taskd_net.address import Address
-from taskd_net.core.actions import Kind
+from taskd_net.core.ready import Kind
 from taskd_net.links import peer as peers
 from taskd_net.observe import service
 from taskd_net.observe import status_codec as wire
@@ -326,11 +326,7 @@ async def test_a_route_alone_is_forgotten_and_one_that_is_cut_off(mesh: Mesh) ->
     proxy = await mesh.proxy(0, mgr)
     await mesh.worker(0, 0, proxy)
     await until_joined(mgr, "Worker/0/0")
-    mgr.perform(
-        mgr.router.announced(
-            mgr.now(), mgr.router.children.by_id[1], Kind.ADD, [Position.worker(0, 7)], lambda _: None, "u"
-        )
-    )
+    mgr.perform(mgr.router.announced(mgr.now(), 1, Kind.ADD, [Position.worker(0, 7)], mgr.request(lambda _: None), "u"))
     assert await forget(mgr, "Worker/0/7") is None
     await proxy.close(orderly=False)
     await until(mgr, lambda now: now["Worker/0/0"]["state"] == "cut_off")

@@ -301,7 +301,7 @@ async def test_nothing_is_still_counted_when_all_is_answered(mesh: Mesh, child: 
             assert (await child.send("Worker/90/901", "x" * size)).code == 0
             await others.raw.take()
         assert mgr._server is not None
-        whole = mgr._server._whole
+        whole = mgr.router.quota
         await mesh.until(lambda: (whole.messages, whole.size) == (0, 0))
         await others.undisturbed()
 

@@ -23,28 +23,15 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
-from taskd_net.core.actions import (
-    Action,
-    Announce,
-    Answer,
-    Deliver,
-    EndStream,
-    Forgot,
-    Forward,
-    Joined,
-    Kind,
-    Lost,
-    ReportViolation,
-    Withdraw,
-)
-from taskd_net.core.frame import Ack, Frame, Probe
+from taskd_net.core.frame import Ack, Ended, Frame, Probe
 from taskd_net.core.links import UP, Link
-from taskd_net.core.probes import Ended
-from taskd_net.core.router import Arrival, Router, RouterConfig
+from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, ReportViolation, Withdraw
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
 from taskd_net.links import peer as peers
 from taskd_net.position import Destination, Position
+from tests.core.driven import Action, Answer, Arrival, Deliver, Driven, Forward
 from tests.simulation.original import OriginalRouter
 
 Tree: TypeAlias = dict[Position, Position | None]
@@ -135,7 +122,7 @@ class Node:
         "uuids",
     )
 
-    def __init__(self, position: Position, parent: Node | None, router: Router) -> None:
+    def __init__(self, position: Position, parent: Node | None, router: Driven) -> None:
         self.position = position
         self.parent = parent
         self.router = router
@@ -545,6 +532,7 @@ class Mesh:
                     self._ended(session),
                     session.numbered,
                     counts=self._counts(session),
+                    bare=session.numbered,
                 ),
                 "link_up",
                 child,
@@ -565,6 +553,7 @@ class Mesh:
                 probes,
                 session.numbered,
                 counts=self._counts(session),
+                bare=session.numbered,
             )
             self._perform(child, actions, "upstream_up", parent)
             self._announce_all(session)
@@ -629,7 +618,7 @@ class Mesh:
             self._perform(parent, actions, "post_answered", frame)
 
     def _write_batch(
-        self, session: Session, router: Router, link: LinkId, first: _Queued, queue: Stage, wire: Stage
+        self, session: Session, router: Driven, link: LinkId, first: _Queued, queue: Stage, wire: Stage
     ) -> None:
         waiting = self._lanes.pop((session, queue, 0), [])
         batch = [first, *waiting[: BATCH - 1]]
@@ -711,7 +700,7 @@ class Mesh:
         if isinstance(item, Call):
             frames = [item.frame]
             budget = max(0.0, item.deadline - self.now)
-            actions = parent.router.frame_arrived(self.now, link.id, _read(item.frame), item.reply, budget)
+            actions = parent.router.call_arrived(self.now, link.id, _read(item.frame), item.reply, budget)
         else:
             item = [(_read(frame), deadline, number) for frame, deadline, number in item]
             frames = [frame for frame, _, _ in item]
@@ -808,7 +797,7 @@ class Mesh:
                     ack = Ack(call.frame.uuid, Code.NETWORK_ACK_LOST, session.parent.position)
                     actions = child.router.post_answered(self.now, UP, call.frame, ack.code, ack.src)
                     self._perform(child, actions, "post_answered", call.frame, ack)
-            unwritten = [frame for frame, _, _ in waiting]
+            unwritten = [(frame, number) for frame, _, number in waiting]
             actions = child.router.upstream_down(self.now, session, unwritten)
             self._perform(child, actions, "upstream_down", session.parent, unwritten)
         if session.taken:
@@ -836,8 +825,8 @@ class Mesh:
 
     # ---- small things
 
-    def _unwritten(self, session: Session) -> list[Frame]:
-        return [frame for frame, _, _ in self._lanes.pop((session, Stage.DOWN_QUEUE, 0), ())]
+    def _unwritten(self, session: Session) -> list[tuple[Frame, int]]:
+        return [(frame, number) for frame, _, number in self._lanes.pop((session, Stage.DOWN_QUEUE, 0), ())]
 
     def _connect(self, node: Node) -> None:
         """Begin to join, where that can succeed."""
@@ -891,7 +880,7 @@ class Mesh:
             node.armed = deadline
             self._at(deadline, lambda router=node.router: self._tick(node, router))  # type: ignore[misc]
 
-    def _tick(self, node: Node, router: Router) -> None:
+    def _tick(self, node: Node, router: Driven) -> None:
         if node.router is router and node.running:
             node.armed = float("inf")
             self._perform(node, router.tick(self.now), "tick")
@@ -905,10 +894,11 @@ class Mesh:
     def _next(self) -> int:
         return next(self._count)  # type: ignore[call-overload,no-any-return]
 
-    def _router(self, position: Position) -> Router:
+    def _router(self, position: Position) -> Driven:
         if self.original(position):
-            return cast("Router", OriginalRouter(position, upstream=self.tree[position] is not None))
-        return Router(position, upstream=self.tree[position] is not None, config=self.config(position))
+            return cast("Driven", OriginalRouter(position, upstream=self.tree[position] is not None))
+        upstream = self.tree[position] is not None
+        return Driven(position, upstream=upstream, config=self.config(position), checked=False)
 
     def _below(self, node: Node) -> Iterable[Position]:
         for child in node.children:

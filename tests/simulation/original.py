@@ -14,14 +14,14 @@ from types import SimpleNamespace
 
 from taskd_net import limits
 from taskd_net.codes import Code
-from taskd_net.core.acks import Reply
-from taskd_net.core.actions import Action, Announce, Answer, Deliver, Forward, Kind
 from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.quirks import Quirks
+from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.routes import LinkId
 from taskd_net.links import grpc_status
 from taskd_net.position import Position, Role
+from tests.core.driven import Action, Answer, Deliver, Forward, Reply
 
 INF = float("inf")
 
@@ -130,6 +130,8 @@ class OriginalRouter:
     def written(self, link_id: LinkId, session: object, messages: int, size: int) -> None:
         """It counts nothing."""
 
+    call_arrived = frame_arrived
+
     def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
         """The application took messages."""
         self.door.held -= count
@@ -152,7 +154,9 @@ class OriginalRouter:
         self._next_from_above(now)
         return self._take()
 
-    def link_down(self, now: float, link: _Link, session: object, unwritten: Iterable[Frame]) -> list[Action]:
+    def link_down(
+        self, now: float, link: _Link, session: object, unwritten: Iterable[tuple[Frame, int]]
+    ) -> list[Action]:
         """A child's stream is gone."""
         if link.session is session:
             self._end(link)
@@ -190,7 +194,7 @@ class OriginalRouter:
         self._up = session
         return []
 
-    def upstream_down(self, now: float, session: object, unwritten: Iterable[Frame]) -> list[Action]:
+    def upstream_down(self, now: float, session: object, unwritten: Iterable[tuple[Frame, int]]) -> list[Action]:
         """Its own stream is gone."""
         self._up = None
         calls, self._calls = self._calls, {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from taskd_net.codes import Code
-from taskd_net.core.probes import Ended
+from taskd_net.core.frame import Ended
 from taskd_net.position import Position
 from tests.simulation.mesh import Mesh, Node
 from tests.simulation.trees import destinations, missing_rank, receivers, trees

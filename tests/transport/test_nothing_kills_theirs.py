@@ -17,8 +17,8 @@ from hypothesis.strategies import SearchStrategy
 
 from taskd_net.address import Address
 from taskd_net.codes import Refusal
-from taskd_net.core.actions import Action, Announce, EndStream, Forgot, Kind
 from taskd_net.core.links import UP
+from taskd_net.core.ready import EndStream, Forgot, Kind, Ready
 from taskd_net.links import peer as peers
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.session import Session
@@ -104,7 +104,7 @@ class Rig(FakeNode):
         below = {"Worker/0/0": peers.ORIGINAL, "Proxy/1": peers.ORIGINAL, "Worker/0/1": peers.OURS}
         for number, (text, profile) in enumerate(below.items()):
             position = Position.parse(text)
-            link = router.register(0.0, position, profile.child_quirks(position))
+            link = router.children.by_id[router.register(0.0, position, profile.child_quirks(position)).link or 0]
             self.parent._connections.came_over(str(number), link.id, peers.Peer(profile))
             pipe, host = self._pipe(text), cast("Any", self)
             ours = profile is peers.OURS
@@ -112,10 +112,11 @@ class Rig(FakeNode):
                 host, link.id, position, pipe, profile
             )  # fmt: skip
             self._run(text, session, link.id)
-            self.perform(router.link_up(0.0, link, session))
+            self.perform(router.link_up(0.0, link.id, session, (), session.terms))
         path = [Position("Agent", "1", "77"), Position.worker(1, 1), Position.worker(1, 2)]
-        link_ = router.children.find(Position.proxy(1))
-        self.perform(router.announced(0.0, link_, Kind.ADD, path, lambda ack: None, "a"))
+        proxy = router.children.find(Position.proxy(1))
+        assert proxy is not None
+        self.perform(router.announced(0.0, proxy.id, Kind.ADD, path, self.request(lambda ack: None), "a"))
 
     def _pipe(self, name: str) -> FakePipe:
         self.pipes[name] = FakePipe()
@@ -125,15 +126,13 @@ class Rig(FakeNode):
         self.sessions[name] = self.links[link] = session
         self.tasks.append(asyncio.create_task(session.run()))
 
-    def perform(self, actions: Sequence[Action]) -> None:
-        for action in actions:
-            match action:
-                case Announce(kind, positions):
-                    self.tasks.append(asyncio.create_task(self.child._path_discovery(self.stay, kind, positions)))
-                case EndStream() | Forgot():
-                    pass
-                case _:
-                    super().perform([action])
+    def perform(self, ready: Ready) -> None:
+        for announce in ready.announcements:
+            work = self.child._path_discovery(self.stay, announce.kind, announce.positions)
+            self.tasks.append(asyncio.create_task(work))
+        ready.announcements = []
+        ready.notices = [notice for notice in ready.notices if not isinstance(notice, EndStream | Forgot)]
+        super().perform(ready)
 
     async def call(self, name: str, data: bytes, connection: str) -> None:
         call = {"Register": self.parent._register, "PathDiscovery": self.parent._path_discovery}
@@ -244,7 +243,8 @@ async def play(steps: Sequence[tuple[Any, ...]]) -> Rig:
                     role, server, *process = to.split("/")
                     dst = Position(role, server, *process)
                     message = codec.Message("own", "m", sync, rig.router.position, dst, 1, body)
-                    rig.perform(rig.router.send(now, codec.write_message(message), lambda ack: None, 3.0))
+                    token = rig.request(lambda ack: None)
+                    rig.perform(rig.router.submit(now, codec.write_message(message), token, 3.0))
                 except Refusal:
                     continue
             case ("batch", found, awaited, raw):
@@ -266,7 +266,7 @@ async def play(steps: Sequence[tuple[Any, ...]]) -> Rig:
     for _ in range(10):
         await asyncio.sleep(0)
     done = [task for task in rig.tasks if task.done() and not task.cancelled()]
-    rig.perform(rig.router.close())
+    rig.perform(rig.router.close(now))
     for _ in range(4):
         await asyncio.sleep(0)
     await rig.stop()

@@ -1,4 +1,4 @@
-"""What the messages cost that children have sent and that wait for their answers: each child's quota, and all of it.
+"""Quotas of the children: the messages of each, and of all of them, that wait for their answers.
 
 A message that is passed on soon leaves this node's memory; the entry that waits for its answer does not, and over the
 four calls the message itself does not either. Beyond a bound a message is answered 5001 at once (contract, section 5:

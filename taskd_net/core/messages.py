@@ -1,0 +1,459 @@
+"""The message path of a Router: sends, arrivals, answers.
+
+The rule for the next hop is `Topology.next_hop`; for the receivers of a broadcast, `Topology.plan`. A batch of one flow
+is decided once (`_run_arrived`); anything unusual goes the path of one message (`_arrive`). Both decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, cast
+
+from taskd_net import limits
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import UNTOLD, Answer, Origin, ReplyTo, Send
+from taskd_net.core.admission import Admission
+from taskd_net.core.advertisements import Advertisements
+from taskd_net.core.decisions import Decisions
+from taskd_net.core.delivery import Delivery
+from taskd_net.core.forwarding import Forwarding
+from taskd_net.core.frame import Ack, Frame, Probe
+from taskd_net.core.in_flight import Run
+from taskd_net.core.links import UP, Link
+from taskd_net.core.pending_sends import PendingSends
+from taskd_net.core.probes import Probes
+from taskd_net.core.ready import Key, Ready, Token
+from taskd_net.core.routes import LinkId, Routes
+from taskd_net.core.topology import LOCAL, Plan, Topology
+from taskd_net.position import Position
+
+LARGE: Final = 4096
+"""Bytes from which on a message counts towards its child's quota of bytes."""
+
+
+class Messages:
+    """The part of a Router that messages pass. Its attributes are those of `Router`, which makes them."""
+
+    __slots__ = (
+        "_ack_timeout",
+        "_admission",
+        "_advertisements",
+        "_decisions",
+        "_delivery",
+        "_forwarding",
+        "_hop_timeout",
+        "_probes",
+        "_reopens",
+        "_sends",
+        "_topology",
+        "_up",
+        "routes",
+    )
+
+    _ack_timeout: float
+    _admission: Admission
+    _advertisements: Advertisements
+    _decisions: Decisions
+    _delivery: Delivery
+    _forwarding: Forwarding
+    _hop_timeout: float
+    _probes: Probes
+    _reopens: bool
+    _sends: PendingSends
+    _topology: Topology
+    _up: Link | None
+    routes: Routes
+
+    # ---- this node's own
+
+    def submit(self, now: float, frame: Frame, token: Token, timeout: float, wait: bool = True) -> Ready:
+        """Send a message of the application; the answer goes to `token` within `timeout` seconds, whatever happens.
+
+        Args:
+            now: the time, in seconds of a clock that never steps.
+            frame: the message. For `sync=false` the answer says that the first hop has it.
+            token: the node's name for the request.
+            timeout: seconds.
+            wait: whether the message waits for the node to join.
+        """
+        send = self._decisions.open[token] = Send(frame, token, now + timeout, wait)
+        self._decisions.statistics.sent += 1
+        try:
+            if not self._sends.has_to_wait(send):
+                self._send(now, send)
+            elif self._sends.add(send):
+                self._send_ready(now)
+            else:
+                text = "too many messages wait for the node to join"
+                self._decisions.answer(send, frame.uuid, Code.RECV_BUF_BUSY, text)
+        except Refusal as refusal:
+            self._decisions.counters.outcomes["refused"].count(refusal.code)
+            self._decisions.refuse(frame, send, refusal)
+        return self._take()
+
+    def cancel(self, token: Token) -> Ready:
+        """End a send whose answer the application no longer awaits. Copies that are still here never leave."""
+        send = self._decisions.open.pop(token, None)
+        if send is not None:
+            self._sends.cancel(send)
+            self._forwarding.withdraw(send)
+            # Whoever else follows the message learns its end; it may have been delivered.
+            ack = Ack(send.frame.uuid, Code.NETWORK_ACK_LOST, self._decisions.position, "the send was cancelled")
+            self._decisions.ready.completed.append((token, ack))
+        return self._take()
+
+    def probe(self, now: float, probe: Probe, token: Token, timeout: float) -> Ready:
+        """Ask whether, and how, the way leads somewhere; the answer goes to `token` within `timeout` seconds.
+
+        A probe does not wait for the node to join: a node that has not joined answers 6002.
+        """
+        try:
+            self._probes.send(now, probe, LOCAL, token, now + timeout)
+        except Refusal as refusal:
+            self._decisions.refuse(probe, token, refusal)
+        return self._take()
+
+    # ---- from a neighbour
+
+    def messages_arrived(
+        self,
+        now: float,
+        came_from: LinkId,
+        frames: Sequence[Frame],
+        keys: Sequence[Key | None],
+        budgets: Sequence[float | None],
+        refused: Sequence[tuple[Key, Refusal]] = (),
+    ) -> Ready:
+        """Take in messages that came together over the stream of a link, in their order.
+
+        Args:
+            now: the time.
+            came_from: the link.
+            frames: the messages.
+            keys: for each, its name in its answer; None where the wire has no answer (`sync=false` from above).
+            budgets: for each, the seconds within which the neighbour awaits the answer; None where it does not tell.
+            refused: names of messages that could not be read, with the reason.
+        """
+        link = self._topology.link(came_from)
+        quota = None if link is None else link.quota
+        room = len(frames) + len(refused) if quota is None else quota.room
+        sizes = [len(frame.data) for frame in frames]
+        awaited = len(refused)
+        stream = 0 if link is None else link.streams
+        for name, refusal in refused:
+            self._decisions.answer(Origin(came_from, stream, name, True), refusal.uuid, refusal.code)
+        at, count = 0, len(frames)
+        while at < count:
+            end = at + 1
+            if count > 1 and link is not None and link.quirks is None:
+                end = _end_of_run(frames, keys, budgets, at)
+                most = 0 if quota is None else max(sizes[at:end])
+                fits = awaited + end - at <= room and most < LARGE
+                if (
+                    end - at > 1
+                    and fits
+                    and self._run_arrived(
+                        now, link, frames[at:end], sum(sizes[at:end]), _each(keys[at:end]), budgets[at]
+                    )
+                ):
+                    awaited += end - at
+                    at = end
+                    continue
+            for index in range(at, end):
+                frame, key = frames[index], keys[index]
+                reply = None
+                if key is not None:
+                    awaited += 1
+                    size = sizes[index] if quota is not None and sizes[index] >= LARGE else 0
+                    reply = Origin(came_from, stream, key, not frame.sync, size)
+                    if quota is not None and (awaited > room or (size and not quota.fits(size))):
+                        self._decisions.answer(reply._replace(size=0), frame.uuid, Code.RECV_BUF_BUSY)
+                        continue
+                    if size and link is not None:
+                        link.count_waiting(0, size)
+                self._let_in(now, came_from, link, frame, reply, budgets[index])
+            at = end
+        if link is not None:
+            self._decisions.counters.arrived(now, link, count, sum(sizes))
+            if quota is not None:
+                link.count_waiting(awaited, 0)
+        return self._take()
+
+    def call_arrived(
+        self,
+        now: float,
+        came_from: LinkId,
+        frame: Frame,
+        token: Token,
+        budget: float | None,
+        *,
+        early: bool = False,
+    ) -> Ready:
+        """Take in a message that a child has sent by a call of its own; the answer goes to `token`.
+
+        `early`: it had arrived before `drain`, and is looked at only now.
+        """
+        if early:
+            self._delivery.door.open, self._forwarding.draining = self._reopens, False
+        try:
+            link = self._topology.link(came_from)
+            if link is not None:
+                self._decisions.counters.arrived(now, link, 1, len(frame.data))
+            self._let_in(now, came_from, link, frame, token, budget)
+        finally:
+            if early:
+                self._delivery.door.open, self._forwarding.draining = False, True
+        return self._take()
+
+    def answers_arrived(
+        self, now: float, link_id: LinkId, accepted: Sequence[Key], answers: Iterable[Answer] = ()
+    ) -> Ready:
+        """Take in the answers of a neighbour; one that nobody waits for is counted and dropped.
+
+        Args:
+            now: the time.
+            link_id: the link.
+            accepted: sync messages that one receiver has, by their keys.
+            answers: all others.
+        """
+        link = self._topology.link(link_id)
+        if link is None:
+            self._decisions.statistics.late_acks += len(accepted) + len(list(answers))
+            return self._take()
+        if accepted:
+            self._accepted(now, link, accepted)
+        for answer in answers:
+            self._answered(now, link, answer)
+        return self._take()
+
+    def posts_answered(
+        self, now: float, link_id: LinkId, frames: Iterable[Frame], code: int, src: Position, detail: str = ""
+    ) -> Ready:
+        """Take in that the far side of a link has, or has not, taken `sync=false` messages."""
+        link, decisions = self._topology.link(link_id), self._decisions
+        for frame in frames:
+            part = link.in_flight.take_copy(frame) if link is not None else None
+            if link is not None and part is not None:
+                decisions.counters.answered(now, link, part, code)
+                decisions.settle(part, code, src, detail, UNTOLD)
+            elif code != Code.OK and frame.src.identity != self._topology.identity:
+                decisions.lose(frame, code, src, detail)
+        if link is not None and link.in_flight.collisions:
+            # Not at once: a stream that ends gives up its posts, too, and the next message must not go onto it.
+            decisions.schedule.look(link, now)
+        return self._take()
+
+    def written(self, link_id: LinkId, session: object, messages: int, size: int, answers: int = 0) -> None:
+        """Count messages with `size` bytes in all, and answers, that have left the queue of a link's stream."""
+        link = self._topology.link(link_id)
+        if link is not None and link.session is session:
+            if messages:
+                link.queued_messages -= messages
+                link.queued_bytes -= size
+                self._decisions.counters.written(link, messages, size)
+            if link.waiting:
+                link.count_waiting(-min(link.waiting, answers), 0)
+
+    def withdrawn(self, link_id: LinkId, session: object, size: int) -> None:
+        """Count a frame of `size` bytes that was taken out of the queue of a link's stream."""
+        link = self._topology.link(link_id)
+        if link is not None and link.session is session:
+            link.queued_messages -= 1
+            link.queued_bytes -= size
+
+    def inbox_taken(self, now: float, count: int = 1) -> Ready:
+        """The application took messages out of the inbox."""
+        self._delivery.taken(now, count)
+        return self._take()
+
+    def close_inbox(self) -> Ready:
+        """The application takes no more messages: from now on the answer is 5000."""
+        self._reopens = False
+        self._delivery.shut()
+        return self._take()
+
+    # ---- decisions
+
+    def _take(self) -> Ready:
+        """An event is over."""
+        return self._decisions.take()
+
+    def _run_arrived(
+        self,
+        now: float,
+        link: Link,
+        frames: Sequence[Frame],
+        size: int,
+        keys: Sequence[Key],
+        budget: float | None,
+    ) -> bool:
+        """Decide on sync unicasts of one flow at once. Returns False, and does nothing, where one is unusual."""
+        frame, came_from = frames[0], link.id
+        if came_from != UP and self.routes.next_hop(frame.src) != came_from:
+            return False
+        try:
+            hop = self._topology.next_hop(frame.dst, came_from)
+        except Refusal:
+            return False
+        if hop is not None:
+            up, down = self._patience(budget)
+            deadline = now + (up if hop is self._up else down)
+            return self._forwarding.forward_run(now, hop, frames, size, link, keys, deadline)
+        if not link.bare or not self._delivery.deliver_all(now, came_from, frames):
+            return False
+        self._decisions.ready.to(came_from).accepted += keys
+        return True
+
+    def _let_in(
+        self,
+        now: float,
+        came_from: LinkId,
+        link: Link | None,
+        frame: Frame,
+        reply: ReplyTo | None,
+        budget: float | None,
+    ) -> None:
+        """Check one message, then decide on it."""
+        if link is None or link.quirks is None or self._admission.is_new(now, link, link.quirks, frame):
+            routed = came_from == UP or self.routes.next_hop(frame.src) == came_from
+            if routed or self._admission.is_own(now, came_from, frame, reply, budget):
+                self._arrive(now, came_from, frame, reply, budget)
+        elif reply is not None:
+            self._decisions.answer(reply, frame.uuid, Code.OK)
+
+    def _patience(self, budget: float | None) -> tuple[float, float]:
+        """Seconds that this node awaits an answer, from above and from below."""
+        patience = self._ack_timeout
+        up = limits.ACK_BUDGET_PER_HOP * (patience if budget is None or budget > patience else budget)
+        return up, self._hop_timeout if budget is None or up > self._hop_timeout else up
+
+    def _arrive(self, now: float, came_from: LinkId, frame: Frame, reply: ReplyTo | None, budget: float | None) -> None:
+        """Decide on one message that may come from there."""
+        up, down = self._patience(budget)
+        dst = frame.dst
+        try:
+            if type(frame) is Probe:
+                self._probes.arrived(now, frame, came_from, reply, now + up, now + down)
+            elif dst.unicast:
+                hop = self._topology.next_hop(dst, came_from)
+                if reply is None or not frame.sync:
+                    plan = Plan((hop,), False) if hop else Plan((), True)
+                    self._forwarding.hand_on(now, came_from, frame, plan, reply)
+                elif hop is not None and hop.quirks is not None and hop.quirks.turn and budget is not None:
+                    # Its turn may come late; how late, only the sender's patience says.
+                    self._forwarding.carry_one(
+                        now, came_from, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget
+                    )
+                else:
+                    deadline = now + (up if hop is self._up else down)
+                    self._forwarding.carry_one(now, came_from, frame, hop, reply, deadline)
+            else:
+                plan = self._topology.plan(frame.src.identity, dst, came_from)
+                if reply is None or not frame.sync:
+                    self._forwarding.hand_on(now, came_from, frame, plan, reply)
+                else:
+                    self._forwarding.carry_many(now, came_from, frame, plan, reply, now + up, now + down)
+        except Refusal as refusal:
+            self._decisions.counters.outcomes["refused"].count(refusal.code)
+            self._decisions.refuse(frame, reply, refusal)
+
+    def _accepted(self, now: float, link: Link, keys: Sequence[Key]) -> None:
+        """The far side has delivered these messages."""
+        decisions, in_flight = self._decisions, link.in_flight
+        counters, collisions, late, timed = decisions.counters, in_flight.collisions, 0, link.timed
+        for part in in_flight.take_accepted(keys):
+            if part is None:
+                late += 1
+            elif isinstance(part, Run):
+                if type(timed) is int and part.first <= timed < part.first + len(part.uuids):
+                    counters.timed(now, link)
+                asker = decisions.asker(part.link, part.stream)
+                if asker is not None and asker.bare:
+                    decisions.ready.to(part.link).accepted += part.keys
+                elif asker is not None:
+                    for each in part.each():
+                        decisions.settle(each, Code.OK, part.receiver, "", UNTOLD)
+            else:
+                if part is timed:
+                    counters.timed(now, link)
+                decisions.settle(part, Code.OK, part.receiver or link.position, "", UNTOLD)
+        decisions.statistics.late_acks += late
+        counters.accepted(now, link, len(keys) - late)
+        if collisions:
+            for key in keys:
+                if isinstance(key, str):
+                    self._forwarding.release(now, link, key)
+
+    def _answered(self, now: float, link: Link, answer: Answer) -> None:
+        """The far side has answered one message."""
+        key, code, src, detail, told, sync = answer
+        decisions, in_flight = self._decisions, link.in_flight
+        part = in_flight.take(key, sync)
+        if part is None:
+            decisions.statistics.late_acks += 1
+        else:
+            if sync is False and code == Code.OK:
+                src = part.receiver or link.position
+            decisions.counters.answered(now, link, part, code)
+            decisions.settle(part, code, src, detail, told)
+            if link.quirks is not None:
+                self._forwarding.next_turn(now, link, link.quirks)
+        if in_flight.collisions and isinstance(key, str):
+            self._forwarding.release(now, link, key)
+
+    def _send(self, now: float, send: Send) -> None:
+        """Send a message of this node's own on its way, or again.
+
+        Raises:
+            Refusal: 5002, nowhere; 4006, a list beyond the limit.
+        """
+        frame, dst, up = send.frame, send.frame.dst, self._up
+        send.sent_at, send.epoch = now, self._advertisements.epoch
+        if dst.unicast:
+            hop = self._topology.next_hop(dst, LOCAL)
+            send.upward = hop is not None and hop is up
+            self._forwarding.carry_one(now, LOCAL, frame, hop, send, send.deadline)
+        else:
+            plan = self._topology.plan(frame.src.identity, dst, LOCAL)
+            send.upward = up is not None and up in plan.links
+            self._forwarding.carry_many(now, LOCAL, frame, plan, send, send.deadline, send.deadline)
+
+    def _send_ready(self, now: float) -> None:
+        """Send the messages that need not wait any more."""
+        for send in self._sends.ready(now):
+            send.copies.clear()
+            # Never refused: it was not when it began to wait, and a node with a parent always knows a next hop.
+            self._send(now, send)
+
+    def _end_waiting(self, sends: Iterable[Send], text: str) -> None:
+        for send in sends:
+            src = send.refused_by or self._decisions.position
+            ack = Ack(send.frame.uuid, Code.NET_STREAM_NOT_INITED, src, text, 0)
+            self._decisions.open.pop(send.token, None)
+            self._decisions.ready.completed.append((send.token, ack))
+
+
+def _each(keys: Sequence[Key | None]) -> Sequence[Key]:
+    """The keys of a run, which has one for each message."""
+    return cast("Sequence[Key]", keys)
+
+
+def _end_of_run(frames: Sequence[Frame], keys: Sequence[Key | None], budgets: Sequence[float | None], at: int) -> int:
+    """The index behind the last of the messages from `at` on that can be decided on together."""
+    first, budget, end = frames[at], budgets[at], at + 1
+    src, dst = first.src, first.dst
+    if not first.sync or not dst.unicast or type(first) is not Frame or keys[at] is None:
+        return end
+    for index in range(end, len(frames)):
+        frame = frames[index]
+        if (
+            frame.src is not src
+            or frame.dst is not dst
+            or budgets[index] != budget
+            or not frame.sync
+            or type(frame) is not Frame
+            or keys[index] is None
+        ):
+            break
+        end += 1
+    return end
