@@ -1,4 +1,4 @@
-"""The package's face: what documents name can be imported, and what is shown is what is documented."""
+"""The package's exports: documented names can be imported, and exported names are documented."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import taskd_net
 
 ROOT = Path(__file__).resolve().parents[1]
-# The others describe the inside.
+# The other documents describe the inside.
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md")),
     *(ROOT / "docs" / f"{name}.md" for name in ("api", "diagnosis", "reliability", "security")),
@@ -30,12 +30,12 @@ pytestmark = [
 
 
 def code(document: Path) -> str:
-    """The code in a document: blocks, and what stands between back-ticks."""
+    """The code in a document: blocks, and text in back-ticks."""
     return "\n".join(re.findall(r"```.*?```|`[^`\n]+`", document.read_text(), re.DOTALL))
 
 
 def classes() -> set[str]:
-    """Every class of the package that is not a module's own."""
+    """Every public class of the package."""
     return {
         node.name
         for path in Path(taskd_net.__file__).parent.rglob("*.py")
@@ -53,7 +53,7 @@ def test_classes_that_documents_use_are_exported() -> None:
 
 
 def test_errors_and_types_that_documents_name_are_exported() -> None:
-    """Also without brackets behind them: `NodeForked`, `Command`."""
+    """Check names without brackets, too: `NodeForked`, `Command`."""
     api = ROOT / "docs" / "api.md"
     named = set(re.findall(r"`([A-Z]\w+)\b", api.read_text())) & classes()
     assert {"Command", "Report", "NodeForked"} <= named <= set(taskd_net.__all__)
@@ -84,9 +84,9 @@ def test_imports_of_documents_and_examples_work() -> None:
                 assert {alias.name for alias in node.names} <= set(taskd_net.__all__), path.name
 
 
-# Each in an interpreter of its own, as an import changes what is there.
+# Each in an interpreter of its own, because an import changes the namespace.
 def alone(code: str) -> object:
-    """Run some code after `import taskd_net`, and return what it prints as JSON."""
+    """Run some code after `import taskd_net`, and return its output as JSON."""
     command = [sys.executable, "-c", f"import json, taskd_net\n{code}"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(run.stdout)

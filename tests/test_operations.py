@@ -1,4 +1,4 @@
-"""docs/operations.md has every log event, metric and code, and nothing that is not there."""
+"""docs/operations.md has every log event, metric and code, and no others."""
 
 from __future__ import annotations
 

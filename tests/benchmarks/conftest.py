@@ -1,4 +1,4 @@
-"""Measures taken in fractions of a second: that they run and give sane figures, not how good the figures are."""
+"""Measures in fractions of a second: they must run and give sane figures, good or bad."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -17,7 +17,7 @@ Take: TypeAlias = Callable[[Measure], Results]
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Bench]:
-    """The systems that need nothing but this package, started once: most of the time goes into starting processes."""
+    """The systems of this package alone, started once, because starting processes takes most of the time."""
     bench = Bench(SHORT, lambda _: None, OWN)
     with bench.running():
         for name in OWN:
@@ -39,7 +39,7 @@ def take(own: Bench) -> Take:
 
 
 def require_sane(results: Results) -> None:
-    """Every turn has succeeded, and every figure is one."""
+    """Check that every turn has succeeded, and every figure is a number."""
     assert not results.failures
     for key, figures in results.medians():
         assert figures, key

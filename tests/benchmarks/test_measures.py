@@ -1,4 +1,4 @@
-"""Every measure, with the systems that need nothing but this package."""
+"""Every measure, with the systems of this package alone."""
 
 import pytest
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.bench
 
 @pytest.fixture(scope="module", autouse=True)
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Every plot, of figures that nobody measured. Shared, as matplotlib keeps the files of its fonts open."""
+    """Every plot, of invented figures. Shared, because matplotlib keeps its font files open."""
     from benchmarks.plots import draw
 
     results = Results()

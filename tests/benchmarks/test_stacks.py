@@ -1,4 +1,4 @@
-"""Sampled stacks: what is left out, what is merged, and what is drawn."""
+"""Sampled stacks: omitted, merged and drawn functions."""
 
 from benchmarks import stacks
 

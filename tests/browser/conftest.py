@@ -1,4 +1,4 @@
-"""A headless Chromium for the tests of the status page: the system's own, never one that a tool downloads."""
+"""A headless Chromium for the tests of the status page: the system's own, never a download."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest_asyncio
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
-# Without the extra `browser` there is nothing to collect; `make browser` fails then, as nothing was run.
+# Without the extra `browser` there is nothing to collect; `make browser` fails then, because no test ran.
 collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
 
 FLAGS = (
@@ -28,13 +28,13 @@ FLAGS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that takes the pictures in docs/ anew."""
+    """Add the option that retakes the pictures in docs/."""
     parser.addoption("--rewrite-pictures", action="store_true", help="take the pictures in docs/status-page/ anew")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
-    """A browser with a profile of its own, for all tests: it takes long to start."""
+    """A browser with its own profile, shared by all tests because it starts slowly."""
     from playwright.async_api import async_playwright
 
     path = shutil.which("chromium")
@@ -49,4 +49,4 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @pytest.fixture(autouse=True)
 def no_leaks(chromium: Browser) -> None:
-    """Leave out what is checked after each other test: the driver of the browser has tasks and pipes all the time."""
+    """Skip the check for leaks, because the browser's driver always has tasks and pipes."""

@@ -22,7 +22,7 @@ async def page_of(daemon: Daemon) -> str:
 
 
 async def test_a_killed_worker_turns_red(chromium: Browser, tmp_path: Path) -> None:
-    """Seen from the Mgr and from its Proxy. What is aimed at is 3 s; what is asserted is that it comes at all."""
+    """Check it at the Mgr and at its Proxy. The aim is 3 s; the assertion has no such limit."""
     job = ("--expect", "1x2", "--http-port", "0")
     async with (
         Daemon("mgr", *job, logs=tmp_path) as mgr,

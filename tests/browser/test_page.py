@@ -1,4 +1,4 @@
-"""The status page in a real browser, with meshes that never were."""
+"""The status page in a real browser, with invented meshes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRAWN = "() => performance.getEntriesByName('drawn').length > 0"
 async def shown(
     chromium: Browser, made: Made, expected: str = "", *, scheme: str = "light", pace: float = 0.0, nap: float = 0.25
 ) -> AsyncIterator[tuple[Page, Stand]]:
-    """The page of a mesh, drawn, and what serves it; closed before that, so that it misses nothing."""
+    """The drawn page of a mesh, and its server. The page closes first, so that it misses no answer."""
     async with Stand(made, expected, pace=pace, nap=nap) as stand, Watched(chromium, scheme=scheme) as page:
         await page.goto(stand.url)
         await page.wait_for_function(DRAWN)
@@ -54,7 +54,7 @@ async def test_every_node_is_drawn_in_its_state_and_none_over_another(chromium: 
     async with shown(chromium, made, expected) as (page, _):
         took = float(await page.evaluate("performance.getEntriesByName('drawn')[0].duration"))
         print(f"\n{nodes} nodes: drawn {took:.0f} ms after the browser began to load the page")
-        # What is asserted is generous, as the machine is shared; what is aimed at is 2 s.
+        # A generous assertion, because the machine is shared; the aim is 2 s.
         assert took < 10_000
         drawn = await page.evaluate(
             """[...document.querySelectorAll('#tree [data-position]')].map((one) => {
@@ -287,7 +287,7 @@ async def test_who_looks_elsewhere_asks_less(chromium: Browser) -> None:
         await page.wait_for_function("() => pauses.filter((ms) => ms === 250).length >= 3")
         await page.evaluate("away = true")
         await page.wait_for_function("() => pauses.includes(10000)")
-        # Back again, it does not wait for that.
+        # It does not wait for that after the return.
         await page.evaluate("pauses.length = 0; away = false; document.dispatchEvent(new Event('visibilitychange'))")
         await page.wait_for_function("() => pauses.includes(250)")
 
@@ -305,7 +305,7 @@ async def test_a_saved_page_shows_what_was(chromium: Browser, tmp_path: Path) ->
         await again.wait_for_selector(node("Worker/2/19") + ".lost")
 
 
-# ---- how it looks
+# ---- appearance
 
 
 async def shot(page: Page) -> bytes:
@@ -332,7 +332,7 @@ async def shot(page: Page) -> bytes:
 async def test_pictures(
     chromium: Browser, request: pytest.FixtureRequest, name: str, nodes: int, scheme: str, chosen: str | None
 ) -> None:
-    """With --rewrite-pictures they go to docs/; without, both colour schemes are seen to be what they say."""
+    """Write the pictures to docs/ with --rewrite-pictures; else check both colour schemes."""
     made, expected = of_size(nodes)
     async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0) as (page, _):
         if chosen is not None:

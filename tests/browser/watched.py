@@ -1,4 +1,4 @@
-"""A page whose console is read: whatever is written there fails the test."""
+"""A page with a watched console: any line there fails the test."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Watched:
     Args:
         browser: the browser.
         size: of the window.
-        scheme: what its user prefers.
-        expected: how lines begin that may be on the console.
+        scheme: the user's preferred colours.
+        expected: first words of permitted lines on the console.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Watched:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._page is not None
-        # Closing ends what is being asked for at that moment.
+        # Closing ends the current request.
         said = list(self.console)
         await self._page.close()
         if error is None:

@@ -1,4 +1,4 @@
-"""The scripts of `examples/` as the processes of one little job."""
+"""The scripts of `examples/` as the processes of one small job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Example(Command):
         super().__init__(EXAMPLES / name, *arguments, cwd=cwd, env={**logs, **(env or {})})
 
     async def says(self, *starts: str) -> None:
-        """Read its output until there was a line with each of these beginnings."""
+        """Read its output until each of these beginnings has come."""
         left = list(starts)
         while left:
             line = await self.line()
@@ -34,7 +34,7 @@ class Example(Command):
             left = [start for start in left if not line.startswith(start)]
 
     async def ended_by(self, number: signal.Signals) -> None:
-        """End it, in good order."""
+        """End it in an orderly way."""
         self.signal(number)
         await self.rest()
         assert await self.exit_code() == 0, self.errors
@@ -53,7 +53,7 @@ async def test_job_of_the_examples(tmp_path: Path) -> None:
     ):
         await proxy.says(f"listening on port {port}")
         await service.says("Agent/1000 has joined")
-        # In any order; a STEP is seen from a Worker that has joined, so that the broadcast meets both.
+        # In any order. A STEP proves a joined Worker, so the broadcast reaches both.
         await manager.says(*(f"Worker/0/{rank} {kind}" for rank in (0, 1) for kind in ("REGISTER", "STEP step ")))
 
         code, output, _ = await run("send", "Agent/1000", "checkpoint", "--upstream", upstream)
