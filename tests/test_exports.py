@@ -118,7 +118,7 @@ def test_help_shows_the_documented_calls_and_nothing_private() -> None:
     shown = re.findall(r"^    (\w+)\(", functions, re.MULTILINE)
     calls = [name for name in taskd_net.__all__ if re.match(r"(init|start|destroy|register|send|last)_", name)]
     assert shown == calls
-    assert "Report something to the Mgr" in functions
+    assert "Report to the Mgr from this process's Worker" in functions
     tree = text[text.index("\nCLASSES\n") : text.index("\n    class ")]
     assert re.findall(r"\b(?:_\w+)\(", tree) == [] and "taskd_net.tls.files.Tls" in tree
     assert "\nDATA\n" not in text
