@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -40,7 +40,13 @@ def command(name: str, **attributes: Any) -> Callable[[Callable[..., object]], C
     return click.command(name, **{"cls": Command, **attributes}, params=[CONFIG, *COMMANDS[name]])
 
 
-class PositionArgument(click.ParamType[Position]):
+if TYPE_CHECKING:
+    _PositionType = click.ParamType[Position]
+else:  # not generic in the oldest click
+    _PositionType = click.ParamType
+
+
+class PositionArgument(_PositionType):
     """A position on the command line.
 
     Args:
