@@ -1,4 +1,4 @@
-"""What a message costs one node that passes it on, without sockets and gRPC: a batch in, decided on, a batch out.
+"""The cost of a message for a node that forwards it, without sockets and gRPC: a batch in, a decision, a batch out.
 
     python -m benchmarks.hop                  ns of CPU for each message and its answer
     python -m benchmarks.hop --traced         with tracing on, each message traced, spans recorded and then dropped

@@ -83,7 +83,7 @@ class Send:
 
 
 ReplyTo: TypeAlias = Origin | Send | Token
-"""Where an answer goes: to a neighbour, to the application's send, or to another request of this node."""
+"""The target of an answer: a neighbour, a send of the application, or another request of this node."""
 
 
 class Told(NamedTuple):

@@ -54,7 +54,7 @@ def _for_one(link: Link, frame: Frame, node: Position) -> Frame:
 
 
 def _named(link: Link, frame: Frame, routes: Routes, here: Position) -> list[Position]:
-    """What a list names behind a link, rank by rank; nothing where the list does not say it."""
+    """The destinations of a list behind a link, rank by rank; none where the list is ambiguous."""
     dst, sender = frame.dst, frame.src.identity
     if link.is_child:
         return sorted(node for node in routes.behind(link.id) if dst.matches(node) and node != sender)

@@ -226,7 +226,7 @@ class Forwarding:
         self._decisions.settle(collision.part, refusal.code, self._decisions.position, refusal.detail)
 
     def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
-        """What goes on a link for a broadcast or multicast."""
+        """The copies on a link for a broadcast or multicast."""
         quirks = link.quirks
         if quirks is None:
             return (frame,)

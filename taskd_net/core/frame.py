@@ -1,4 +1,4 @@
-"""What travels through a Router: a message of which only the header is looked at, and the answer to one."""
+"""Frames and answers: a message of which the Router reads the header alone, and the answer to one."""
 
 from __future__ import annotations
 

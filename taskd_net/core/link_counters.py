@@ -1,4 +1,4 @@
-"""What went over a link, and how long answers take: counters that cost a message next to nothing.
+"""Counters of a link's traffic and answer times, at almost no cost for a message.
 
 Messages and bytes are counted for each batch. Times are sampled: of the messages in flight on a link one at a time is
 timed, the next one when its answer has come. So a message pays for one comparison, and a link that is busy is measured
@@ -103,7 +103,7 @@ class LinkCounters:
 
 
 class Outcomes:
-    """How the messages that went one way came out, and how long that took.
+    """The outcomes of the messages of one way, with their answer times.
 
     Attributes:
         by_code: messages by the code of their answer.

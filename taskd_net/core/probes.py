@@ -1,4 +1,4 @@
-"""What becomes of a probe: it goes where a message would go, and is answered without inbox, window and application.
+"""Probes: routed like a message, and answered without inbox, duplicate window and application.
 
 A `ping` asks the destination: the answer is 0, or the code that a message would have got on its way. A `trace` asks one
 hop after the other with probes that may cross 1, 2, 3 … links: wherever such a probe ends, at its last link or at the

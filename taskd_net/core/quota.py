@@ -30,7 +30,7 @@ class Quota:
 
     @property
     def room(self) -> int:
-        """How many more messages may wait."""
+        """The number of further messages that may wait."""
         room = self._most_messages - self.messages
         return room if self._whole is None else min(room, self._whole.room)
 

@@ -114,7 +114,7 @@ class Routes:
         return gone
 
     def claimed(self, link: LinkId) -> int:
-        """How many nodes a link claims to lead to."""
+        """The number of nodes that a link claims."""
         return self._claims[link]
 
     def drop_link(self, link: LinkId) -> list[Position]:
@@ -136,7 +136,7 @@ class Routes:
         return links
 
     def receivers(self, dst: Destination) -> int:
-        """How many known nodes a broadcast or multicast is for."""
+        """The number of known receivers of a broadcast or multicast."""
         if dst.processes is not None:
             return sum(1 for _ in self._with_process(dst))
         return sum(sum(self._by_pattern.get(pattern, {}).values()) for pattern in _patterns_of(dst))
@@ -186,7 +186,7 @@ class Routes:
                     yield identity
 
     def _claimed(self, link: LinkId) -> dict[Position, int]:
-        """What a link claims to lead to, with the epoch of the claim, whether it is the route or not."""
+        """The claims of a link with their epochs, whether they are the route or not."""
         claimed = {identity: self._epoch[identity] for identity in self._by_link.get(link, ())}
         return claimed | {identity: claims[link] for identity, claims in self._replaced.items() if link in claims}
 

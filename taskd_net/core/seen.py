@@ -81,7 +81,7 @@ class _Block:
 
 
 class _Charges:
-    """What came over one link, the least recently touched first, and how many bytes it takes."""
+    """The entries of one link, the least recently touched first, and their bytes."""
 
     __slots__ = ("blocks", "bytes", "pages")
 

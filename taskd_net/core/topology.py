@@ -1,4 +1,4 @@
-"""Where everybody is, as one node knows it, and hence where a message goes (contract, sections 3 and 4)."""
+"""The topology as one node knows it, and the routing rule (contract, sections 3 and 4)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position, Role, require_node
 
 LOCAL: Final[LinkId] = -1
-"""Where a message came from that the application of this node sends."""
+"""The origin of messages of this node's application."""
 
 
 class Learnt(NamedTuple):
-    """What an announcement has changed.
+    """The changes by an announcement.
 
     Attributes:
         gone: nodes that are unknown by it.
@@ -34,7 +34,7 @@ class Learnt(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """Who gets a message from here: these links, and this node's inbox.
+    """The next hops of a message: these links, and this node's inbox.
 
     `missing` is a rank that a list asks for and that does not exist, as `Routes.missing` has it.
     """
@@ -80,7 +80,7 @@ class Topology:
     # ---- where a message goes
 
     def next_hop(self, dst: Destination, came_from: LinkId) -> Link | None:
-        """Where a unicast goes from here: on this link, or None: into this node's inbox.
+        """The next hop of a unicast; None: this node's inbox.
 
         Raises:
             Refusal: 5002, nowhere.
@@ -98,7 +98,7 @@ class Topology:
         raise Refusal(Code.NO_ROUTE, f"{self.position} knows no way to {dst}")
 
     def plan(self, sender: Position, dst: Destination, came_from: LinkId) -> Plan:
-        """Where a broadcast or multicast of the node `sender` goes from here.
+        """The next hops of a broadcast or multicast of the node `sender`.
 
         Raises:
             Refusal: 5002, nowhere; 4006, a list beyond the limit.
@@ -195,7 +195,7 @@ class Topology:
         return Learnt(gone, identities, disputed)
 
     def claim(self, link: Link, sender: Position) -> Claim:
-        """How the sender of a message, by its identity, stands to the child that brings it."""
+        """The relation of a message's sender, by its identity, to the child that brings it."""
         if sender == link.position.identity:
             return Claim.OWN
         if link.is_leaf or not self.may_lie_below(sender) or self.children.held_against(sender, link.credentials):

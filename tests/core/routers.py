@@ -1,4 +1,4 @@
-"""What the tests of the core build Routers and messages with, and read decisions with."""
+"""Builders of Routers and messages for the core's tests, and readers of decisions."""
 
 from __future__ import annotations
 

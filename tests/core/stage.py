@@ -21,7 +21,7 @@ from tests.core.routers import at, frame, router
 
 @dataclass
 class Stream:
-    """What stands between a child and its parent."""
+    """The stream between a child and its parent."""
 
     child: str
     parent: str
@@ -30,7 +30,7 @@ class Stream:
 
 
 class Asker:
-    """Where an answer goes, by name."""
+    """The target of an answer, by name."""
 
     def __init__(self, name: str, tell: Callable[[Ack], None]) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Who waits for which answer, and how the answers of several branches become one."""
+"""Pending answers, and the merging of several branches' answers into one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_answer_to_a_unicast_is_the_answer() -> None:
 
 
 def answered(waiting: FanOut, *answers: tuple[int, str], detail: str = "") -> Ack | None:
-    """What becomes of these answers of parts, each found by this node itself; the last one's."""
+    """The merged answer of these parts, each found by this node itself."""
     return [Branch(waiting, 1.0).settle(code, at(src), detail) for code, src in answers][-1]
 
 
@@ -93,7 +93,7 @@ def test_receivers_are_added_up_as_long_as_every_branch_can_say() -> None:
 
 
 def test_failures_of_branches_are_named() -> None:
-    """Those that a branch has named; else who answered; and of what this node found itself, the neighbour."""
+    """Failures that a branch has named; else the node that answered; for this node's own findings, the neighbour."""
     here, child, far, other = at("Mgr"), at("Proxy/0"), at("Worker/0/0"), at("Worker/0/1")
     for told, src, alone, failures, receivers in (
         (Told(3, (Failure(far, 5001), Failure(other, 6001))), far, False, [(far, 5001), (other, 6001)], 3),

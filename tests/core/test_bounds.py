@@ -1,4 +1,4 @@
-"""What a child may cost, as far as the Driven decides it: at the limit, and one above."""
+"""The Router's limits on a child: at the limit, and one above."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Router counts: outcomes by way and code, traffic of each link, and times of answers."""
+"""A Router's counters: outcomes by way and code, traffic of each link, and times of answers."""
 
 from __future__ import annotations
 

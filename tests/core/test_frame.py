@@ -1,4 +1,4 @@
-"""What an answer says."""
+"""Answers."""
 
 import pytest
 

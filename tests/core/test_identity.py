@@ -1,4 +1,4 @@
-"""What a child may claim: its position, its messages' senders, what lies below it."""
+"""A child's claims: its position, its messages' senders, the nodes below it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE, THERE = Credentials("10.0.0.1"), Credentials("10.0.0.2")
 
 
 def certificate(*names: str, host: str = "10.0.0.1") -> Credentials:
-    """What a connection with such a certificate shows."""
+    """The credentials of a connection with such a certificate."""
     return Credentials(host, frozenset(CertificateName.parse(name) for name in names))
 
 
@@ -34,7 +34,7 @@ def child_from(node: Driven, position: str, credentials: Credentials, *behind: s
 
 
 def accused(actions: list[Action]) -> list[tuple[str, int]]:
-    """Who is accused among the actions, and the code."""
+    """The reported peers among the actions, with the code."""
     return [(action.peer, action.refusal.code) for action in actions if isinstance(action, ReportViolation)]
 
 

@@ -131,7 +131,7 @@ def test_one_whose_answer_nobody_awaits_is_given_up_aloud() -> None:
 
 
 def test_neighbour_that_joins_again_as_another_kind() -> None:
-    """What counts is who has opened the stream that stands."""
+    """The node that opened the standing stream counts."""
     mgr = router("Mgr")
     link = child(mgr, "Worker/0/0")
     mgr.link_up(0.0, link, "another", (), None)

@@ -39,19 +39,19 @@ def below_an_odd_parent(position: str) -> Driven:
 
 
 def forwards(actions: Sequence[Action]) -> list[Forward]:
-    """What goes out; nothing else may happen."""
+    """The forwarded frames; there must be no other actions."""
     found = [action for action in actions if isinstance(action, Forward)]
     assert len(found) == len(actions), actions
     return found
 
 
 def receivers(actions: Sequence[Action]) -> list[int | None]:
-    """How many have confirmed, by each answer among the actions."""
+    """The receiver counts of the answers among the actions."""
     return [action.ack.receivers for action in actions if isinstance(action, Answer)]
 
 
 def sent(actions: Sequence[Action]) -> list[tuple[str, bool, float]]:
-    """What goes out: to whom, whether sync, with how much patience."""
+    """The forwarded frames: destination, sync, and timeout."""
     return [(str(each.frame.dst), each.frame.sync, each.patience) for each in forwards(actions)]
 
 

@@ -1,4 +1,4 @@
-"""What may wait for its answers, of one child and of all together, to the last message and byte."""
+"""Messages in flight of one child and of all together, to the last message and byte."""
 
 from __future__ import annotations
 

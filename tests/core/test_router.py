@@ -912,7 +912,7 @@ def test_of_several_copies_with_one_uuid_the_newest_was_not_written() -> None:
 
 
 def test_senders_of_what_was_not_written_are_answered_in_the_order_of_their_messages() -> None:
-    """Who sends again when it is answered sends in the same order; among copies the newest were not written."""
+    """Senders that resend on the answer keep their order; of copies, the newest were not written."""
     mgr = router("Mgr")
     child = add_child(mgr, "Worker/0/0")
     copies = [Caller(f"copy {number}") for number in range(3)]

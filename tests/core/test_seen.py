@@ -1,4 +1,4 @@
-"""What a receiver remembers: uuids of ours exactly, of others the last ones of each sender, all within its bound."""
+"""A receiver's memory: uuids of ours exactly, of others the last ones of each sender, all within its bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGES = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from([at("Mgr"), ON
 
 
 def sender(life: int = 1) -> Uuids:
-    """What one life of a sender makes its uuids with."""
+    """The uuid maker of one life of a sender."""
     return Uuids(f"{life:016x}", os.urandom)
 
 

@@ -1,4 +1,4 @@
-"""Who is where, and hence where a message goes: the table of every combination of place, origin and destination."""
+"""Routing by topology: the table of every combination of place, origin and destination."""
 
 from __future__ import annotations
 

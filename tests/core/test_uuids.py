@@ -14,7 +14,7 @@ from tests.core.routers import at
 
 
 def maker(incarnation: str = "0123456789abcdef") -> Uuids:
-    """What one life of a node makes its uuids with."""
+    """The uuid maker of one life of a node."""
     return Uuids(incarnation, os.urandom)
 
 
