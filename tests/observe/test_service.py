@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import grpc
 import pytest
 
 from taskd_net import Node, Position
 from taskd_net.address import Address
+from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from taskd_net.observe.probe_codec import Series
@@ -103,3 +106,22 @@ async def test_series_does_not_hold_up_a_node_that_closes(mesh: Mesh) -> None:
         assert await soon(mgr.drain(60.0))
         with pytest.raises(AskFailed, match="the node is closing"):
             assert [echo.code async for echo in series] == []
+
+
+async def test_calls_keep_the_names_that_older_versions_ask_by(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
+        about: Any = channel.unary_unary("/taskd_net.probe.Probe/About")
+        assert probe_codec.read_about(await about(b"")).position == mgr.position
+        tree: Any = channel.unary_unary("/taskd_net.status.TaskStatus/Tree")
+        assert status_codec.read_mesh(await tree(b"")).root == mgr.position.identity
+        forget: Any = channel.unary_unary("/taskd_net.status.TaskStatus/Forget")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await forget(status_codec.write_forget(Position.worker(0, 0)))
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        for name, request in (
+            ("Ping", probe_codec.write_ping(Series(mgr.position, 1.0))),
+            ("Trace", probe_codec.write_trace(mgr.position, 1.0)),
+        ):
+            series: Any = channel.unary_stream(f"/taskd_net.probe.Probe/{name}")
+            assert [probe_codec.read_echo(data).code async for data in series(request)] == [0]
