@@ -31,6 +31,10 @@ class Driver:
 
     Args:
         config: the node and its neighbours.
+
+    Attributes:
+        running: the node was started and is not closed.
+        closed: the node is closed, or about to be.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -39,7 +43,7 @@ class Driver:
         self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
         self.links: MutableMapping[LinkId, Session] = {}
         self.view: View  # from the start of the node
-        self.closed = False
+        self.running = self.closed = False
         self._arrivals = Arrivals()
         self._requests: dict[Token, Callable[[Ack], None]] = {}
         self._last_token = 0
@@ -57,11 +61,6 @@ class Driver:
     def position(self) -> Position:
         """The node's position."""
         return self.config.position
-
-    @property
-    def running(self) -> bool:
-        """Whether the node was started and is not closed."""
-        return self._loop is not None and not self.closed
 
     def now(self) -> float:
         """The Router's time: seconds on the clock of the event loop, which never steps.

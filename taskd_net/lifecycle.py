@@ -50,6 +50,7 @@ class Lifecycle(Driver):
         if self._loop is not None or self.closed:
             raise NodeError("a node can be started once; make a new one")
         self._loop = asyncio.get_running_loop()
+        self.running = True
         fork.protect(self)
         config = self.config
         if config.tracing:
@@ -118,7 +119,7 @@ class Lifecycle(Driver):
         if fork.forked():
             return
         if self._closing is None:
-            self.closed = True
+            self.running, self.closed = False, True
             self._closing = asyncio.ensure_future(self._close(orderly))
         await asyncio.shield(self._closing)
 
@@ -136,7 +137,7 @@ class Lifecycle(Driver):
         Returns:
             Whether every message was completed in time.
         """
-        if self._loop is None or self.closed:
+        if self._loop is None or not self.running:
             await self.close()
             return True
         self.perform(self.router.drain())
@@ -222,7 +223,7 @@ class Lifecycle(Driver):
 
     def forked(self) -> None:
         """Close the node in a forked child, without the steps of `close`, which touch gRPC."""
-        self.closed = True
+        self.running, self.closed = False, True
         self._arrivals.frames.clear()
 
     def _busy(self) -> bool:

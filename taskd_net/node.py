@@ -207,7 +207,7 @@ class Node(Lifecycle):
     @property
     def is_joined(self) -> bool:
         """Whether the Mgr knows the way to this node. A started Mgr is always joined."""
-        return self._loop is not None and not self.closed and (self._joiner is None or self._joiner.joined.is_set())
+        return self.running and (self._joiner is None or self._joiner.joined.is_set())
 
     def routes(self) -> Mapping[Position, Position]:
         """Every node below, with the child that leads to it."""
