@@ -21,128 +21,71 @@ from taskd_net.untrusted import shown
 class NodeConfig:
     """The configuration of one node; usually made by `mgr`, `proxy`, `agent` or `worker`.
 
-    Each field states its meaning, unit, range and price next to its default; docs/configuration.md has all of them in
-    one table.
+    docs/configuration.md has the settings in one table, with their ranges.
 
     Args:
-        position: the node's own.
-        tls: the files of mutual TLS, and so the links that use it; None for plain text.
-        limits: bounds on the cost of a child, and of all children together.
+        position: The node's own.
+        listen: Address for the children's connections. Port 0 takes any free port, which the ready line names. A Proxy
+            needs to be reached from its own node alone.
+        upstream: Address of the parent, the Mgr or a Proxy. The Mgr has none.
+        inbox: Messages for this node that wait for the application. More absorb bursts without 5001, and are lost if
+            the process dies. 0 refuses every message with 5000.
+        expect: Size of the job, to report missing ranks. Changes nothing else ([status](status.md)).
+        dedup_window: Uuids remembered per sender of another implementation. Fewer save memory; a later resend is
+            delivered twice.
+        ack_timeout: Seconds the Mgr waits for a child's answer; lower levels wait less. Also the default timeout of a
+            send. Shorter detects a frozen node sooner, and takes a slow one for frozen. Use one value in a job.
+        link_messages: Messages waiting to be written on one link; 5001 beyond. More absorb bursts, and cost memory per
+            slow child.
+        link_bytes: Bytes waiting to be written on one link; 5001 beyond. At least 8388608, the largest message.
+        max_children: Children of this node; 5003 beyond. More cost memory and file descriptors (`ulimit -n`).
+        grace: Seconds a child without a stream keeps its place and routes. Longer lets a restarting child find its
+            place; senders to one that never returns get 6002 instead of 5002 for longer.
+        registration_hold: Seconds a registration without a stream holds its place. Longer lets children that never open
+            one fill the places.
+        links: Kind of link to offer and to use. `tasknet` restricts links to the four calls that every peer knows, with
+            far fewer messages a second ([performance](performance.md)).
+        tracing: Traces of messages with OpenTelemetry. Costs a span, some 50 µs, per message and node
+            ([diagnosis](diagnosis.md#traces)). Use one value in a job; needs the extra `tracing`.
+        backoff_initial: Seconds, upper bound of the first pause between attempts to join. Shorter rejoins sooner, and
+            loads a starting parent more.
+        backoff_max: Seconds, upper bound of every later pause between attempts to join.
+        plain_listen: Second address, on the loopback interface, for plain text beside TLS. Serves Workers and health
+            probes of this machine; every process there can join the mesh.
+        identity: Proof of a child's claims. `certificate` accepts only positions that the child's certificate names
+            ([security](security.md)); needs TLS and `job`.
+        job: Name of the job in certificates.
+        service: Whether this is a tool or a service, and no rank of the job. The state of the mesh shows it as such,
+            and forgets it when it has left.
+        tls: The files of mutual TLS, and so the links that use it; None for plain text.
+        limits: Bounds on the cost of a child, and of all children together.
 
     Raises:
         ConfigError: names the field, its value and the range.
     """
 
     position: Position
-    listen: str | None = setting(
-        Kind.ADDRESS,
-        None,
-        "Address for the children's connections. Port 0 takes any free port, which the ready line names. A Proxy needs"
-        " to be reached from its own node alone.",
-        unset="none",
-    )
-    upstream: str | None = setting(
-        Kind.ADDRESS, None, "Address of the parent, the Mgr or a Proxy. The Mgr has none.", unset="none"
-    )
-    inbox: int | None = setting(
-        Kind.WHOLE,
-        None,
-        "Messages for this node that wait for the application. More absorb bursts without 5001, and are lost if the"
-        " process dies. 0 refuses every message with 5000.",
-        unset="by role",
-    )
-    expect: str | None = setting(
-        Kind.SIZE,
-        None,
-        "Size of the job, to report missing ranks. Changes nothing else ([status](status.md)).",
-        unset="not known",
-    )
-    dedup_window: int = setting(
-        Kind.WHOLE,
-        limits.DEDUP_WINDOW,
-        "Uuids remembered per sender of another implementation. Fewer save memory; a later resend is delivered twice.",
-        least=1,
-    )
-    ack_timeout: float = setting(
-        Kind.SECONDS,
-        limits.ACK_TIMEOUT_S,
-        "Seconds the Mgr waits for a child's answer; lower levels wait less. Also the default timeout of a send."
-        " Shorter detects a frozen node sooner, and takes a slow one for frozen. Use one value in a job.",
-        most=limits.TIMEOUT_MAX_S,
-    )
-    link_messages: int = setting(
-        Kind.WHOLE,
-        limits.LINK_MESSAGES,
-        "Messages waiting to be written on one link; 5001 beyond. More absorb bursts, and cost memory per slow child.",
-        least=1,
-    )
+    listen: str | None = setting(Kind.ADDRESS, None, unset="none")
+    upstream: str | None = setting(Kind.ADDRESS, None, unset="none")
+    inbox: int | None = setting(Kind.WHOLE, None, unset="by role")
+    expect: str | None = setting(Kind.SIZE, None, unset="not known")
+    dedup_window: int = setting(Kind.WHOLE, limits.DEDUP_WINDOW, least=1)
+    ack_timeout: float = setting(Kind.SECONDS, limits.ACK_TIMEOUT_S, most=limits.TIMEOUT_MAX_S)
+    link_messages: int = setting(Kind.WHOLE, limits.LINK_MESSAGES, least=1)
     # A link has to hold the largest message, or that could never be sent.
-    link_bytes: int = setting(
-        Kind.WHOLE,
-        limits.LINK_BYTES,
-        f"Bytes waiting to be written on one link; 5001 beyond. At least {limits.MESSAGE_BYTES}, the largest message.",
-        least=limits.MESSAGE_BYTES,
-    )
-    max_children: int = setting(
-        Kind.WHOLE,
-        limits.MAX_CHILDREN,
-        "Children of this node; 5003 beyond. More cost memory and file descriptors (`ulimit -n`).",
-        least=1,
-    )
-    grace: float = setting(
-        Kind.SECONDS,
-        limits.GRACE_S,
-        "Seconds a child without a stream keeps its place and routes. Longer lets a restarting child find its place;"
-        " senders to one that never returns get 6002 instead of 5002 for longer.",
-    )
-    registration_hold: float = setting(
-        Kind.SECONDS,
-        limits.REGISTRATION_HOLD_S,
-        "Seconds a registration without a stream holds its place. Longer lets children that never open one fill the"
-        " places.",
-    )
-    links: Literal["batched", "tasknet"] = setting(
-        Kind.CHOICE,
-        "batched",
-        "Kind of link to offer and to use. `tasknet` restricts links to the four calls that every peer knows, with far"
-        " fewer messages a second ([performance](performance.md)).",
-        choices=("batched", "tasknet"),
-    )
-    tracing: bool = setting(
-        Kind.SWITCH,
-        False,
-        "Traces of messages with OpenTelemetry. Costs a span, some 50 µs, per message and node"
-        " ([diagnosis](diagnosis.md#traces)). Use one value in a job; needs the extra `tracing`.",
-    )
-    backoff_initial: float = setting(
-        Kind.SECONDS,
-        limits.BACKOFF_INITIAL_S,
-        "Seconds, upper bound of the first pause between attempts to join. Shorter rejoins sooner, and loads a starting"
-        " parent more.",
-    )
-    backoff_max: float = setting(
-        Kind.SECONDS,
-        limits.BACKOFF_MAX_S,
-        "Seconds, upper bound of every later pause between attempts to join.",
-    )
+    link_bytes: int = setting(Kind.WHOLE, limits.LINK_BYTES, least=limits.MESSAGE_BYTES)
+    max_children: int = setting(Kind.WHOLE, limits.MAX_CHILDREN, least=1)
+    grace: float = setting(Kind.SECONDS, limits.GRACE_S)
+    registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S)
+    links: Literal["batched", "tasknet"] = setting(Kind.CHOICE, "batched", choices=("batched", "tasknet"))
+    tracing: bool = setting(Kind.SWITCH, False)
+    backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S)
+    backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S)
     service: bool = False
-    """Whether this is a tool or a service, and no rank of the job: shown as such, and forgotten when it has left."""
-    plain_listen: str | None = setting(
-        Kind.ADDRESS,
-        None,
-        "Second address, on the loopback interface, for plain text beside TLS. Serves Workers and health probes of this"
-        " machine; every process there can join the mesh.",
-        unset="none",
-    )
+    plain_listen: str | None = setting(Kind.ADDRESS, None, unset="none")
     tls: Tls | None = None
-    identity: Literal["position", "certificate"] = setting(
-        Kind.CHOICE,
-        "position",
-        "Proof of a child's claims. `certificate` accepts only positions that the child's certificate names"
-        " ([security](security.md)); needs TLS and `job`.",
-        choices=("position", "certificate"),
-    )
-    job: str | None = setting(Kind.TEXT, None, "Name of the job in certificates.", unset="none")
+    identity: Literal["position", "certificate"] = setting(Kind.CHOICE, "position", choices=("position", "certificate"))
+    job: str | None = setting(Kind.TEXT, None, unset="none")
     # The last one: in a class's body its name hides the module's.
     limits: Limits = DEFAULT
 

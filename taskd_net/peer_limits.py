@@ -19,65 +19,47 @@ class Limits:
 
     The defaults are far above the needs of 5,000 nodes at one parent, of this implementation or of the original's: they
     end misuse. Lower values bound the damage of a peer more tightly. `NodeConfig` checks the ranges.
+
+    Args:
+        routes_per_child: Nodes behind one child; 5003 beyond. Each takes some 500 bytes here.
+        announcements_per_second: Announcements of one child per second, and at once; 5001 beyond. Each takes some 200
+            µs.
+        path_length: Positions in one announcement; 4006 beyond. Children of this package send 2,000 at a time, the
+            original's send all of them.
+        list_ranks: Ranks in one comma list; 4006 beyond.
+        uuid_length: Characters of a uuid; 4999 beyond.
+        message_bytes: Bytes of a serialized message; 4999 beyond. The default is the contract's; a lower value refuses
+            messages that other nodes may send.
+        metadata_bytes: Bytes of the metadata of one call, plus 32 per entry; gRPC refuses the call beyond. A call of
+            this package has some 600.
+        streams_per_connection: Calls under way over one connection; clients wait beyond. Fewer than 4,100 slow down
+            children that use the four calls.
+        connections_per_address: Connections of registered children from one address; 5003 beyond. All nodes behind one
+            NAT share an address.
+        child_messages: Messages of one child that wait for their answers here; 5001 beyond. A child of this package has
+            up to 4,096.
+        child_bytes: Bytes of the messages of one child that wait for their answers; 5001 beyond. On a fast link only
+            messages of 4 KiB or more count.
+        total_messages: Messages of all children that wait for their answers; 5001 beyond.
+        total_bytes: Bytes of the messages of all children that wait for their answers; 5001 beyond.
+        registration_time: Seconds a connection may take to register, and stay without a call later; closed beyond. A
+            child's stream is a call.
     """
 
-    routes_per_child: int = _whole(131_072, "Nodes behind one child; 5003 beyond. Each takes some 500 bytes here.")
-    announcements_per_second: int = _whole(
-        5000, "Announcements of one child per second, and at once; 5001 beyond. Each takes some 200 µs."
-    )
-    path_length: int = _whole(
-        131_072,
-        f"Positions in one announcement; 4006 beyond. Children of this package send {limits.ANNOUNCE_POSITIONS:,} at a"
-        " time, the original's send all of them.",
-    )
-    list_ranks: int = _whole(limits.RANKS_PER_LIST, "Ranks in one comma list; 4006 beyond.", most=limits.RANKS_PER_LIST)
-    uuid_length: int = _whole(256, "Characters of a uuid; 4999 beyond.", least=limits.UUID_CHARS)
-    message_bytes: int = _whole(
-        limits.MESSAGE_BYTES,
-        "Bytes of a serialized message; 4999 beyond. The default is the contract's; a lower value refuses messages that"
-        " other nodes may send.",
-        least=1024,
-        most=limits.MESSAGE_BYTES,
-    )
-    metadata_bytes: int = _whole(
-        16_384,
-        "Bytes of the metadata of one call, plus 32 per entry; gRPC refuses the call beyond. A call of this package has"
-        " some 600.",
-        least=1024,
-    )
-    streams_per_connection: int = _whole(
-        5000,
-        "Calls under way over one connection; clients wait beyond. Fewer than 4,100 slow down children that use the"
-        " four calls.",
-    )
-    connections_per_address: int = _whole(
-        10_000,
-        "Connections of registered children from one address; 5003 beyond. All nodes behind one NAT share an address.",
-    )
-    child_messages: int = _whole(
-        8192,
-        "Messages of one child that wait for their answers here; 5001 beyond. A child of this package has up to"
-        f" {limits.SHARED_IN_FLIGHT:,}.",
-    )
-    child_bytes: int = _whole(
-        256 * 1024 * 1024,
-        "Bytes of the messages of one child that wait for their answers; 5001 beyond. On a fast link only messages of"
-        " 4 KiB or more count.",
-        least=limits.MESSAGE_BYTES,
-    )
-    total_messages: int = _whole(262_144, "Messages of all children that wait for their answers; 5001 beyond.")
-    total_bytes: int = _whole(
-        1024 * 1024 * 1024,
-        "Bytes of the messages of all children that wait for their answers; 5001 beyond.",
-        least=limits.MESSAGE_BYTES,
-    )
-    registration_time: float = setting(
-        Kind.SECONDS,
-        20.0,
-        "Seconds a connection may take to register, and stay without a call later; closed beyond. A child's stream is a"
-        " call.",
-        most=limits.TIMEOUT_MAX_S,
-    )
+    routes_per_child: int = _whole(131_072)
+    announcements_per_second: int = _whole(5000)
+    path_length: int = _whole(131_072)
+    list_ranks: int = _whole(limits.RANKS_PER_LIST, most=limits.RANKS_PER_LIST)
+    uuid_length: int = _whole(256, least=limits.UUID_CHARS)
+    message_bytes: int = _whole(limits.MESSAGE_BYTES, least=1024, most=limits.MESSAGE_BYTES)
+    metadata_bytes: int = _whole(16_384, least=1024)
+    streams_per_connection: int = _whole(5000)
+    connections_per_address: int = _whole(10_000)
+    child_messages: int = _whole(8192)
+    child_bytes: int = _whole(256 * 1024 * 1024, least=limits.MESSAGE_BYTES)
+    total_messages: int = _whole(262_144)
+    total_bytes: int = _whole(1024 * 1024 * 1024, least=limits.MESSAGE_BYTES)
+    registration_time: float = setting(Kind.SECONDS, 20.0, most=limits.TIMEOUT_MAX_S)
 
 
 DEFAULT: Final = Limits()

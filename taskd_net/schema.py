@@ -1,15 +1,18 @@
-"""Settings as data: the metadata of a config class's fields.
+"""Settings as data: the metadata of a config class's fields, and the class's docstring.
 
-One declaration gives a setting its type, default, range, price and reload rule. The constructor's checks, the flags,
-the environment variables, the TOML keys, the shell's completion and the table in docs/configuration.md come from it.
+A declaration gives a setting its type, default, range and reload rule; `Args` in the docstring has its meaning and
+price. The constructor's checks, the flags, the environment variables, the TOML keys, the shell's completion and the
+table in docs/configuration.md come from both.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
+from inspect import cleandoc
 from typing import Any, Final
 
 from taskd_net.address import Address
@@ -55,7 +58,8 @@ class Setting:
     Args:
         kind: type of the value.
         default: value without any other source; None for none.
-        about: meaning and unit in the first sentence, which `--help` prints; then the price of a change.
+        about: meaning and unit in the first sentence, which `--help` prints; then the price of a change. Settings of
+            config classes have it in the docstring of the class; see `described`.
         least: smallest value.
         most: greatest value; None for no bound.
         choices: allowed words.
@@ -67,7 +71,7 @@ class Setting:
 
     kind: Kind
     default: Any
-    about: str
+    about: str = ""
     least: int = 0
     most: float | None = None
     choices: tuple[str, ...] = ()
@@ -121,15 +125,22 @@ class Setting:
             raise ConfigError(f"{name} is {shown(value)}; expected {expected}")
 
 
-def setting(kind: Kind, default: Any, about: str, **more: Any) -> Any:
+def setting(kind: Kind, default: Any, **more: Any) -> Any:
     """A dataclass field that is a setting; the arguments are those of `Setting`. `MISSING` makes it required."""
-    declared = Setting(kind=kind, default=None if default is MISSING else default, about=about, **more)
+    declared = Setting(kind=kind, default=None if default is MISSING else default, **more)
     return field(default=default, metadata={_KEY: declared})
 
 
 def settings_of(config: object) -> dict[str, Setting]:
     """The settings of a config class, or of an instance of one, by name."""
     return {each.name: each.metadata[_KEY] for each in fields(config) if _KEY in each.metadata}  # type: ignore[arg-type]
+
+
+def described(config: type) -> dict[str, Setting]:
+    """The settings of a config class with their texts, which stand under `Args` in its docstring."""
+    entries = re.finditer(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", cleandoc(config.__doc__ or ""), re.MULTILINE)
+    texts = {entry[1]: " ".join(entry[2].split()) for entry in entries}
+    return {name: replace(each, about=texts.get(name, "")) for name, each in settings_of(config).items()}
 
 
 def require_all(config: object) -> None:

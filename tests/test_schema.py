@@ -10,7 +10,7 @@ import pytest
 from taskd_net import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.peer_limits import Limits
-from taskd_net.schema import Kind, Setting, require_all, setting, settings_of
+from taskd_net.schema import Kind, Setting, described, require_all, setting, settings_of
 from taskd_net.tls.files import Tls
 
 
@@ -66,8 +66,8 @@ def test_every_field_of_a_config_is_checked() -> None:
     @dataclass(frozen=True)
     class Config:
         plain: int = 0
-        many: int = setting(Kind.WHOLE, 1, "Many.", least=1)
-        late: float = setting(Kind.SECONDS, 1.0, "Late.")
+        many: int = setting(Kind.WHOLE, 1, least=1)
+        late: float = setting(Kind.SECONDS, 1.0)
 
     assert list(settings_of(Config)) == ["many", "late"]
     require_all(Config(plain=-1))
@@ -76,8 +76,31 @@ def test_every_field_of_a_config_is_checked() -> None:
             require_all(wrong)
 
 
+def test_texts_stand_in_the_docstring_of_the_class() -> None:
+    @dataclass(frozen=True)
+    class Config:
+        """A config.
+
+        Args:
+            many: Number of things. More
+                cost more.
+            other: No setting.
+
+        Raises:
+            ValueError: never.
+        """
+
+        many: int = setting(Kind.WHOLE, 1)
+        silent: int = setting(Kind.WHOLE, 1)
+
+    assert {name: each.about for name, each in described(Config).items()} == {
+        "many": "Number of things. More cost more.",
+        "silent": "",
+    }
+
+
 @pytest.mark.parametrize("config", [NodeConfig, Limits, Tls])
-def test_defaults_are_in_their_range(config: type) -> None:
-    for name, each in settings_of(config).items():
+def test_every_setting_has_a_text_and_a_default_in_its_range(config: type) -> None:
+    for name, each in described(config).items():
         each.require(name, each.default)
-        assert each.about.endswith(".") or each.about.endswith(")."), name
+        assert each.about.endswith("."), name

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,102 +18,58 @@ from taskd_net import ConfigError, NodeConfig, Position, limits, logs
 from taskd_net.cli import config_file
 from taskd_net.cli.options import FILE, PREFIX, SettingOption, place
 from taskd_net.peer_limits import Limits
-from taskd_net.schema import Kind, Reload, Setting, settings_of
+from taskd_net.schema import Kind, Reload, Setting, described, setting, settings_of
 from taskd_net.tls.files import NAMES, Tls, chosen
 
-_OF_COMMANDS: Final[Mapping[str, Setting]] = {
-    "at": Setting(
-        kind=Kind.ADDRESS,
-        default="127.0.0.1:9601",
-        about="Address of the node that is asked: a Mgr or a Proxy. A Proxy knows its own part of the tree.",
-    ),
-    "as": Setting(
-        kind=Kind.POSITION,
-        default=None,
-        about="Position to take. A position in use is taken over: its owner is cut off.",
-    ),
-    "mtype": Setting(
-        kind=Kind.TEXT, default="default", about="Kind of the message, a word between sender and receiver."
-    ),
-    "timeout": Setting(kind=Kind.PERIOD, default=5.0, most=limits.TIMEOUT_MAX_S, about="Seconds for the answer."),
-    "server_rank": Setting(
-        kind=Kind.RANK,
-        default=0,
-        about="Rank of the node. Of two Proxies with one rank the newcomer takes the place.",
-        variables={"RANK": str, "MS_NODE_RANK": str},
-    ),
-    "enable_tls": Setting(
-        kind=Kind.SWITCH,
-        default=None,
-        about="Use of TLS. Off means plain text, whatever files are named; on without files is refused"
-        " ([security](security.md)).",
-        unset="on with --ca or a key",
-    ),
-    "http_port": Setting(
-        kind=Kind.PORT,
-        default=None,
-        about="Port of the status page, on 127.0.0.1, or HOST:PORT. Everybody who reaches the address sees the whole"
-        " tree, unencrypted. 0 takes any free port, which the log names. Needs the extra `page`"
-        " ([status page](status-page.md)).",
-        unset="off",
-    ),
-    "metrics_port": Setting(
-        kind=Kind.PORT,
-        default=None,
-        about="Port for Prometheus, on 127.0.0.1, or HOST:PORT. Everybody who reaches the address can read. 0 takes any"
-        " free port, which the log names. Costs a thread, and the scrapes ([operations](operations.md#metrics)).",
-        unset="off",
-    ),
-    "drain": Setting(
-        kind=Kind.PERIOD,
-        default=10.0,
-        most=limits.TIMEOUT_MAX_S,
-        about="Seconds for messages under way after SIGTERM. Shorter than `ack_timeout` can cost senders a 6001 for a"
-        " delivered message. Keep it 3 s below the time after which the service manager kills.",
-        reload=Reload.SIGHUP,
-    ),
-    "log_path": Setting(
-        kind=Kind.FOLDER,
-        default=logs.DEFAULT_PATH,
-        about="Folder of the log file, made if it is missing. At most"
-        f" {limits.LOG_FILE_BYTES * limits.LOG_FILES // 1024**2} MiB for each node.",
-        variables={logs.PATH: str},
-        prefixed=False,
-        reload=Reload.SIGHUP,
-    ),
-    "log_file_level": Setting(
-        kind=Kind.CHOICE,
-        default="INFO",
-        choices=logs.LEVELS,
-        about="Least level in the log file. INFO has a line per change of state, none per message.",
-        variables={logs.FILE_LEVEL: str},
-        prefixed=False,
-        reload=Reload.SIGHUP,
-    ),
-    "log_std_level": Setting(
-        kind=Kind.CHOICE,
-        default="INFO",
-        choices=logs.LEVELS,
-        about="Least level on stderr.",
-        variables={logs.STD_LEVEL: str},
-        prefixed=False,
-        reload=Reload.SIGHUP,
-    ),
-    "log_stdout": Setting(
-        kind=Kind.SWITCH,
-        default=True,
-        about="Log lines on the console, which is stderr. The name is TaskD's.",
-        variables={logs.STDOUT: str},
-        prefixed=False,
-        reload=Reload.SIGHUP,
-    ),
-}
+_logged: Final = partial(setting, prefixed=False, reload=Reload.SIGHUP)
+
+
+@dataclass(frozen=True)
+class CommandSettings:
+    """The settings of the commands beside those of a node.
+
+    Args:
+        at: Address of the node that is asked: a Mgr or a Proxy. A Proxy knows its own part of the tree.
+        as_: Position to take. A position in use is taken over: its owner is cut off.
+        mtype: Kind of the message, a word between sender and receiver.
+        timeout: Seconds for the answer.
+        server_rank: Rank of the node. Of two Proxies with one rank the newcomer takes the place.
+        enable_tls: Use of TLS. Off means plain text, whatever files are named; on without files is refused
+            ([security](security.md)).
+        http_port: Port of the status page, on 127.0.0.1, or HOST:PORT. Everybody who reaches the address sees the whole
+            tree, unencrypted. 0 takes any free port, which the log names. Needs the extra `page` ([status
+            page](status-page.md)).
+        metrics_port: Port for Prometheus, on 127.0.0.1, or HOST:PORT. Everybody who reaches the address can read. 0
+            takes any free port, which the log names. Costs a thread, and the scrapes
+            ([operations](operations.md#metrics)).
+        drain: Seconds for messages under way after SIGTERM. Shorter than `ack_timeout` can cost senders a 6001 for a
+            delivered message. Keep it 3 s below the time after which the service manager kills.
+        log_path: Folder of the log file, made if it is missing. At most 50 MiB for each node.
+        log_file_level: Least level in the log file. INFO has a line per change of state, none per message.
+        log_std_level: Least level on stderr.
+        log_stdout: Log lines on the console, which is stderr. The name is TaskD's.
+    """
+
+    at: str = setting(Kind.ADDRESS, "127.0.0.1:9601")
+    as_: str | None = setting(Kind.POSITION, None)
+    mtype: str = setting(Kind.TEXT, "default")
+    timeout: float | None = setting(Kind.PERIOD, 5.0, most=limits.TIMEOUT_MAX_S)
+    server_rank: int = setting(Kind.RANK, 0, variables={"RANK": str, "MS_NODE_RANK": str})
+    enable_tls: bool | None = setting(Kind.SWITCH, None, unset="on with --ca or a key")
+    http_port: str | None = setting(Kind.PORT, None, unset="off")
+    metrics_port: str | None = setting(Kind.PORT, None, unset="off")
+    drain: float = setting(Kind.PERIOD, 10.0, most=limits.TIMEOUT_MAX_S, reload=Reload.SIGHUP)
+    log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str})
+    log_file_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.FILE_LEVEL: str})
+    log_std_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.STD_LEVEL: str})
+    log_stdout: bool = _logged(Kind.SWITCH, True, variables={logs.STDOUT: str})
+
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    **settings_of(NodeConfig),
-    **settings_of(Tls),
-    **settings_of(Limits),
-    **_OF_COMMANDS,
+    **described(NodeConfig),
+    **described(Tls),
+    **described(Limits),
+    **{name.rstrip("_"): each for name, each in described(CommandSettings).items()},  # `as` is a keyword
 }
 """Every setting, by name."""
 

@@ -21,33 +21,27 @@ class Tls:
     uses TLS towards its parent. A Proxy may have either pair or both. The files are read when the node starts and when
     they change. Links then move to a new connection without losing a message.
 
+    Args:
+        ca: PEM file with the certificates of the mesh's signers. A certificate of any other signer is refused.
+        server_key: PEM file with the key for children, which only the owner and the group may open. With it `listen`
+            accepts nothing but TLS and a certificate.
+        server_crt: PEM file with the certificate for children, followed by those of intermediate CAs. It names the
+            address that children connect to.
+        client_key: PEM file with the key for the parent. With it this node speaks TLS to its parent.
+        client_crt: PEM file with the certificate for the parent.
+        server_name: Name in the parent's certificate. Needed where the certificate does not name the address of the
+            parent.
+
     Raises:
         ConfigError: names the field, its value and what was expected.
     """
 
-    ca: str = setting(
-        Kind.FILE,
-        MISSING,
-        "PEM file with the certificates of the mesh's signers. A certificate of any other signer is refused.",
-        unset="none",
-        reload=Reload.WATCHED,
-    )
-    server_key: str | None = _file(
-        "PEM file with the key for children, which only the owner and the group may open. With it `listen` accepts"
-        " nothing but TLS and a certificate."
-    )
-    server_crt: str | None = _file(
-        "PEM file with the certificate for children, followed by those of intermediate CAs. It names the address that"
-        " children connect to."
-    )
-    client_key: str | None = _file("PEM file with the key for the parent. With it this node speaks TLS to its parent.")
-    client_crt: str | None = _file("PEM file with the certificate for the parent.")
-    server_name: str | None = setting(
-        Kind.TEXT,
-        None,
-        "Name in the parent's certificate. Needed where the certificate does not name the address of the parent.",
-        unset="the host of --upstream",
-    )
+    ca: str = setting(Kind.FILE, MISSING, unset="none", reload=Reload.WATCHED)
+    server_key: str | None = _file()
+    server_crt: str | None = _file()
+    client_key: str | None = _file()
+    client_crt: str | None = _file()
+    server_name: str | None = setting(Kind.TEXT, None, unset="the host of --upstream")
 
     def __post_init__(self) -> None:
         self.validate()
