@@ -72,11 +72,11 @@ def _traced_link(position: Position) -> Callable[..., Any]:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    from taskd_net.links.traced import batched_link
+    from taskd_net.links.traced import TracedLink
     from taskd_net.observe.tracing import load_tracer
 
     trace.set_tracer_provider(TracerProvider())
-    return partial(batched_link, tracer=load_tracer(position))
+    return partial(TracedLink, tracer=load_tracer(position))
 
 
 def _spans(uuids: list[str]) -> bytes:

@@ -35,12 +35,11 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router
 from taskd_net.links import peer as peers
+from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, NodeStatus, Own
-from taskd_net.observe.service import STATUS_SERVICE
 from taskd_net.states import State
-from taskd_net.transport.channel import SERVICE
 from taskd_net.wire import codec, requests
 
 import grpc  # isort: skip

@@ -10,6 +10,7 @@ from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router import RouterConfig
 from taskd_net.expect import Expected
+from taskd_net.links.registry import KINDS
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position, Role, require_node
 from taskd_net.schema import Kind, require_all, setting
@@ -77,7 +78,7 @@ class NodeConfig:
     max_children: int = setting(Kind.WHOLE, limits.MAX_CHILDREN, least=1)
     grace: float = setting(Kind.SECONDS, limits.GRACE_S)
     registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S)
-    links: Literal["batched", "tasknet"] = setting(Kind.CHOICE, "batched", choices=("batched", "tasknet"))
+    links: str = setting(Kind.CHOICE, "batched", choices=KINDS)
     tracing: bool = setting(Kind.SWITCH, False)
     backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S)
     backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, MutableMapping
-from typing import assert_never
+from typing import Any, assert_never
 
 from taskd_net import limits
 from taskd_net.arrivals import Arrivals
@@ -16,6 +16,7 @@ from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready,
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
+from taskd_net.links.tracer import Tracer
 from taskd_net.logger import get_logger
 from taskd_net.observe.view import View
 from taskd_net.position import Position
@@ -41,9 +42,10 @@ class Driver:
         self.config = config
         self.log = get_logger(node=str(config.position))
         self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
-        self.links: MutableMapping[LinkId, Session] = {}
+        self.links: MutableMapping[LinkId, Session[Any]] = {}
         self.view: View  # from the start of the node
         self.running = self.closed = False
+        self.tracer: Tracer | None = None
         self._arrivals = Arrivals()
         self._requests: dict[Token, Callable[[Ack], None]] = {}
         self._last_token = 0

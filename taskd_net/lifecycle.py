@@ -11,6 +11,7 @@ from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import NodeConfig
 from taskd_net.driver import Driver
+from taskd_net.links import registry
 from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.service import NodeService
 from taskd_net.observe.tracing import load_tracer
@@ -54,7 +55,7 @@ class Lifecycle(Driver):
         fork.protect(self)
         config = self.config
         if config.tracing:
-            self._sender.tracer = load_tracer(config.position)
+            self.tracer = load_tracer(config.position)
         self.view = View(self, config.expect or "")
         rotation = None if config.tls is None else Rotation(config.tls, self.log)
         if config.listen is not None:
@@ -77,9 +78,8 @@ class Lifecycle(Driver):
             address,
             None if config.plain_listen is None else Address.parse(config.plain_listen, "plain_listen"),
             None if rotation is None else rotation.server,
-            batched=config.links == "batched",
+            kinds=registry.usable(config.links),
             certified=config.identity == "certificate",
-            tracer=self._sender.tracer,
         )
         self._address = await server.start()
         self._server = server
@@ -96,9 +96,8 @@ class Lifecycle(Driver):
             Backoff(config.backoff_initial, config.backoff_max),
             config.ack_timeout,
             self._at_depth,
-            batched=config.links == "batched",
+            kinds=registry.usable(config.links),
             rotation=rotation,
-            tracer=self._sender.tracer,
             service=config.service,
             reports=Reporter(self, self.view, config.ack_timeout).run,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
 from inspect import cleandoc
@@ -74,7 +74,7 @@ class Setting:
     about: str = ""
     least: int = 0
     most: float | None = None
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()
     variables: Mapping[str, Reading] = field(default_factory=dict)
     prefixed: bool = True
     unset: str = ""

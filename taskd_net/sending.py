@@ -12,7 +12,6 @@ from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, NodeClosed, 
 from taskd_net.core.frame import Ack
 from taskd_net.core.uuids import Uuids
 from taskd_net.driver import Driver
-from taskd_net.links.traced import Tracer
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
 from taskd_net.wire.codec import Message, write_message
@@ -23,16 +22,12 @@ class Sender:
 
     Args:
         driver: the node's.
-
-    Attributes:
-        tracer: makes a span for each send; None without tracing.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._config = driver.config
         self._uuids = Uuids(os.urandom(8).hex(), os.urandom)
-        self.tracer: Tracer | None = None
 
     async def send(
         self,
@@ -70,8 +65,9 @@ class Sender:
                 answer.set_result(ack)
 
         answered = reply
-        if self.tracer is not None:
-            frame, end = self.tracer.sent(frame)
+        tracer = driver.tracer
+        if tracer is not None:
+            frame, end = tracer.sent(frame)
 
             def answered(ack: Ack) -> None:
                 end(ack.code, ack.src)

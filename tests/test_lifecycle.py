@@ -441,7 +441,7 @@ async def test_child_that_reconnects_for_ever_costs_no_memory(mesh: Mesh) -> Non
             await child.cut()
         await child.join(mgr.address or "")
         assert mgr._server is not None
-        assert len(mgr._server._connections) <= 2
+        assert len(mgr._server.connections) <= 2
 
 
 async def test_failures_to_join_are_counted_one_after_another(mesh: Mesh) -> None:

@@ -7,8 +7,8 @@ import grpc
 from benchmarks.systems.member import Member, Spec
 from taskd_net import Position
 from taskd_net.core.frame import Ack
-from taskd_net.links.session import Context
-from taskd_net.transport.channel import SERVICE, server_options
+from taskd_net.links.grpc_calls import SERVICE, Context
+from taskd_net.transport.channel import server_options
 from taskd_net.wire import codec
 
 

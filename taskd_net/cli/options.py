@@ -79,7 +79,7 @@ class _Form(NamedTuple):
 
 def _form(setting: Setting) -> _Form:
     if setting.kind is Kind.CHOICE:
-        words = setting.choices
+        words = tuple(setting.choices)
         if words == logs.LEVELS:
             return _Form(click.Choice(words, case_sensitive=False), (str,), "LEVEL", f"one of {', '.join(words)}")
         return _Form(click.Choice(words), (str,), "|".join(words), " or ".join(words))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
+from taskd_net.codes import Code
 from taskd_net.core.acks import Awaited
-from taskd_net.core.frame import Ended
 from taskd_net.core.link_counters import LinkCounters, Outcomes, bucket_of
 from taskd_net.core.links import UP, Link
 
@@ -67,7 +67,7 @@ class Counters:
         """A message on a link has its outcome, by an answer or without one."""
         if part is link.timed or (type(link.timed) is int and not link.in_flight.holds(link.timed)):
             self.timed(now, link)
-        if code > Ended.FOREIGN:
+        if code >= Code.NIL_MESSAGE:
             self.failed(link, code)
         else:  # 0, or where a probe has ended: it was answered
             self.outcomes[_way(link)].count(0)

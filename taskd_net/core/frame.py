@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from taskd_net.codes import Code
 from taskd_net.mesh_errors import error_for
@@ -52,17 +51,12 @@ class Probe(Frame):
     hops: int | None
 
 
-class Ended(IntEnum):
-    """Answers that only a probe gets; as their acks never pass a foreign node, they need no place among the codes."""
+FOREIGN: Final = 3
+"""The answer to a probe whose next hop, `src`, is not known to answer probes: it was not asked.
 
-    BATCHED = 1
-    """It ended at `src`, and had come there over a batched link."""
-
-    TASKNET = 2
-    """It ended at `src`, and had come there by the four calls."""
-
-    FOREIGN = 3
-    """The next hop, `src`, is not known to answer probes: it was not asked."""
+Only probes get it. Their acks never pass a foreign node, so it needs no place among the codes. The same holds for the
+answer that each kind of link has for a probe that ends at `src` after it came over such a link.
+"""
 
 
 class Failure(NamedTuple):

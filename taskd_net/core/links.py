@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited
-from taskd_net.core.frame import Ended
 from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.in_flight import InFlight
 from taskd_net.core.link_counters import LinkCounters
@@ -39,7 +38,7 @@ class Terms(NamedTuple):
     numbered: bool = False
     bare: bool = False
     counts: bool = False
-    probes: Ended | None = None
+    probes: int | None = None
 
 
 class Link:
@@ -108,7 +107,7 @@ class Link:
         self.counters = LinkCounters()
         self.timed: Awaited | int | None = None
         self.timed_at = 0.0
-        self.probes: Ended | None = None
+        self.probes: int | None = None
         self.counts = False
         self.bare = False
         self.quota: Quota | None = None

@@ -2,7 +2,7 @@
 
 A `ping` asks the destination: the answer is 0, or the code that a message would have got on its way. A `trace` asks one
 hop after the other with probes that may cross 1, 2, 3 … links: wherever such a probe ends, at its last link or at the
-destination, the answer says by which kind of link it came (`Ended`).
+destination, the answer says by which kind of link it came.
 
 Only neighbours that are known to answer probes get any, and only they are believed: what looks like a probe and comes
 from somebody else is refused with 4999. So no application of a foreign node is ever handed one, and none can send one.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Told
-from taskd_net.core.frame import Ended, Probe
+from taskd_net.core.frame import FOREIGN, Probe
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import Plan, Topology
@@ -96,7 +96,7 @@ class Probes:
 
     def _pass_on(self, now: float, link: Link, probe: Probe, part: Awaited) -> None:
         if link.up and link.probes is None:
-            self._settle(part, Ended.FOREIGN, link.position, "", None)
+            self._settle(part, FOREIGN, link.position, "", None)
         elif (refusal := self._forward(now, link, probe, part)) is not None:
             self._settle(part, refusal.code, self._topology.position, refusal.detail, None)
 

@@ -24,8 +24,7 @@ from taskd_net.core.links import UP, Terms
 from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES, BATCHES_AHEAD, BATCHES_CONFIRMED
-from taskd_net.links.host import Host
-from taskd_net.links.session import Pipe, Session
+from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
 from taskd_net.wire import codec
 from taskd_net.wire.batches import Batch, branch_of, read_batch, read_branches, write_batch
@@ -37,7 +36,11 @@ _LOST: Final = 2
 _AGAIN: Final = 3
 
 
-class BatchedLink(Session):
+NAME: Final = "batched"
+PROBED: Final = 1
+
+
+class BatchedLink(Session[bytes]):
     """Either end of the link: both do the same.
 
     Args:
@@ -46,12 +49,14 @@ class BatchedLink(Session):
         counts: both ends say how many have confirmed a broadcast.
     """
 
+    kind, probed = NAME, PROBED
+
     def __init__(
         self,
         host: Host,
         link: LinkId,
         peer: Position,
-        pipe: Pipe,
+        pipe: Pipe[bytes],
         *,
         numbered: bool = False,
         counts: bool = False,

@@ -9,12 +9,12 @@ original's, as nothing tells the two others apart; all that is done for that one
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import grpc
 
 from taskd_net import limits
-from taskd_net.core.frame import Ended
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.links import grpc_status
@@ -23,10 +23,12 @@ from taskd_net.states import State
 from taskd_net.untrusted import natural
 from taskd_net.version import __version__
 
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
+"""What a call carries beside its bytes: pairs of key and value."""
+
 VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"
 LINKS_KEY = "taskd-net-links"
-BATCHED = "batched/2"
 STATUS_KEY = "taskd-net-status"
 REPORTS = "reports/1"
 PACE_KEY = "taskd-net-pace"
@@ -120,7 +122,7 @@ class Peer:
         profile: what may be done towards it.
         version: its version of this package, empty for any other node.
         depth: levels below the Mgr, as far as it says so; another parent is taken for the Mgr.
-        batched: it offers the batched link.
+        said: as a parent, the metadata of its answer to Register: each kind of link reads its own offer there.
         reports: it takes reports of the state of the mesh.
         pace: seconds between two of them of one child that it asks for at present, where it has many.
         probes: it answers probes, and never hands one to its application.
@@ -134,7 +136,7 @@ class Peer:
     profile: Profile
     version: str = ""
     depth: int = 0
-    batched: bool = False
+    said: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     reports: bool = False
     probes: bool = False
     counts: bool = False
@@ -143,12 +145,6 @@ class Peer:
     ends: bool = False
     service: bool = False
     hears: bool = False
-
-    def ended(self, *, batched: bool) -> Ended | None:
-        """What a probe is answered that ends after it came from this peer; None for a peer that knows no probes."""
-        if not self.probes:
-            return None
-        return Ended.BATCHED if batched else Ended.TASKNET
 
 
 def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
@@ -181,7 +177,7 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
         OURS,
         version,
         natural(metadata.get(DEPTH_KEY, ""), _MOST) or 0,
-        batched=metadata.get(LINKS_KEY) == BATCHED,
+        said=metadata,
         reports=metadata.get(STATUS_KEY) == REPORTS,
         pace=float(natural(metadata.get(PACE_KEY, ""), _MOST) or 0),
         probes=metadata.get(PROBES_KEY) == PROBES,
@@ -196,7 +192,7 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
     return status is grpc.StatusCode.ALREADY_EXISTS or text == grpc_status.POSITION_TAKEN
 
 
-def own_metadata(*, service: bool = False) -> tuple[tuple[str, str], ...]:
+def own_metadata(*, service: bool = False) -> Metadata:
     """What a node of ours says of itself when it registers."""
     says = (
         (VERSION_KEY, __version__),
@@ -208,18 +204,17 @@ def own_metadata(*, service: bool = False) -> tuple[tuple[str, str], ...]:
     return (*says, *(((KIND_KEY, SERVICE),) if service else ()))
 
 
-def parent_metadata(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tuple[str, str], ...]:
+def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata:
     """What a node of ours says of itself when somebody registers, and what it offers.
 
     `pace`: seconds between two reports of one child, where they are to be longer than usual.
     """
-    offer = ((LINKS_KEY, BATCHED), (ANSWERS_KEY, NUMBERS)) if batched else ()
     slower = ((PACE_KEY, str(min(999, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
-    return (*says, (ENDS_KEY, ENDS), (COUNTS_KEY, COUNTS), *offer, *slower)
+    return (*says, (ENDS_KEY, ENDS), (COUNTS_KEY, COUNTS), *offers, *slower)
 
 
-def stream_metadata(position: Position, *, continues: bool = False) -> tuple[tuple[str, str], ...]:
+def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
     """What opening the stream carries (contract, section 2).
 
     Args:
@@ -244,7 +239,7 @@ def stream_continues(metadata: Mapping[str, str]) -> bool:
     return metadata.get(STREAM_KEY) == CONTINUES
 
 
-def joined_metadata(joined: bool) -> tuple[tuple[str, str], ...]:
+def joined_metadata(joined: bool) -> Metadata:
     """What accepts a batched stream of a child that hears it: whether this node has joined."""
     return ((JOINED_KEY, "yes" if joined else "no"),)
 
@@ -254,7 +249,7 @@ def parent_joined(metadata: Mapping[str, str]) -> bool | None:
     return _JOINED.get(metadata.get(JOINED_KEY, ""))
 
 
-def routes_metadata(kind: Kind) -> tuple[tuple[str, str], ...]:
+def routes_metadata(kind: Kind) -> Metadata:
     """How an announcement is meant, for a parent that understands more than additions."""
     return () if kind is Kind.ADD else ((ROUTES_KEY, kind.value),)
 
@@ -267,7 +262,7 @@ def routes_kind(metadata: Mapping[str, str]) -> Kind:
         return Kind.ADD
 
 
-def end_metadata(end: State) -> tuple[tuple[str, str], ...]:
+def end_metadata(end: State) -> Metadata:
     """What a child's last announcement carries: it leaves in good order, and this is its state then."""
     return ((END_KEY, end.value),)
 

@@ -1,44 +1,72 @@
-"""One stream of a link, from either end: one reader, one writer, and how both end.
+"""One link while it stands, from either end: one reader, one writer, and how both end.
 
-gRPC allows one write at a time on a stream, and a cancelled read or write ends the whole call. So what goes down a
-stream is put into a queue, without waiting, and one coroutine writes it; one long-lived task reads.
+A pipe allows one write at a time, and a cancelled read or write of gRPC ends the whole call. So a message is queued,
+without waiting; one task writes the queue, and one task reads.
+
+`Link` is the Router's record of a neighbour, `LinkId` names it, and a `Session` is its stream of the moment.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Protocol, Self, TypeAlias
-
-import grpc
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from taskd_net import limits
 from taskd_net.codes import Code
-from taskd_net.core.frame import Frame
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Terms
-from taskd_net.core.ready import Writes
+from taskd_net.core.ready import Ready, Token, Writes
+from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.links.host import Host
+from taskd_net.links.tracer import Tracer
 from taskd_net.position import Position
-from taskd_net.transport.channel import Stream
 
-Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
 
-# How gRPC says that a stream has ended under a read or a write; that it has is all there is to know.
-_ENDED = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError)
+T = TypeVar("T")
 
 
-class Pipe(Protocol):
-    """Bytes both ways."""
+class Host(Protocol):
+    """The node that a session belongs to; implemented by `Node`.
 
-    async def read(self) -> bytes | None:
-        """The next message; None when the stream has ended."""
+    Attributes:
+        links: the sessions of the links that stand. The transport puts them here, the node forwards on them.
+    """
+
+    router: Router
+    log: BoundLogger
+    links: MutableMapping[LinkId, Session[Any]]
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """The spans of a node that traces messages."""
         ...
 
-    async def write(self, data: bytes) -> bool:
-        """Write a message. Returns False when the stream has ended."""
+    def now(self) -> float:
+        """The Router's time: seconds of a clock that never steps."""
+        ...
+
+    def request(self, reply: Callable[[Ack], None]) -> Token:
+        """A name for a request of this node; `reply` gets its answer when the Router has it."""
+        ...
+
+    def perform(self, ready: Ready) -> None:
+        """Carry out the Router's decisions. Never waits."""
+        ...
+
+
+class Pipe(Protocol[T]):
+    """Items both ways: for most kinds of link, bytes."""
+
+    async def read(self) -> T | None:
+        """The next item; None when the stream has ended."""
+        ...
+
+    async def write(self, data: T) -> bool:
+        """Write an item. Returns False when the stream has ended."""
         ...
 
     async def finish(self) -> None:
@@ -46,91 +74,47 @@ class Pipe(Protocol):
         ...
 
 
-class ServerPipe:
-    """A stream that a child has opened."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    async def read(self) -> bytes | None:
-        """The next message of the child; None when the stream has ended."""
-        try:
-            data: object = await self._context.read()
-        except _ENDED:
-            return None
-        return data if isinstance(data, bytes) else None
-
-    async def write(self, data: bytes) -> bool:
-        """Write a message to the child. Returns False when the stream has ended."""
-        try:
-            await self._context.write(data)
-        except _ENDED:
-            return False
-        return True
-
-    async def finish(self) -> None:
-        """A server's stream is finished by returning from the call."""
-
-
-class ClientPipe:
-    """A stream to the parent."""
-
-    def __init__(self, call: Stream) -> None:
-        self._call = call
-
-    async def read(self) -> bytes | None:
-        """The next message of the parent; None when the stream has ended."""
-        try:
-            data = await self._call.read()
-        except _ENDED:
-            return None
-        return data if isinstance(data, bytes) else None
-
-    async def write(self, data: bytes) -> bool:
-        """Write a message to the parent. Returns False when the stream has ended."""
-        try:
-            await self._call.write(data)
-        except _ENDED:
-            return False
-        return True
-
-    async def finish(self) -> None:
-        """Write no more; the parent ends the stream when it has read all of it."""
-        with contextlib.suppress(*_ENDED):
-            await self._call.done_writing()
-
-
-class Session(ABC):
-    """A link while its stream stands. What kind it is, nobody but its subclass knows.
+class Session(ABC, Generic[T]):
+    """A link while it stands.
 
     Args:
         host: the node.
         link: the Router's name for the link.
-        peer: who is at the other end.
+        peer: the neighbour's position.
         pipe: the stream.
+
+    Attributes:
+        kind: the name of its kind of link.
+        probed: as in `Kind`.
+        by_calls: messages of the other end come by unary calls, which gRPC hands over one by one.
+        successor: the session that has taken over.
+        over: set when the stream has ended.
     """
 
-    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe) -> None:
+    kind: ClassVar[str]
+    probed: ClassVar[int]
+    by_calls = False
+
+    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe[T]) -> None:
         self.link = link
         self.peer = peer
         self._host = host
         self._router = host.router
         self._pipe = pipe
-        # What the writer, and who waits for it to be idle, sleep on. Not events: a link goes to sleep and wakes for
-        # every message that is alone on it, and with an event that takes half as long again.
+        # The writer, and the caller of `idle`, sleep on futures. A link goes to sleep and wakes for every message that
+        # is alone on it, and an event makes that take half as long again.
         self._loop = asyncio.get_running_loop()
         self._sleep: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
         self._paused = False
         self._quiet: asyncio.Future[None] | None = None
-        # Who has taken over, and whether this one's stream has ended.
         self.successor: Self | None = None
         self.over = asyncio.Event()
 
     @property
     def terms(self) -> Terms:
-        """The terms of the stream, for the Router; those of the four calls."""
+        """The terms of the stream, for the Router, without those of probes."""
         return Terms()
 
     @abstractmethod
@@ -141,7 +125,7 @@ class Session(ABC):
     def withdraw(self, frame: Frame) -> bool:
         """Take a message out of the queue. Returns False when it has begun to be written, or is not there."""
 
-    def tell(self, joined: bool) -> None:  # noqa: B027 - the four calls have no way to say it
+    def tell(self, joined: bool) -> None:
         """Tell the child at the other end whether this node has joined."""
 
     @abstractmethod
@@ -149,27 +133,33 @@ class Session(ABC):
         """After `close`: the messages that were never written, each once, with their numbers."""
 
     async def run(self) -> None:
-        """Read and write until the stream has ended or `close` is called."""
+        """Read and write, each in a task of its own, until the stream has ended or `close` is called."""
         reader = asyncio.create_task(self._read_until_end(), name=f"reads from {self.peer}")
+        writer = asyncio.create_task(self._write_until_end(), name=f"writes to {self.peer}")
         try:
-            while not self._closed:
-                if self._has_output() and not self._paused:
-                    if not await self._write_next():
-                        return
-                else:
-                    if not self._has_queued():
-                        _rouse(self._idle)
-                    self._sleep = self._loop.create_future()
-                    if self._paused:
-                        _rouse(self._quiet)
-                    await self._sleep
+            await asyncio.wait([writer])
+            await writer
             if self.successor is not None:
                 await self._pipe.finish()
                 await asyncio.wait([reader], timeout=limits.RENEWAL_S)
         finally:
             self.close()
+            writer.cancel()
             reader.cancel()
             self.over.set()
+
+    async def _write_until_end(self) -> None:
+        while not self._closed:
+            if self._has_output() and not self._paused:
+                if not await self._write_next():
+                    return
+            else:
+                if not self._has_queued():
+                    _rouse(self._idle)
+                self._sleep = self._loop.create_future()
+                if self._paused:
+                    _rouse(self._quiet)
+                await self._sleep
 
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
@@ -197,6 +187,10 @@ class Session(ABC):
         """Whether the stream stands, as far as is known."""
         return not self._closed
 
+    def follows(self, before: Session[Any]) -> bool:
+        """Whether this session can go on where another one of the link comes to rest."""
+        return type(self) is type(before)
+
     def hand_over(self, successor: Self) -> None:
         """Let another session of the link go on where this one has come to rest.
 
@@ -208,7 +202,7 @@ class Session(ABC):
         self._closed = True
         _rouse(self._sleep)
 
-    async def finish(self) -> None:  # noqa: B027 - most have nothing there
+    async def finish(self) -> None:
         """After `hand_over`: wait for what is under way beside the stream."""
 
     async def idle(self) -> None:
@@ -230,7 +224,7 @@ class Session(ABC):
         _rouse(sleep)
 
     def _interrupted(self, frames: Iterable[Frame]) -> None:
-        """Report the messages under whose write the stream ended: whether they were written, nobody knows (6001).
+        """Report the messages under whose write the stream ended: they may or may not have been written (6001).
 
         The Router answers 6001 to every sync message that is in flight; `sync=false` messages have only this to tell.
         """
@@ -261,8 +255,8 @@ class Session(ABC):
         """Write what is queued first. Returns False when the stream has ended."""
 
     @abstractmethod
-    def _take_in(self, data: bytes) -> None:
-        """Handle one message of the stream."""
+    def _take_in(self, data: T) -> None:
+        """Handle one item of the stream."""
 
     async def _read_until_end(self) -> None:
         try:

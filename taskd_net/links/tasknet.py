@@ -1,11 +1,15 @@
-"""The links of the four calls: messages down `InitServerDownStream`, Acks up it; messages up by `TransferMessage`."""
+"""The kind of link that every peer knows: the four calls.
+
+Messages go down `InitServerDownStream`, and their Acks up it; messages go up by `TransferMessage`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
-from typing import Self
+from collections.abc import Mapping
+from typing import Final, Self
 
 import grpc
 
@@ -13,22 +17,32 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.links import UP
+from taskd_net.core.links import UP, Link
 from taskd_net.core.ready import Key, Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.links.host import Host
+from taskd_net.links.grpc_calls import SERVICE, Handler
+from taskd_net.links.grpc_stream import ServerPipe, open_stream, stream_handler
+from taskd_net.links.kind import Acceptor, Kind, Opened, Parent, Way
 from taskd_net.links.ordered_acks import OrderedAcks, Pulse
 from taskd_net.links.peer import Profile
-from taskd_net.links.session import Pipe, Session
+from taskd_net.links.session import Host, Pipe, Session
+from taskd_net.links.transfers import Transfers
 from taskd_net.links.unary import UnaryWriter
 from taskd_net.position import Position
 from taskd_net.wire import codec
 
+NAME: Final = "tasknet"
+PROBED: Final = 2
+STREAM: Final = f"/{SERVICE}/InitServerDownStream"
 
-class ToChild(Session):
+
+class ToChild(Session[bytes]):
     """The parent's end: writes messages, reads Acks."""
 
-    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe, profile: Profile) -> None:
+    kind, probed = NAME, PROBED
+    by_calls = True
+
+    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe[bytes], profile: Profile) -> None:
         super().__init__(host, link, peer, pipe)
         self._profile = profile
         self._queue: deque[Frame] = deque()
@@ -100,15 +114,17 @@ class ToChild(Session):
             host.perform(self._router.answers_arrived(host.now(), self.link, (), [answer]))
 
 
-class ToParent(Session):
+class ToParent(Session[bytes]):
     """The child's end: reads messages, writes Acks, and sends its own messages by unary calls."""
+
+    kind, probed = NAME, PROBED
 
     def __init__(
         self,
         host: Host,
         link: LinkId,
         peer: Position,
-        pipe: Pipe,
+        pipe: Pipe[bytes],
         profile: Profile,
         channel: grpc.aio.Channel,
         ack_timeout: float,
@@ -230,3 +246,38 @@ class ToParent(Session):
             host.perform(router.answers_arrived(now, UP, (), [Answer(frame.uuid, ack.code, ack.src, ack.detail)]))
         else:
             host.perform(router.posts_answered(now, UP, (frame,), ack.code, ack.src, ack.detail))
+
+
+class _Acceptor(Transfers):
+    """The parent's end of this kind."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The calls of messages, up and down."""
+        parent = self._parent
+
+        def to_child(link: Link, pipe: ServerPipe) -> ToChild:
+            return ToChild(parent.host, link.id, link.position, pipe, parent.connections.peer(link.id).profile)
+
+        return {
+            f"/{SERVICE}/TransferMessage": grpc.unary_unary_rpc_method_handler(self.take),
+            STREAM: stream_handler(parent, to_child),
+        }
+
+
+class Tasknet(Kind):
+    """The four calls: offered by every parent, without a word."""
+
+    name, probed = NAME, PROBED
+
+    async def open(self, way: Way) -> Opened:
+        """Open the stream, and send messages by calls of the same channel."""
+        pipe, _ = await open_stream(way, STREAM)
+        profile, channel = way.peer.profile, way.channel
+        return Opened(ToParent(way.host, UP, way.parent, pipe, profile, channel, way.ack_timeout), pipe)
+
+    def acceptor(self, parent: Parent) -> Acceptor:
+        """The parent's end."""
+        return _Acceptor(parent)
+
+
+KIND: Final = Tasknet()

@@ -1,58 +1,29 @@
-"""The batched link of a node that traces messages: it says of which span each comes, in a field of its own.
+"""The batched link of a node that traces messages: a field of its own names the span that each comes from.
 
-A link of its own and not a case in the other one, so that without tracing no message pays for it. A node that does not
-trace passes no spans on: what lies behind it is not in the trace.
+It is a subclass, so that without tracing no message pays for it. A node that does not trace passes no spans on, and the
+trace ends there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, Self, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Frame, Traced
 from taskd_net.core.ready import Key, Ready, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
-from taskd_net.links.host import Host
-from taskd_net.links.session import Pipe
+from taskd_net.links.session import Host, Pipe
+from taskd_net.links.tracer import End, Tracer
 from taskd_net.position import Position
 from taskd_net.wire.batches import read_spans, write_spans
 
-End: TypeAlias = Callable[[int, Position], None]
-"""Ends a span with the code of the answer and the position that it comes from."""
-
-
-class Tracer(Protocol):
-    """The spans of one node: each message of a traced send gets one here."""
-
-    def sent(self, frame: Frame) -> tuple[Frame, End]:
-        """Begin the span of a message of the application's own; the answer ends it."""
-
-    def arrived(self, frame: Frame, headers: Mapping[str, str], *, awaited: bool) -> tuple[Frame, End | None]:
-        """Begin the span of a message that came in, below the neighbour's; this node's answer ends it."""
-
-
-def batched_link(
-    host: Host,
-    link: LinkId,
-    peer: Position,
-    pipe: Pipe,
-    tracer: Tracer | None,
-    *,
-    numbered: bool = False,
-    counts: bool = False,
-) -> BatchedLink:
-    """The batched link of a node with, or without, tracing."""
-    if tracer is None:
-        return BatchedLink(host, link, peer, pipe, numbered=numbered, counts=counts)
-    return TracedLink(host, link, peer, pipe, tracer, numbered=numbered, counts=counts)
-
 
 class _Behind:
-    """A stream on which something is written behind the next batch."""
+    """A stream that appends a field to the next batch."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipe[bytes]) -> None:
         self._pipe = pipe
         self.behind = b""
 
@@ -75,7 +46,7 @@ class TracedLink(BatchedLink):
         host: Host,
         link: LinkId,
         peer: Position,
-        pipe: Pipe,
+        pipe: Pipe[bytes],
         tracer: Tracer,
         *,
         numbered: bool = False,

@@ -9,48 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-
-import grpc
 
 from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.quota import Quota
 from taskd_net.core.routes import LinkId
-from taskd_net.links.host import Host
-from taskd_net.links.session import Context
-from taskd_net.transport.channel import SERVICE
-from taskd_net.transport.permissions import Permissions
+from taskd_net.links.grpc_calls import Context
+from taskd_net.links.grpc_stream import caller_of
+from taskd_net.links.kind import Acceptor, Parent
 from taskd_net.wire import codec
-
-
-class Calls(grpc.GenericRpcHandler):
-    """The four calls as gRPC hands them over.
-
-    Args:
-        methods: what serves each, by its name.
-    """
-
-    def __init__(self, methods: Mapping[str, grpc.RpcMethodHandler[bytes, bytes]]) -> None:
-        self._methods = {f"/{SERVICE}/{name}": handler for name, handler in methods.items()}
-        self._count = 0
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
-        """One call more."""
-        self._count += 1
-        return self._methods.get(handler_call_details.method)
-
-    async def rest(self, seconds: float) -> None:
-        """Wait until no call has come for some looks of a draining node, or so many seconds at most."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        count, looks = self._count, 0
-        # Looks, not seconds: of a loop that stood still, time alone would say that nothing came.
-        while looks < limits.DRAIN_LOOKS and loop.time() < until:
-            await asyncio.sleep(limits.DRAIN_LOOK_S)
-            looks = looks + 1 if count == self._count else 0
-            count = self._count
 
 
 class _Call:
@@ -70,41 +37,27 @@ class _Call:
             self.answer.set_result(ack)
 
 
-class Transfers:
+class Transfers(Acceptor):
     """The messages that children send by unary calls.
 
     Args:
-        host: the node.
-        permissions: says which child brings a message.
-        quota: what a child's messages cost that wait for their answers.
-        failed: makes an answer of the error by which a call has failed.
-        end: ends the call instead, where an answer with a code is not what the caller expects.
-
-    Attributes:
-        catching_up: the node has begun to drain, and what comes in now counts as having come before that.
+        parent: whom they come to.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        permissions: Permissions,
-        quota: Callable[[LinkId], Quota],
-        failed: Callable[[str, Exception, Context], Ack],
-        end: Callable[[Ack, Context], Awaitable[None]],
-    ) -> None:
-        self._host = host
-        self._permissions = permissions
-        self._quota = quota
-        self._failed = failed
-        self._end = end
+    def __init__(self, parent: Parent) -> None:
+        super().__init__(parent)
+        self._host = parent.host
         self._loop = asyncio.get_running_loop()
         self._gathered: list[_Call] = []
         self._unanswered = 0
-        # For how many decisions more every call is gathered: after several calls came together, others do.
+        # Every call is gathered for so many decisions more: after several calls came together, others do.
         self._together = 0
         self._looking = False
         self._last_came = self._first_came = 0.0
-        self.catching_up = False
+
+    def close(self) -> None:
+        """Decide on what has come in."""
+        self.decide()
 
     @property
     def busy(self) -> bool:
@@ -113,11 +66,12 @@ class Transfers:
 
     async def take(self, data: bytes, context: Context) -> bytes:
         """Take a message in; returns its answer, serialized, when it is there."""
+        parent = self._parent
         # One coroutine for all of it: a second one that only watches for errors is a tenth of gRPC's own cost.
         try:
             frame = codec.read_frame(data, self._host.router.limits)
-            came_from = self._permissions.bringer(frame, context)
-            quota, size = self._quota(came_from), len(data)
+            came_from = parent.bringer(frame, caller_of(context))
+            quota, size = parent.quota(came_from), len(data)
             try:
                 quota.require(size)
             except Refusal as refusal:
@@ -133,9 +87,9 @@ class Transfers:
                 self._unanswered -= 1
                 quota.add(-1, -size)
         except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
-            ack = self._failed("TransferMessage", error, context)
+            ack = parent.failures.answer("TransferMessage", error, context)
         if ack.code:
-            await self._end(ack, context)
+            await parent.failures.end(ack, context)
         return codec.write_ack(ack)
 
     def decide(self) -> None:

@@ -19,9 +19,9 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.links import grpc_status
+from taskd_net.links.grpc_calls import unary_call
 from taskd_net.links.peer import Profile
 from taskd_net.position import Position
-from taskd_net.transport.channel import unary_call
 from taskd_net.wire import codec
 
 CALLS: Final = limits.SHARED_IN_FLIGHT

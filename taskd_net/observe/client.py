@@ -10,11 +10,12 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, TaskdNetError
+from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.probe_codec import About, Echo, Series
 from taskd_net.observe.records import Mesh
-from taskd_net.observe.service import PROBE_SERVICE, STATUS_SERVICE
+from taskd_net.observe.service import PROBE_SERVICE
 from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.tls.files import Tls

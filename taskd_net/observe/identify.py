@@ -17,12 +17,13 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.links import peer as peers
+from taskd_net.links.tasknet import STREAM
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.service import PROBE_SERVICE
 from taskd_net.position import Position
 from taskd_net.tls.files import Tls
-from taskd_net.transport.channel import channel_to, open_stream
+from taskd_net.transport.channel import channel_to
 
 _NOBODY = range(1_000_000_000, 2_000_000_000)
 
@@ -76,7 +77,7 @@ async def identify(address: Address, timeout: float, tls: Tls | None = None) -> 
 async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) -> bool:
     stranger = peers.stream_metadata(Position.agent(random.choice(_NOBODY)))
     async with channel_to(address, tls) as channel:
-        stream = open_stream(channel, stranger, batched=False)
+        stream = _open_stream(channel, stranger)
         try:
             # A server that takes the stream of a stranger says nothing, or that it has accepted it.
             async with asyncio.timeout(timeout):
@@ -93,3 +94,8 @@ async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) ->
             return True
         finally:
             stream.cancel()
+
+
+def _open_stream(channel: grpc.aio.Channel, metadata: peers.Metadata) -> grpc.aio.StreamStreamCall[bytes, bytes]:
+    call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(STREAM)
+    return call(metadata=metadata)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import AsyncIterator
 from uuid import uuid4
 
 from taskd_net.codes import ArgumentError, Code, Refusal, describe
-from taskd_net.core.frame import Ack, Ended, Failure
+from taskd_net.core.frame import FOREIGN, Ack, Failure
 from taskd_net.limits import PROBE_HOPS
-from taskd_net.links.host import Host
+from taskd_net.links import registry
+from taskd_net.links.session import Host
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import Destination, Position
 from taskd_net.wire import probe_frames
-
-_LINKS: Final[Mapping[int, str]] = {Ended.BATCHED: "batched", Ended.TASKNET: "tasknet"}
 
 
 class Prober:
@@ -44,11 +42,11 @@ class Prober:
         wanted = to.identity
         for hops in range(1, PROBE_HOPS + 1):
             ack, seconds = await self._ask(to, hops, timeout)
-            link = _LINKS.get(ack.code)
-            if link is None:
+            kind = registry.probed(ack.code)
+            if kind is None:
                 yield self._ended(ack, seconds)
                 return
-            yield Echo(Code.OK, ack.src, seconds, link)
+            yield Echo(Code.OK, ack.src, seconds, kind.name)
             if ack.src.identity == wanted:
                 return
 
@@ -72,16 +70,16 @@ class Prober:
 
     def _ended(self, ack: Ack, seconds: float) -> Echo:
         failures = tuple(Failure(position, _readable(code)) for position, code in ack.failures)
-        if ack.code == Ended.FOREIGN:
+        if ack.code == FOREIGN:
             text = "it knows no probes (not a node of taskd_net, or an older one), so it was not asked"
-            return Echo(Code.CLIENT_ERR, ack.src, seconds, "tasknet", text, ack.receivers, failures)
+            return Echo(Code.CLIENT_ERR, ack.src, seconds, registry.plain().name, text, ack.receivers, failures)
         detail = "" if ack.ok else ack.detail or describe(ack.code).partition(": ")[2]
         return Echo(ack.code, ack.src, seconds, "", detail, ack.receivers, failures)
 
 
 def _readable(code: int) -> int:
     """The code of the mesh for the answer to a probe."""
-    return Code.CLIENT_ERR if code == Ended.FOREIGN else code
+    return Code.CLIENT_ERR if code == FOREIGN else code
 
 
 def one_node(to: Position) -> Position:

@@ -11,14 +11,13 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-import grpc
-
 from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
-from taskd_net.links.host import Host
+from taskd_net.links.grpc_calls import CallFailed
+from taskd_net.links.kind import Requests
+from taskd_net.links.session import Host
 from taskd_net.observe import status_codec as wire
-from taskd_net.observe.service import STATUS_SERVICE
 from taskd_net.observe.view import View
 from taskd_net.position import Role
 
@@ -40,11 +39,11 @@ class Reporter:
         self._view = view
         self._timeout = timeout
 
-    async def run(self, channel: Callable[[], grpc.aio.Channel], parent: peers.Peer) -> None:
+    async def run(self, requests: Callable[[], Requests], parent: peers.Peer) -> None:
         """Report for one stay with a parent, until cancelled.
 
         Args:
-            channel: returns the channel of the moment.
+            requests: returns the requests of the moment.
             parent: the kind of peer.
         """
         view, ledger, news = self._view, self._view.ledger, self._view.news
@@ -65,7 +64,7 @@ class Reporter:
                     figures_at = loop.time() + pace
                 # Not until nothing is left: reports that come from children meanwhile wait for the next round.
                 for _ in range(ledger.reports):
-                    pace = await self._report(channel(), parent, urgent=urgent)
+                    pace = await self._report(requests(), parent, urgent=urgent)
                 await self._wait(figures_at, max(limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
         finally:
             ledger.end()
@@ -79,19 +78,17 @@ class Reporter:
         except TimeoutError:
             pass
 
-    async def _report(self, channel: grpc.aio.Channel, parent: peers.Peer, *, urgent: bool) -> float:
+    async def _report(self, requests: Requests, parent: peers.Peer, *, urgent: bool) -> float:
         """Send the next report. Returns the pace that the parent asks for, in seconds."""
         ledger = self._view.ledger
         report = ledger.next_report(urgent=urgent)
-        tell: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
         metadata = peers.stream_metadata(self._host.router.identity)
         try:
-            answer = await tell(wire.write_report(report), metadata=metadata, timeout=self._timeout)
+            answer = await requests.report(wire.write_report(report), metadata, self._timeout)
             return max(limits.STATUS_FIGURES_S, wire.read_pace(answer))
-        except (grpc.aio.AioRpcError, Refusal) as error:
+        except (CallFailed, Refusal) as error:
             # The parent may have taken it or not: after a while it is told everything.
-            text = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.aio.AioRpcError) else str(error)
-            self._host.log.warning("status_not_taken", reason=text)
+            self._host.log.warning("status_not_taken", reason=str(error))
             ledger.begin(ends=parent.ends)
             await asyncio.sleep(limits.STATUS_FIGURES_S)
             return limits.STATUS_FIGURES_S

@@ -19,9 +19,9 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
-from taskd_net.links.connections import host_of, is_of_this_machine
-from taskd_net.links.host import Host
-from taskd_net.links.session import Context
+from taskd_net.links.grpc_calls import STATUS_SERVICE, Context
+from taskd_net.links.remote import remote_of
+from taskd_net.links.session import Host
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.probe_codec import About, Echo, Series
@@ -30,7 +30,6 @@ from taskd_net.observe.view import View
 from taskd_net.states import State
 from taskd_net.version import __version__
 
-STATUS_SERVICE: Final = "taskd_net.status.TaskStatus"
 PROBE_SERVICE: Final = "taskd_net.probe.Probe"
 
 
@@ -93,7 +92,7 @@ class NodeService:
             child = str(link.position)
             self._view.told(link, wire.read_report(data))
         except Violation as violation:
-            host.perform(host.router.report_violation(host_of(context.peer()), violation))
+            host.perform(host.router.report_violation(remote_of(context.peer()).place, violation))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
         except Refusal as refusal:
             host.log.warning("status_refused", child=child, detail=str(refusal))
@@ -107,7 +106,7 @@ class NodeService:
 
     async def _forget(self, data: bytes, context: Context) -> bytes:
         host, view, router = self._host, self._view, self._host.router
-        if not is_of_this_machine(context.peer(), self._listen):
+        if not remote_of(context.peer()).is_of_this_machine(self._listen):
             text = f"{router.identity} forgets nodes only for those who ask on its own machine"
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
         try:

@@ -15,10 +15,9 @@ from typing import TypeAlias
 from taskd_net import limits
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
-from taskd_net.links.batched import BatchedLink
 from taskd_net.links.connections import Connections
-from taskd_net.links.host import Host
 from taskd_net.links.peer import OURS
+from taskd_net.links.session import Host, Session
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import standings_of
 from taskd_net.observe.ledger import Ledger, Record, Report
@@ -336,6 +335,4 @@ def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:
 
 
 def _kind(link: Link) -> str:
-    if not link.up:
-        return ""
-    return "batched" if isinstance(link.session, BatchedLink) else "tasknet"
+    return link.session.kind if isinstance(link.session, Session) else ""

@@ -1,4 +1,4 @@
-"""The settings of gRPC, and the names of the calls."""
+"""Channels and the settings of gRPC."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from taskd_net.address import Address
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.tls.files import Tls
 
-SERVICE: Final = "TaskNet"
-LINK_SERVICE: Final = "taskd_net.link.TaskLink"
-
 Options: TypeAlias = list[tuple[str, str | int]]
-
-UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
-Stream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
-
 
 # Frames and reads of 16 and 8 KiB, and pings that probe the bandwidth, cost a third of the rate of 64 KiB bodies; the
 # pings also a tenth of the time of a join. In their place a window that a cluster's network does not fill.
@@ -61,19 +54,6 @@ def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
     from taskd_net.tls.credentials import channel_credentials
 
     return open_channel(address, channel_credentials(read(tls)), tls.server_name, pings=False)
-
-
-def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:
-    """One of the service's unary calls; bytes go in and come out."""
-    call: UnaryCall = channel.unary_unary(f"/{SERVICE}/{name}")
-    return call
-
-
-def open_stream(channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...], *, batched: bool) -> Stream:
-    """Open the stream to the parent; it stands once the parent has accepted it."""
-    name = f"/{LINK_SERVICE}/Exchange" if batched else f"/{SERVICE}/InitServerDownStream"
-    call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(name)
-    return call(metadata=metadata)
 
 
 def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Options:

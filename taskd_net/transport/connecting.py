@@ -1,22 +1,21 @@
-"""The steps that lead to a connection with the parent: the same for the first one, and for one that takes its place."""
+"""Connections to the parent: the same steps lead to the first one, and to one that takes its place."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import grpc
 
 from taskd_net import limits
 from taskd_net.address import Address
-from taskd_net.codes import Refusal, TaskdNetError, describe
-from taskd_net.core.links import UP
+from taskd_net.codes import Refusal, describe
 from taskd_net.links import peer as peers
-from taskd_net.links.host import Host
-from taskd_net.links.session import ClientPipe, Session
-from taskd_net.links.tasknet import ToParent
-from taskd_net.links.traced import Tracer, batched_link
+from taskd_net.links.grpc_calls import GrpcRequests, unary_call
+from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
+from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
 from taskd_net.tls.explain import explain
 from taskd_net.tls.rotation import Rotation
@@ -24,21 +23,63 @@ from taskd_net.transport import channel as channels
 from taskd_net.wire import codec, requests
 
 
-class Failed(TaskdNetError):
-    """A step came to nothing; the text says why."""
-
-
 class Connection(NamedTuple):
-    """A connection to the parent: the channel, what it was made with, its stream, and what runs over that.
+    """A connection to the parent.
 
-    `told`: whether the parent said, when it accepted the stream, that it has joined; None where it does not tell.
+    Attributes:
+        channel: gRPC's.
+        credentials: those that it was made with.
+        opened: the link on it.
+        requests: carries announcements and reports.
     """
 
     channel: grpc.aio.Channel
     credentials: grpc.ChannelCredentials | None
-    stream: channels.Stream
-    session: Session
-    told: bool | None = None
+    opened: Opened
+    requests: Requests
+
+    @property
+    def session(self) -> Session[Any]:
+        """The session of the link."""
+        return self.opened.session
+
+
+class Stay:
+    """One stay with the parent: from the link's opening to its end, or to the end of the one that it has moved to.
+
+    Attributes:
+        parent, peer: the parent's position and properties.
+        connection: of the moment.
+        tasks: the work that ends with the stay.
+        renewing: it moves to a new connection.
+        ended: the parent knows that this node leaves in good order.
+        moving: held while the old link has ended, or may, and the new one does not stand yet.
+    """
+
+    def __init__(self, connection: Connection, parent: Position, peer: peers.Peer) -> None:
+        self.connection = connection
+        self.parent = parent
+        self.peer = peer
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.renewing = False
+        self.ended = False
+        self.moving = asyncio.Lock()
+
+    @property
+    def session(self) -> Session[Any]:
+        """The session of the moment."""
+        return self.connection.session
+
+    @property
+    def requests(self) -> Requests:
+        """Announcements and reports, over the connection of the moment."""
+        return self.connection.requests
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Do something for as long as the stay lasts."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
 
 class Connector:
@@ -49,7 +90,7 @@ class Connector:
         upstream: the parent's address.
         ack_timeout: seconds for the parent's answer to each step.
         rotation: the certificates for TLS; None for plain text.
-        tracer: of a node that traces messages.
+        kinds: the kinds of link that the node uses, the preferred first.
         service: whether the node is a tool or a service, and no rank of the job.
 
     Attributes:
@@ -63,7 +104,7 @@ class Connector:
         upstream: Address,
         ack_timeout: float,
         rotation: Rotation | None,
-        tracer: Tracer | None,
+        kinds: Sequence[Kind],
         *,
         service: bool,
     ) -> None:
@@ -72,7 +113,7 @@ class Connector:
         self._upstream = upstream
         self._ack_timeout = ack_timeout
         self._rotation = rotation
-        self._tracer = tracer
+        self._kinds = kinds
         self._service = service
         self.pings = True
         # What gRPC has said last of a parent that is not there, and what it means.
@@ -97,7 +138,7 @@ class Connector:
         """
         # The same three fields here, on the stream and in announcements: some parents look them up as they are. And
         # no longer than it takes until the first ping, as this parent may not permit one.
-        call = channels.unary_call(channel, "Register")(
+        call = unary_call(channel, "Register")(
             requests.write_register(str(uuid4()), self._router.identity),
             metadata=peers.own_metadata(service=self._service),
             timeout=min(self._ack_timeout, limits.KEEPALIVE_TIME_S) if self.pings else self._ack_timeout,
@@ -124,49 +165,32 @@ class Connector:
             self._details = (details, words)
         return self._details[1]
 
-    async def open_stream(
-        self, channel: grpc.aio.Channel, peer: peers.Peer, *, batched: bool, continues: bool = False
-    ) -> tuple[channels.Stream, bool | None]:
-        """Open the stream and wait until it stands, as far as this kind of parent lets one know.
-
-        Returns:
-            The stream, and whether the parent says that it has joined; None where it does not tell.
+    async def open(
+        self,
+        channel: grpc.aio.Channel,
+        credentials: grpc.ChannelCredentials | None,
+        parent: Position,
+        peer: peers.Peer,
+        *,
+        continues: bool = False,
+    ) -> Connection:
+        """Open a link to a parent at which this node has registered: the first offered kind that can be reached.
 
         Raises:
-            Failed: it is refused, or not accepted in time.
+            Failed: there is none.
         """
-        metadata = peers.stream_metadata(self._router.identity, continues=continues)
-        stream = channels.open_stream(channel, metadata, batched=batched)
-        confirms, told = peer.profile.confirms_stream, None
-        try:
-            async with asyncio.timeout(self._ack_timeout):
-                if confirms:
-                    accepted = peers.read_metadata(await stream.initial_metadata())
-                    told = peers.parent_joined(accepted) if batched else None
+        way = Way(self._host, parent, peer, channel, self._ack_timeout, continues)
+        failed = Failed("the parent offers no kind of link that this node uses")
+        for kind in self._kinds:
+            if kind.offered(peer):
+                try:
+                    opened = await kind.open(way)
+                except Unreachable as unreachable:
+                    failed = unreachable
                 else:
-                    await stream.wait_for_connection()
-            if confirms and stream.done():
-                status, details = await stream.code(), await stream.details()
-                raise Failed(f"opening the stream: {status.name}: {details}")
-        except TimeoutError as error:
-            stream.cancel()
-            raise Failed("opening the stream: the parent did not accept the stream in time") from error
-        except grpc.aio.AioRpcError as error:
-            raise Failed(f"opening the stream: {error.code().name}: {error.details()}") from error
-        except BaseException:
-            stream.cancel()
-            raise
-        return stream, told
-
-    def session(
-        self, channel: grpc.aio.Channel, stream: channels.Stream, parent: Position, peer: peers.Peer, *, batched: bool
-    ) -> Session:
-        """What runs over a stream that stands."""
-        pipe = ClientPipe(stream)
-        if batched:
-            numbered, counts = peer.numbers, peer.counts
-            return batched_link(self._host, UP, parent, pipe, self._tracer, numbered=numbered, counts=counts)
-        return ToParent(self._host, UP, parent, pipe, peer.profile, channel, self._ack_timeout)
+                    over_grpc = GrpcRequests(channel, parent, peer)
+                    return Connection(channel, credentials, opened, opened.requests or over_grpc)
+        raise failed
 
     async def connected(self, channel: grpc.aio.Channel) -> None:
         """Wait until there is a connection.

@@ -10,13 +10,14 @@ import grpc
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.connections import Connections
+from taskd_net.links.grpc_calls import Context
+from taskd_net.links.kind import Requests
 from taskd_net.links.peer import Peer
-from taskd_net.links.session import Context
 from taskd_net.position import Position
 from taskd_net.states import State
 
-Reports: TypeAlias = Callable[[Callable[[], grpc.aio.Channel], Peer], Coroutine[Any, Any, None]]
-"""Reports to the parent, over the channel of the moment, until it is cancelled."""
+Reports: TypeAlias = Callable[[Callable[[], Requests], Peer], Coroutine[Any, Any, None]]
+"""Reports to the parent, by the requests of the moment, until it is cancelled."""
 
 
 class Observer(Protocol):

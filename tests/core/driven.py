@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from taskd_net.core.acks import UNTOLD, Told
 from taskd_net.core.acks import Answer as Heard
-from taskd_net.core.frame import Ack, Ended, Frame, Probe
+from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.links import Link, Terms
 from taskd_net.core.quirks import Quirks
@@ -243,7 +243,7 @@ class Driven:
         link: Link,
         session: object,
         unwritten: Iterable[Frame | tuple[Frame, int]] = (),
-        probes: Ended | None = None,
+        probes: int | None = None,
         numbered: bool = False,
         counts: bool = False,
         bare: bool = False,
@@ -285,7 +285,7 @@ class Driven:
         depth: int = 1,
         withdraws: bool = False,
         quirks: Quirks | None = None,
-        probes: Ended | None = None,
+        probes: int | None = None,
         numbered: bool = False,
         counts: bool = False,
         told: bool | None = None,

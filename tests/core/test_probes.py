@@ -3,12 +3,14 @@
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.frame import Ended, Probe
+from taskd_net.core.frame import FOREIGN, Probe
 from taskd_net.core.links import UP, Link
 from taskd_net.core.ready import Lost
 from taskd_net.position import Destination
 from tests.core.driven import Action, Driven, Forward
 from tests.core.routers import STRANGER, Caller, answers, at, frame, hops, router
+
+BATCHED, TASKNET = 1, 2  # the answers of two kinds of link
 
 
 def probe(to: str, src: str = "Mgr", *, hops: int | None = None, uuid: str = "u") -> Probe:
@@ -16,14 +18,14 @@ def probe(to: str, src: str = "Mgr", *, hops: int | None = None, uuid: str = "u"
     return Probe(uuid, True, at(src), Destination.of(at(to)), bytes(10), hops)
 
 
-def child(parent: Driven, position: str, probes: Ended | None = Ended.BATCHED) -> Link:
+def child(parent: Driven, position: str, probes: int | None = BATCHED) -> Link:
     """A child that joins; by default over a batched link."""
     link = parent.register(0.0, at(position))
     parent.link_up(0.0, link, position, (), probes)
     return link
 
 
-def below(position: str, probes: Ended | None = Ended.BATCHED, **settings: float) -> Driven:
+def below(position: str, probes: int | None = BATCHED, **settings: float) -> Driven:
     """A node that has joined its parent."""
     node = router(position, **settings)
     node.upstream_up(0.0, "up", at("Mgr"), 1, True, None, probes)
@@ -77,14 +79,14 @@ def test_does_not_wait_for_the_join() -> None:
 
 def test_child_whose_stream_is_gone_is_6002_whatever_it_is() -> None:
     mgr = router("Mgr")
-    for number, kind in enumerate((Ended.BATCHED, None)):
+    for number, kind in enumerate((BATCHED, None)):
         link = child(mgr, f"Worker/0/{number}", kind)
         mgr.link_down(0.0, link, link.session, ())
         assert answers(mgr.probe(0.0, probe(f"Worker/0/{number}"), Caller(), 1.0)) == [(6002, "Mgr/0")]
 
 
-@pytest.mark.parametrize("kind", [Ended.BATCHED, Ended.TASKNET])
-def test_trace_ends_at_its_last_link_or_at_its_destination(kind: Ended) -> None:
+@pytest.mark.parametrize("kind", [BATCHED, TASKNET])
+def test_trace_ends_at_its_last_link_or_at_its_destination(kind: int) -> None:
     proxy = below("Proxy/0", kind)
     leaf = child(proxy, "Worker/0/0")
     assert answers(arrives(proxy, UP, probe("Worker/0/0", hops=0))) == [(kind, "Proxy/0")]
@@ -97,7 +99,7 @@ def test_probe_that_ended_has_failed_nobody() -> None:
     mgr = router("Mgr")
     link = child(mgr, "Proxy/0")
     mgr.routes.learn(at("Worker/0/0"), link.id, link.epoch)
-    for number, ended in enumerate((*Ended, Code.NO_ROUTE)):
+    for number, ended in enumerate((BATCHED, TASKNET, FOREIGN, Code.NO_ROUTE)):
         mgr.probe(0.0, probe("Worker/0/0", hops=1, uuid=str(number)), Caller(), 1.0)
         assert answers(mgr.ack_arrived(0.1, link.id, str(number), ended, at("Proxy/0"))) == [(ended, "Proxy/0")]
     assert mgr.counters.outcomes["down"].by_code == {0: 3, Code.NO_ROUTE: 1}
@@ -107,9 +109,9 @@ def test_probe_that_ended_has_failed_nobody() -> None:
 def test_never_forwarded_to_a_neighbour_that_knows_no_probes() -> None:
     mgr = router("Mgr")
     child(mgr, "Worker/0/0", None)
-    assert answers(mgr.probe(0.0, probe("Worker/0/0"), Caller(), 1.0)) == [(Ended.FOREIGN, "Worker/0/0")]
+    assert answers(mgr.probe(0.0, probe("Worker/0/0"), Caller(), 1.0)) == [(FOREIGN, "Worker/0/0")]
     orphan = below("Worker/0/1", None)
-    assert answers(orphan.probe(0.0, probe("Worker/0/0"), Caller(), 1.0)) == [(Ended.FOREIGN, "Mgr/0")]
+    assert answers(orphan.probe(0.0, probe("Worker/0/0"), Caller(), 1.0)) == [(FOREIGN, "Mgr/0")]
 
 
 @pytest.mark.parametrize("question", [probe("Mgr", "Worker/0/0"), probe("Worker/0/1", "Worker/0/0", hops=0)])
@@ -135,7 +137,7 @@ def test_neighbour_that_joins_again_as_another_kind() -> None:
     mgr = router("Mgr")
     link = child(mgr, "Worker/0/0")
     mgr.link_up(0.0, link, "another", (), None)
-    assert answers(mgr.probe(0.0, probe("Worker/0/0"), Caller(), 1.0)) == [(Ended.FOREIGN, "Worker/0/0")]
+    assert answers(mgr.probe(0.0, probe("Worker/0/0"), Caller(), 1.0)) == [(FOREIGN, "Worker/0/0")]
 
 
 def test_bounds_of_a_link_hold_for_probes() -> None:
@@ -158,7 +160,7 @@ def test_broadcast_names_who_was_not_asked() -> None:
     ours = child(mgr, "Worker/0/0")
     child(mgr, "Worker/0/1", None)
     assert hops(mgr.probe(0.0, probe("Worker/All/All"), Caller(), 1.0)) == [ours.id]
-    assert answers(mgr.accepted(0.1, ours.id, ["u"], sync=True)) == [(Ended.FOREIGN, "Worker/0/1")]
+    assert answers(mgr.accepted(0.1, ours.id, ["u"], sync=True)) == [(FOREIGN, "Worker/0/1")]
 
 
 def test_broadcast_that_includes_this_node_and_a_list_with_a_gap() -> None:

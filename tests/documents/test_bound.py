@@ -13,7 +13,7 @@ import pytest
 from taskd_net import Code, limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core.ready import Kind
-from taskd_net.links import grpc_status, peer
+from taskd_net.links import batched_kind, grpc_status, peer
 from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
@@ -168,7 +168,7 @@ def test_every_extension_key_has_a_row_with_its_values() -> None:
     texts = _texts("taskd_net")
     known = {text for text in texts if re.fullmatch(r"taskd-net-[a-z-]+", text)}
     values = {
-        peer.LINKS_KEY: {peer.BATCHED},
+        peer.LINKS_KEY: {batched_kind.OFFER},
         peer.PROBES_KEY: {peer.PROBES},
         peer.STATUS_KEY: {peer.REPORTS},
         peer.STREAM_KEY: {peer.CONTINUES},

@@ -30,7 +30,7 @@ from taskd_net.core.names import CertificateName
 from taskd_net.expect import Expected
 from taskd_net.limits import FAILURES_TOLD
 from taskd_net.links import peer as peers
-from taskd_net.links.connections import host_of
+from taskd_net.links.remote import remote_of
 from taskd_net.page.feed import Feed
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
@@ -156,7 +156,7 @@ def metadata(data: bytes) -> None:
         assert 0 <= peers.of_parent(read).depth < 1000
         peers.stream_position(read)
         peers.routes_kind(read)
-    host_of(text)
+    remote_of(text)
     for parse, wrong in ((CertificateName.parse, ValueError), (Position.parse, ValueError)):
         try:
             parse(text)

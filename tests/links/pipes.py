@@ -13,6 +13,7 @@ from taskd_net.core.ready import Joined, Lost, Ready, ReportViolation, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
+from taskd_net.links.tracer import Tracer
 from taskd_net.logger import get_logger
 from taskd_net.observe.view import View
 from taskd_net.position import Position
@@ -122,8 +123,9 @@ class FakeNode:
         at = Position.parse(position)
         self.router = Router(at, upstream=position != "Mgr")
         self.log = get_logger(node=position)
-        self.links: MutableMapping[LinkId, Session] = {}
+        self.links: MutableMapping[LinkId, Session[Any]] = {}
         self.view = View(self)
+        self.tracer: Tracer | None = None
         self.delivered: list[str] = []
         self.lost: list[str] = []
         self.accused: list[tuple[str, int]] = []

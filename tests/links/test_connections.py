@@ -1,12 +1,10 @@
 """Which children came over which connection, and whose streams stand there."""
 
-import pytest
-
-from taskd_net.address import Address
-from taskd_net.links.connections import Connections, host_of, is_of_this_machine
+from taskd_net.links.connections import Connections
 from taskd_net.links.peer import CONTRACT, ORIGINAL, Peer
+from taskd_net.links.remote import remote_of
 
-A, B, C = "ipv4:10.0.0.1:40001", "ipv4:10.0.0.2:40001", "ipv4:10.0.0.1:40003"
+A, B, C = map(remote_of, ("ipv4:10.0.0.1:40001", "ipv4:10.0.0.2:40001", "ipv4:10.0.0.1:40003"))
 
 
 def test_one_child_to_a_connection() -> None:
@@ -53,38 +51,12 @@ def test_connections_of_a_host() -> None:
     connections = Connections()
     for link, connection in enumerate((A, B, A, C)):
         connections.came_over(connection, link, Peer(CONTRACT))
-    assert [connections.of_host(one) for one in (A, B, C, "ipv4:10.0.0.1:1", "ipv4:10.0.0.9:1")] == [1, 0, 1, 2, 0]
+    assert [
+        connections.of_host(one) for one in (A, B, C, remote_of("ipv4:10.0.0.1:1"), remote_of("ipv4:10.0.0.9:1"))
+    ] == [1, 0, 1, 2, 0]
     for link in range(4):
         connections.forget(link)
     assert (connections.of_host(A), len(connections._of_host)) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("connection", "host"),
-    [(A, "ipv4:10.0.0.1"), ("ipv6:%5B::1%5D:40001", "ipv6:[::1]"), ("unix:", "unix"), ("", "")],
-)
-def test_host_of_a_connection(connection: str, host: str) -> None:
-    assert host_of(connection) == host
-
-
-@pytest.mark.parametrize(
-    ("connection", "listen", "here"),
-    [
-        ("ipv4:127.0.0.1:40001", "0.0.0.0:9601", True),
-        ("ipv4:127.8.0.1:40001", "10.0.0.7:9601", True),
-        ("ipv6:%5B::1%5D:40001", "[::]:9601", True),
-        ("ipv6:%5B::ffff:127.0.0.1%5D:40001", "[::]:9601", True),
-        ("ipv6:%5Bfe80::1%25eth0%5D:40001", "[::]:9601", False),
-        # Who connects to an address of its own machine comes from there.
-        ("ipv4:10.0.0.7:40001", "10.0.0.7:9601", True),
-        ("ipv4:10.0.0.8:40001", "10.0.0.7:9601", False),
-        ("ipv4:10.0.0.8:40001", "0.0.0.0:9601", False),
-        ("ipv4:10.0.0.8:40001", "node-0:9601", False),
-        ("unix:", "127.0.0.1:9601", False),
-    ],
-)
-def test_who_comes_from_the_same_machine(connection: str, listen: str, here: bool) -> None:
-    assert is_of_this_machine(connection, Address.parse(listen)) is here
 
 
 def test_child_whose_next_stream_stands_before_the_older_one_has_ended() -> None:

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from taskd_net import Position, __version__
-from taskd_net.core.frame import Ended
 from taskd_net.core.ready import Kind
+from taskd_net.links import batched_kind, registry
 from taskd_net.links import peer as peers
 from taskd_net.states import State
+
+OFFER = ((peers.LINKS_KEY, batched_kind.OFFER), (peers.ANSWERS_KEY, peers.NUMBERS))
 
 
 def test_nodes_of_ours_recognise_each_other() -> None:
@@ -16,16 +18,19 @@ def test_nodes_of_ours_recognise_each_other() -> None:
     assert child == peers.Peer(peers.OURS, __version__, probes=True, counts=True, numbers=True, hears=True)
     assert peers.of_child(dict(peers.own_metadata(service=True))) == replace(child, service=True)
     for batched in (True, False):
-        parent = peers.of_parent(dict(peers.parent_metadata(3, batched=batched)))
+        parent = peers.of_parent(dict(peers.parent_metadata(3, OFFER if batched else ())))
         assert parent == peers.Peer(
-            peers.OURS, __version__, 3, batched, reports=True, probes=True, counts=True, numbers=batched, ends=True
+            peers.OURS, __version__, 3, reports=True, probes=True, counts=True, numbers=batched, ends=True
+        )
+        assert [kind.name for kind in registry.usable("batched") if kind.offered(parent)] == (
+            ["batched", "tasknet"] if batched else ["tasknet"]
         )
 
 
 def test_parent_of_many_asks_for_longer_pauses() -> None:
     for pace, heard in ((0.0, 0.0), (2.0, 0.0), (7.6, 8.0), (5000.0, 999.0)):
-        assert peers.of_parent(dict(peers.parent_metadata(0, batched=True, pace=pace))).pace == heard
-    said = dict(peers.parent_metadata(0, batched=True))
+        assert peers.of_parent(dict(peers.parent_metadata(0, OFFER, pace))).pace == heard
+    said = dict(peers.parent_metadata(0, OFFER))
     for wrong in ("", "-1", "1000", "1e9", "nan", "9999", "²"):
         assert peers.of_parent(said | {peers.PACE_KEY: wrong}).pace == 0.0
 
@@ -35,15 +40,15 @@ def test_only_who_says_so_knows_probes() -> None:
     said = {peers.VERSION_KEY: "0.1.0"}
     for peer in (peers.of_child(said), peers.of_parent(said), peers.of_child({}), peers.of_parent({})):
         assert not peer.probes
-        assert peer.ended(batched=True) is None
-    ours = peers.of_child(dict(peers.own_metadata()))
-    assert (ours.ended(batched=True), ours.ended(batched=False)) == (Ended.BATCHED, Ended.TASKNET)
+    assert peers.of_child(dict(peers.own_metadata())).probes
 
 
 def test_parent_of_an_earlier_version_is_told_nothing_and_offers_nothing() -> None:
     earlier = peers.of_parent({peers.VERSION_KEY: "0.0.9", peers.DEPTH_KEY: "2"})
     assert earlier == peers.Peer(peers.OURS, "0.0.9", 2)
-    assert not (earlier.batched or earlier.reports or earlier.probes or earlier.counts or earlier.numbers)
+    assert not (
+        batched_kind.KIND.offered(earlier) or earlier.reports or earlier.probes or earlier.counts or earlier.numbers
+    )
     assert not (earlier.ends or earlier.hears or earlier.service)
 
 

@@ -7,7 +7,8 @@ import grpc.aio
 import pytest
 
 from taskd_net import Code
-from taskd_net.links.session import ClientPipe, Context, ServerPipe
+from taskd_net.links.grpc_calls import Context
+from taskd_net.links.grpc_stream import ClientPipe, ServerPipe
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.wire import Wire
 

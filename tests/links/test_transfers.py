@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,7 +15,7 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Ready, Writes
-from taskd_net.links.transfers import Calls, Transfers
+from taskd_net.links.transfers import Transfers
 from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire.codec import read_ack
 from tests.links.pipes import FakeNode, frame
@@ -45,6 +44,29 @@ class Upstream:
         self.more.set()
 
 
+class Failed:
+    """Calls that have failed.
+
+    Attributes:
+        errors: why.
+        ended: the answers that have a code.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+        self.ended: list[Ack] = []
+
+    def answer(self, call: str, error: Exception, context: object) -> Ack:
+        """A call has failed."""
+        assert call == "TransferMessage"
+        self.errors.append(error)
+        return Ack("", Code.SERVER_ERR, MGR)
+
+    async def end(self, ack: Ack, context: object) -> None:
+        """A call's answer has a code."""
+        self.ended.append(ack)
+
+
 class Serving:
     """A Proxy that has joined, one child, and the calls that are under way."""
 
@@ -55,25 +77,22 @@ class Serving:
         self.node.router.link_up(0.0, self.child, "down")
         self.node.links[UP] = cast("Any", self.up)
         self.node.router.upstream_up(0.0, self.up, MGR)
-        self.quota = Quota(DEFAULT, Quota(DEFAULT))
-        self.transfers = Transfers(self.node, cast("Any", self), lambda _: self.quota, self.failed, self.end)
+        self.host, self.failures = self.node, Failed()
+        self.budget = Quota(DEFAULT, Quota(DEFAULT))
+        self.transfers = Transfers(cast("Any", self))
         self.calls: dict[str, asyncio.Task[bytes]] = {}
-        self.errors: list[Exception] = []
-        self.ended: list[Ack] = []
 
-    def failed(self, call: str, error: Exception, context: object) -> Ack:
-        """A call has failed."""
-        assert call == "TransferMessage"
-        self.errors.append(error)
-        return Ack("", Code.SERVER_ERR, MGR)
-
-    async def end(self, ack: Ack, context: object) -> None:
-        """A call's answer has a code."""
-        self.ended.append(ack)
+    def quota(self, _: int) -> Quota:
+        """The quota of the one child."""
+        return self.budget
 
     def bringer(self, *_: object) -> int:
         """The gate: everything comes from the one child."""
         return self.child
+
+    def peer(self) -> str:
+        """The context of every call."""
+        return "ipv4:127.0.0.1:1"
 
     def time_remaining(self) -> float:
         """The context of every call."""
@@ -106,7 +125,7 @@ async def serving() -> AsyncIterator[Serving]:
         call.cancel()
     await asyncio.gather(*serving.calls.values(), return_exceptions=True)
     serving.transfers.decide()
-    assert (serving.quota.messages, serving.quota.size) == (0, 0)
+    assert (serving.budget.messages, serving.budget.size) == (0, 0)
 
 
 @pytest.fixture
@@ -190,40 +209,11 @@ async def test_fault_with_one_message_costs_the_others_nothing(
     monkeypatch.setattr("taskd_net.core.router.Router.call_arrived", lambda _, *given, early: fail(*given, early=early))
     await serving.send("abc")
     assert read_ack(await soon(serving.calls["b"]), WORKER).code == Code.SERVER_ERR
-    assert isinstance(serving.errors[0], IndexError)
-    assert [ack.code for ack in serving.ended] == [Code.SERVER_ERR]
+    assert isinstance(serving.failures.errors[0], IndexError)
+    assert [ack.code for ack in serving.failures.ended] == [Code.SERVER_ERR]
     await serving.forwards("ac")
     serving.answer("c")
     assert read_ack(await soon(serving.calls["c"]), WORKER).ok
 
 
 # ---- calls that still come while the node drains
-
-
-async def test_node_rests_after_so_many_looks_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "DRAIN_LOOKS", 1)
-    monkeypatch.setattr(limits, "DRAIN_LOOK_S", 0.05)
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    await soon(Calls({}).rest(1000.0))
-    assert loop.time() - began >= 0.05  # that one look later, and not at once
-
-
-async def test_node_rests_in_the_end_though_calls_never_cease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "DRAIN_LOOKS", 2)
-    monkeypatch.setattr(limits, "DRAIN_LOOK_S", 0.01)
-    calls = Calls({})
-
-    async def come() -> None:
-        while True:
-            assert calls.service(cast("Any", SimpleNamespace(method="/Somebody/Else"))) is None
-            await asyncio.sleep(0)
-
-    coming = asyncio.create_task(come())
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    await soon(calls.rest(0.3))
-    assert loop.time() - began >= 0.3  # calls came until then, so there was no reason to end before
-    assert not coming.done()
-    coming.cancel()
-    await asyncio.wait([coming])

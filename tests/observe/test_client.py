@@ -9,9 +9,9 @@ import pytest
 
 from taskd_net import Code, Position
 from taskd_net.address import Address
+from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten, ask_health
 from taskd_net.observe.probe_codec import Series
-from taskd_net.observe.service import STATUS_SERVICE
 from taskd_net.states import State
 from tests.peers.mesh import PATIENCE_S, Mesh
 from tests.peers.parent import RawParent

@@ -16,7 +16,6 @@ from taskd_net.observe.client import NodeClient
 from taskd_net.observe.identify import Kind, identify
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.service import PROBE_SERVICE
-from taskd_net.transport.channel import open_stream
 from taskd_net.version import __version__
 from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
 from tests.peers.parent import RawParent
@@ -94,6 +93,7 @@ async def test_server_of_something_else() -> None:
 async def test_refusal_whose_metadata_comes_before_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     """gRPC tells both one after the other: on a busy machine the call looks as if it went on in between."""
     looks: list[bool] = []
+    open_stream = identify_module._open_stream
 
     def opened(*arguments: Any, **options: Any) -> Any:
         stream = open_stream(*arguments, **options)
@@ -106,7 +106,7 @@ async def test_refusal_whose_metadata_comes_before_its_status(monkeypatch: pytes
         monkeypatch.setattr(stream, "done", done_later)
         return stream
 
-    monkeypatch.setattr(identify_module, "open_stream", opened)
+    monkeypatch.setattr(identify_module, "_open_stream", opened)
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

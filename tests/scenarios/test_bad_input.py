@@ -286,11 +286,11 @@ async def test_garbage_on_every_unary_call(mesh: Mesh) -> None:
 @pytest.mark.parametrize("service", ["TaskNet/InitServerDownStream", "taskd_net.link.Link/Exchange"])
 async def test_garbage_on_the_stream(mesh: Mesh, service: str) -> None:
     """The contract's stream skips it; a batched link ends, because it is a fault of a node of ours."""
-    from taskd_net.transport.channel import LINK_SERVICE
+    from taskd_net.links.batched_kind import STREAM
 
     contract = service.startswith("TaskNet")
     if not contract:
-        service = f"{LINK_SERVICE}/Exchange"
+        service = STREAM.lstrip("/")
         mesh.expected_errors.add("batch_unreadable")
     mgr, worker = await served(mesh)
     async with RawChild("Worker/0/0") as child, grpc.aio.insecure_channel(mgr.address or "") as channel:

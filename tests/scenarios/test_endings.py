@@ -153,8 +153,8 @@ async def test_a_parent_of_an_earlier_version_is_told_what_it_knows(
     """It knows no ends: a leaf that has left disappears, and a Proxy is lost, as before."""
     says = peers.parent_metadata
 
-    def earlier(depth: int, *, batched: bool, pace: float = 0.0) -> tuple[tuple[str, str], ...]:
-        return tuple(pair for pair in says(depth, batched=batched, pace=pace) if depth or pair[0] != peers.ENDS_KEY)
+    def earlier(depth: int, offers: peers.Metadata, pace: float = 0.0) -> peers.Metadata:
+        return tuple(pair for pair in says(depth, offers, pace) if depth or pair[0] != peers.ENDS_KEY)
 
     monkeypatch.setattr(peers, "parent_metadata", earlier)
     mgr = await mesh.mgr()

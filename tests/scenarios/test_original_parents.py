@@ -8,7 +8,8 @@ import grpc
 import pytest
 
 from taskd_net import Code, Position, limits
-from taskd_net.transport.channel import channel_options, unary_call
+from taskd_net.links.grpc_calls import unary_call
+from taskd_net.transport.channel import channel_options
 from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address, soon

@@ -119,7 +119,7 @@ async def test_announcement_of_a_large_subtree_is_cut_into_bounded_requests(mesh
     address = await free_address()
     parent = RawParent()
     # A parent without our kinds of announcements needs a single request of any size.
-    parent.says = parent_metadata(0, batched=False)
+    parent.says = parent_metadata(0, ())
     await parent.start(address)
     proxy = await mesh.proxy(0, address)
     async with RawChild("Proxy/7") as inner:

@@ -12,12 +12,12 @@ import pytest
 from taskd_net import Node, limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
+from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
-from taskd_net.observe.service import STATUS_SERVICE
 from taskd_net.states import State
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links

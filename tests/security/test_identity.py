@@ -37,14 +37,14 @@ def announcement(proxy: str, *path: str) -> bytes:
 
 async def batched(child: RawChild, address: str) -> tuple[Any, Any]:
     """Open the batched link with bare gRPC, like a manipulated child."""
-    from taskd_net.transport.channel import LINK_SERVICE
+    from taskd_net.links.batched_kind import STREAM
 
     child.connect(address)
     assert (await child.register()).code == 0
     me = position(child.position)
     metadata = (("role", me.role), ("serverrank", me.serverRank), ("processrank", me.processRank))
     assert child._channel is not None
-    call: Any = child._channel.stream_stream(f"/{LINK_SERVICE}/Exchange")
+    call: Any = child._channel.stream_stream(STREAM)
     stream = call(metadata=metadata)
     await soon(stream.initial_metadata())
     return stream, me

@@ -13,9 +13,9 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.address import Address
+from taskd_net.links.grpc_calls import unary_call
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.tls.files import Tls
-from taskd_net.transport.channel import unary_call
 from taskd_net.wire import requests
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon

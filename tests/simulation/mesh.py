@@ -23,13 +23,15 @@ from typing import Any, Final, TypeAlias, assert_never, cast
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
-from taskd_net.core.frame import Ack, Ended, Frame, Probe
+from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.links import UP, Link
 from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, ReportViolation, Withdraw
 from taskd_net.core.router import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
 from taskd_net.links import peer as peers
+from taskd_net.links.batched import PROBED as BATCHED
+from taskd_net.links.tasknet import PROBED as TASKNET
 from taskd_net.position import Destination, Position
 from tests.core.driven import Action, Answer, Arrival, Deliver, Driven, Forward
 from tests.simulation.original import OriginalRouter
@@ -560,11 +562,11 @@ class Mesh:
             return
         self.put(session, Stage.JOIN, step + 1)
 
-    def _ended(self, session: Session) -> Ended | None:
+    def _ended(self, session: Session) -> int | None:
         ends = (session.parent.position, session.child.position)
         if any(self.original(end) or not self.probes(end) for end in ends):
             return None
-        return Ended.BATCHED if session.batched else Ended.TASKNET
+        return BATCHED if session.batched else TASKNET
 
     def _counts(self, session: Session) -> bool:
         ends = (session.parent.position, session.child.position)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
 from taskd_net.codes import Code
-from taskd_net.core.frame import Ended
+from taskd_net.core.frame import FOREIGN
+from taskd_net.links.batched import PROBED as BATCHED
+from taskd_net.links.tasknet import PROBED as TASKNET
 from taskd_net.position import Position
 from tests.simulation.mesh import Mesh, Node
 from tests.simulation.trees import destinations, missing_rank, receivers, trees
@@ -75,10 +77,10 @@ def test_trace_names_every_node_on_the_way(data: DataObject) -> None:
         settled(mesh)
         assert asked.ack is not None and asked.ack.src == node.position
         if not (mesh.probes(here.position) and mesh.probes(node.position)):
-            assert asked.ack.code == Ended.FOREIGN
+            assert asked.ack.code == FOREIGN
             return
         child = here if here.parent is node else node
-        assert asked.ack.code == (Ended.BATCHED if mesh.batched(child.position) else Ended.TASKNET)
+        assert asked.ack.code == (BATCHED if mesh.batched(child.position) else TASKNET)
         here = node
 
 
@@ -94,4 +96,4 @@ def test_broadcast_is_answered_for_everybody_or_says_who_was_not_asked(data: Dat
     ways = [[sender, *way(sender, node)] for node in (mesh.nodes[Position.mgr()], *wanted)]
     known = all(mesh.probes(node.position) for nodes in ways for node in nodes if len(nodes) > 1)
     assert asked.ack is not None
-    assert asked.ack.code == (Ended.FOREIGN if not known else Code.OK if wanted else Code.NO_ROUTE)
+    assert asked.ack.code == (FOREIGN if not known else Code.OK if wanted else Code.NO_ROUTE)

@@ -98,7 +98,7 @@ async def test_parent_is_asked_for_pings_only_where_it_permits_them(mesh: Mesh) 
 @pytest.mark.timeout(180)
 async def test_parent_that_did_not_hear_who_is_gone_is_told_again(mesh: Mesh) -> None:
     async with RawParent() as parent:
-        parent.says = parent_metadata(0, batched=False)
+        parent.says = parent_metadata(0, ())
         proxy = await mesh.proxy(0, parent.address, grace=0.1)
         worker = await mesh.worker(0, 0, proxy)
         while not parent.requests["PathDiscovery"].empty():

@@ -20,14 +20,19 @@ from taskd_net.codes import Refusal
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Forgot, Kind, Ready
 from taskd_net.links import peer as peers
+from taskd_net.links import registry
 from taskd_net.links.batched import BatchedLink
+from taskd_net.links.grpc_calls import GrpcRequests
+from taskd_net.links.kind import Opened
+from taskd_net.links.remote import remote_of
 from taskd_net.links.session import Session
 from taskd_net.links.tasknet import ToChild, ToParent
+from taskd_net.links.transfers import Transfers
 from taskd_net.observe.service import NodeService
 from taskd_net.position import Position
 from taskd_net.retry import Backoff
-from taskd_net.transport.connecting import Connection
-from taskd_net.transport.join import Joiner, _Stay
+from taskd_net.transport.connecting import Connection, Stay
+from taskd_net.transport.join import Joiner
 from taskd_net.transport.serve import MeshServer
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
@@ -76,13 +81,18 @@ class Rig(FakeNode):
         self.calls: list[tuple[str, bytes]] = []
         self.answer = b""
         host, listen = cast("Any", self), Address("127.0.0.1", 0)
-        services = NodeService(host, self.view, listen)
-        self.parent = MeshServer(host, self.view, services, listen, batched=True, certified=False)
+        services, kinds = NodeService(host, self.view, listen), registry.usable("batched")
+        self.parent = MeshServer(host, self.view, services, listen, kinds=kinds, certified=False)
         self.child = Joiner(
-            cast("Any", self), Address("127.0.0.1", 1), Backoff(0.1, 0.1), 1.0, lambda _: None, batched=False
+            cast("Any", self),
+            Address("127.0.0.1", 1),
+            Backoff(0.1, 0.1),
+            1.0,
+            lambda _: None,
+            kinds=registry.usable("tasknet"),
         )
         self.pipes: dict[str, FakePipe] = {}
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, Session[Any]] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
     def unary_unary(self, name: str) -> Any:
@@ -98,17 +108,19 @@ class Rig(FakeNode):
         router = self.router
         up = ToParent(cast("Any", self), UP, Position.mgr(), self._pipe("up"), peers.ORIGINAL, cast("Any", self), 1.0)
         self._run("up", up, UP)
-        connection = Connection(cast("Any", self), None, cast("Any", None), up)
-        self.stay = _Stay(connection, Position.mgr(), peers.Peer(peers.ORIGINAL), batched=False)
+        peer = peers.Peer(peers.ORIGINAL)
+        requests = GrpcRequests(cast("Any", self), Position.mgr(), peer)
+        connection = Connection(cast("Any", self), None, Opened(up, cast("Any", None)), requests)
+        self.stay = Stay(connection, Position.mgr(), peer)
         self.perform(router.upstream_up(0.0, up, Position.mgr(), quirks=peers.ORIGINAL.parent))
         below = {"Worker/0/0": peers.ORIGINAL, "Proxy/1": peers.ORIGINAL, "Worker/0/1": peers.OURS}
         for number, (text, profile) in enumerate(below.items()):
             position = Position.parse(text)
             link = router.children.by_id[router.register(0.0, position, profile.child_quirks(position)).link or 0]
-            self.parent._connections.came_over(str(number), link.id, peers.Peer(profile))
+            self.parent.connections.came_over(remote_of(str(number)), link.id, peers.Peer(profile))
             pipe, host = self._pipe(text), cast("Any", self)
             ours = profile is peers.OURS
-            session: Session = BatchedLink(host, link.id, position, pipe) if ours else ToChild(
+            session: Session[Any] = BatchedLink(host, link.id, position, pipe) if ours else ToChild(
                 host, link.id, position, pipe, profile
             )  # fmt: skip
             self._run(text, session, link.id)
@@ -122,7 +134,7 @@ class Rig(FakeNode):
         self.pipes[name] = FakePipe()
         return self.pipes[name]
 
-    def _run(self, name: str, session: Session, link: int) -> None:
+    def _run(self, name: str, session: Session[Any], link: int) -> None:
         self.sessions[name] = self.links[link] = session
         self.tasks.append(asyncio.create_task(session.run()))
 
@@ -136,7 +148,8 @@ class Rig(FakeNode):
 
     async def call(self, name: str, data: bytes, connection: str) -> None:
         call = {"Register": self.parent._register, "PathDiscovery": self.parent._path_discovery}
-        guarded = self.parent._guarded(call[name]) if name in call else self.parent._transfers.take
+        transfers = next(one for one in self.parent._acceptors if isinstance(one, Transfers))
+        guarded = self.parent.failures.guarded(call[name]) if name in call else transfers.take
         try:
             answer = await guarded(data, cast("Any", FakeContext(connection, GO)))
         except Aborted:

@@ -8,7 +8,8 @@ import pytest
 
 from taskd_net import Code, Message, Position
 from taskd_net.links import peer as peers
-from taskd_net.transport.channel import open_stream, unary_call
+from taskd_net.links.batched_kind import STREAM
+from taskd_net.links.grpc_calls import unary_call
 from taskd_net.wire import codec, requests
 from taskd_net.wire.batches import write_batch
 from tests.peers.child import RawChild
@@ -157,11 +158,12 @@ async def test_renewed_stream_waits_for_all_that_came_over_the_older_one(mesh: M
         register, announce = (unary_call(channel, name) for name in ("Register", "PathDiscovery"))
         # An earlier version of ours, which is answered by uuid.
         await register(requests.write_register("r", worker), metadata=((peers.VERSION_KEY, "0"),))
-        older = open_stream(channel, peers.stream_metadata(worker), batched=True)
+        open_stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(STREAM)
+        older = open_stream(metadata=peers.stream_metadata(worker))
         await soon(older.initial_metadata())
         announcement = requests.write_announcement("p", worker, [worker])
         await announce(announcement)
-        newer = open_stream(channel, peers.stream_metadata(worker, continues=True), batched=True)
+        newer = open_stream(metadata=peers.stream_metadata(worker, continues=True))
         await soon(newer.initial_metadata())
         await newer.write(batch("second"))
         for _ in range(3):  # what was written before has been read, or waits to be

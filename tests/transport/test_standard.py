@@ -18,8 +18,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from taskd_net import Code, Node
 from taskd_net.address import Address
 from taskd_net.observe.client import AskFailed, ask_health
-from taskd_net.transport.serve import MeshServer
 from taskd_net.transport.standard import LIVENESS, Health
+from taskd_net.transport.streams import Streams
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
 pytestmark = pytest.mark.compat
@@ -71,18 +71,18 @@ async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str, monkeypa
     mgr = await mesh.mgr()
     await mesh.worker(0, 0, mgr)
     steps: list[str] = []
-    stop, end_stream = Health.stop, MeshServer._end
+    stop, end_stream = Health.stop, Streams.end_all
 
     async def stopped(self: Health) -> None:
         await stop(self)
         steps.append("health")
 
-    def ended(self: MeshServer, *arguments: Any) -> None:
+    def ended(self: Streams) -> None:
         steps.append("stream")
-        end_stream(self, *arguments)
+        end_stream(self)
 
     monkeypatch.setattr(Health, "stop", stopped)
-    monkeypatch.setattr(MeshServer, "_end", ended)
+    monkeypatch.setattr(Streams, "end_all", ended)
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest())

@@ -1,0 +1,159 @@
+"""Unary calls of gRPC: made to a parent, and served to children."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+import grpc
+
+from taskd_net import limits
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.frame import Ack
+from taskd_net.core.identity import Violation
+from taskd_net.links import grpc_status
+from taskd_net.links import peer as peers
+from taskd_net.links.connections import Connections
+from taskd_net.links.peer import Metadata, Peer
+from taskd_net.links.remote import remote_of
+from taskd_net.links.session import Host
+from taskd_net.position import Position
+from taskd_net.wire import codec
+
+SERVICE: Final = "TaskNet"
+STATUS_SERVICE: Final = "taskd_net.status.TaskStatus"
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
+Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
+
+
+class CallFailed(Exception):
+    """A call has no answer; the text says why."""
+
+
+def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:
+    """One of the service's unary calls; bytes go in and come out."""
+    call: UnaryCall = channel.unary_unary(f"/{SERVICE}/{name}")
+    return call
+
+
+class GrpcRequests:
+    """The requests of a child beside its messages, over gRPC.
+
+    Args:
+        channel: to the parent.
+        parent: its position, the `src` of answers that the network gives in its place.
+        peer: its properties.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, parent: Position, peer: Peer) -> None:
+        self._channel = channel
+        self._path_discovery = unary_call(channel, "PathDiscovery")
+        self._parent = parent
+        self._peer = peer
+
+    async def announce(self, request: bytes, metadata: Metadata, timeout: float) -> Ack:
+        """Announce or withdraw positions. Returns the parent's answer, or the code of the failure in its place."""
+        try:
+            return codec.read_ack(await self._path_discovery(request, metadata=metadata, timeout=timeout), self._parent)
+        except grpc.aio.AioRpcError as error:
+            return Ack("", self._peer.profile.read_status(error.code(), error.details() or "", False), self._parent)
+        except Refusal as refusal:
+            return Ack("", refusal.code, self._parent)
+
+    async def report(self, report: bytes, metadata: Metadata, timeout: float) -> bytes:
+        """Report the state of the mesh. Returns the parent's answer.
+
+        Raises:
+            CallFailed: there is none.
+        """
+        call: UnaryCall = self._channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        try:
+            return await call(report, metadata=metadata, timeout=timeout)
+        except grpc.aio.AioRpcError as error:
+            raise CallFailed(f"{error.code().name}: {error.details()}") from error
+
+
+class Methods(grpc.GenericRpcHandler):
+    """The methods that a parent serves to its children.
+
+    Args:
+        methods: the handler of each, by its full name.
+    """
+
+    def __init__(self, methods: Mapping[str, Handler]) -> None:
+        self._methods = methods
+        self._count = 0
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
+        """Count and serve a call that gRPC hands over."""
+        self._count += 1
+        return self._methods.get(handler_call_details.method)
+
+    async def rest(self, seconds: float) -> None:
+        """Wait until no call has come for some looks of a draining node, for `seconds` at most.
+
+        gRPC does not tell how many calls it has still to hand over.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        count, looks = self._count, 0
+        # Looks, not seconds: after a loop that stood still, time alone would say that nothing came.
+        while looks < limits.DRAIN_LOOKS and loop.time() < until:
+            await asyncio.sleep(limits.DRAIN_LOOK_S)
+            looks = looks + 1 if count == self._count else 0
+            count = self._count
+
+
+class Failures:
+    """Answers to calls that have failed, in the way that each peer understands.
+
+    Args:
+        host: the node.
+        connections: of its children.
+    """
+
+    def __init__(self, host: Host, connections: Connections) -> None:
+        self._host = host
+        self._connections = connections
+
+    def guarded(self, call: Callable[[bytes, Context], Awaitable[Ack]]) -> Unary:
+        """A call whose failures are answered."""
+
+        async def guarded(data: bytes, context: Context) -> bytes:
+            try:
+                ack = await call(data, context)
+            except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
+                ack = self.answer(call.__name__, error, context)
+            if ack.code:
+                await self.end(ack, context)
+            return codec.write_ack(ack)
+
+        return guarded
+
+    def answer(self, call: str, error: Exception, context: Context) -> Ack:
+        """The answer to a call that has failed: a refusal's code, 5999 for a fault.
+
+        One bad request must not cost the others their node.
+        """
+        host = self._host
+        position = host.router.position
+        if not isinstance(error, Refusal):
+            host.log.error("request_failed", call=call, peer=context.peer(), exc_info=error)
+            return Ack("", Code.SERVER_ERR, position)
+        if isinstance(error, Violation):
+            host.perform(host.router.report_violation(remote_of(context.peer()).place, error))
+        host.log.debug("request_refused", call=call, code=int(error.code), detail=str(error))
+        return Ack(error.uuid, error.code, position, str(error))
+
+    async def end(self, ack: Ack, context: Context) -> None:
+        """End a call that has failed by a status, where the peer understands nothing else."""
+        # As it was decided when the peer registered, or as it describes itself before that.
+        peer = self._connections.peer_over(remote_of(context.peer()))
+        if peer is None:
+            peer = peers.of_child(peers.read_metadata(context.invocation_metadata()))
+        if peer.profile.fails_by_status:
+            await context.abort(grpc.StatusCode.UNKNOWN, grpc_status.text_for(ack.code))

@@ -1,0 +1,183 @@
+"""Links over a stream of gRPC: both ends, as two kinds use them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import grpc
+
+from taskd_net.core.links import Link
+from taskd_net.core.names import CertificateName
+from taskd_net.links import peer as peers
+from taskd_net.links.grpc_calls import Context, Handler
+from taskd_net.links.kind import End, Failed, Lost, Parent, Way
+from taskd_net.links.remote import Caller, remote_of
+from taskd_net.links.session import Session
+from taskd_net.tls.credentials import peer_names
+
+Stream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
+
+# gRPC's exceptions for a stream that has ended under a read or a write.
+_ENDED: Final = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError)
+
+_STATUS: Final = {
+    End.POSITION_TAKEN: grpc.StatusCode.ALREADY_EXISTS,
+    End.CLOSING: grpc.StatusCode.UNAVAILABLE,
+    End.UNKNOWN: grpc.StatusCode.UNKNOWN,
+}
+
+
+class ServerPipe:
+    """A stream that a child has opened."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def read(self) -> bytes | None:
+        """The next message of the child; None when the stream has ended."""
+        try:
+            data: object = await self._context.read()
+        except _ENDED:
+            return None
+        return data if isinstance(data, bytes) else None
+
+    async def write(self, data: bytes) -> bool:
+        """Write a message to the child. Returns False when the stream has ended."""
+        try:
+            await self._context.write(data)
+        except _ENDED:
+            return False
+        return True
+
+    async def finish(self) -> None:
+        """A server's stream is finished by returning from the call."""
+
+
+class ClientPipe:
+    """A stream to the parent; `Line` and `Pipe` in one."""
+
+    def __init__(self, call: Stream) -> None:
+        self._call = call
+
+    async def read(self) -> bytes | None:
+        """The next message of the parent; None when the stream has ended."""
+        try:
+            data = await self._call.read()
+        except _ENDED:
+            return None
+        return data if isinstance(data, bytes) else None
+
+    async def write(self, data: bytes) -> bool:
+        """Write a message to the parent. Returns False when the stream has ended."""
+        try:
+            await self._call.write(data)
+        except _ENDED:
+            return False
+        return True
+
+    async def finish(self) -> None:
+        """Write no more; the parent ends the stream when it has read all of it."""
+        with contextlib.suppress(*_ENDED):
+            await self._call.done_writing()
+
+    def cancel(self) -> None:
+        """End the stream at once."""
+        self._call.cancel()
+
+    async def lost(self) -> Lost:
+        """The reason for which the stream has ended."""
+        status, details = await self._call.code(), await self._call.details() or ""
+        return Lost(f"the stream ended: {status.name}: {details}", peers.position_taken(status, details))
+
+
+async def open_stream(way: Way, method: str) -> tuple[ClientPipe, Mapping[str, str]]:
+    """Open a stream to the parent and wait until it stands, as far as this kind of parent lets one know.
+
+    Args:
+        way: the way to the parent.
+        method: the full name of the call.
+
+    Returns:
+        The stream, and the metadata with which the parent has accepted it.
+
+    Raises:
+        Failed: it is refused, or not accepted in time.
+    """
+    call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = way.channel.stream_stream(method)
+    stream = call(metadata=peers.stream_metadata(way.host.router.identity, continues=way.continues))
+    confirms = way.peer.profile.confirms_stream
+    accepted: Mapping[str, str] = {}
+    try:
+        async with asyncio.timeout(way.ack_timeout):
+            if confirms:
+                accepted = peers.read_metadata(await stream.initial_metadata())
+            else:
+                await stream.wait_for_connection()
+        if confirms and stream.done():
+            status, details = await stream.code(), await stream.details()
+            raise Failed(f"opening the stream: {status.name}: {details}")
+    except TimeoutError as error:
+        stream.cancel()
+        raise Failed("opening the stream: the parent did not accept the stream in time") from error
+    except grpc.aio.AioRpcError as error:
+        raise Failed(f"opening the stream: {error.code().name}: {error.details()}") from error
+    except BaseException:
+        stream.cancel()
+        raise
+    return ClientPipe(stream), accepted
+
+
+def caller_of(context: Context) -> Caller:
+    """The far end of the connection that a call or a stream of gRPC comes over."""
+
+    def names() -> frozenset[CertificateName] | None:
+        shown = context.auth_context()
+        return frozenset(peer_names(shown)) if b"ssl" in shown.get("transport_security_type", ()) else None
+
+    return Caller(remote_of(context.peer()), names)
+
+
+class IncomingStream:
+    """A stream of gRPC that a child opens.
+
+    Args:
+        context: gRPC's.
+        make: makes the session of the link over a pipe.
+        tells: whether accepting it may say that this node has joined.
+    """
+
+    def __init__(self, context: Context, make: Callable[[Link, ServerPipe], Session[bytes]], *, tells: bool) -> None:
+        metadata = peers.read_metadata(context.invocation_metadata())
+        self.caller = caller_of(context)
+        self.position = peers.stream_position(metadata)
+        self.continues = peers.stream_continues(metadata)
+        self._context = context
+        self._make = make
+        self._tells = tells
+
+    def session(self, link: Link) -> Session[bytes]:
+        """Make the session of the link."""
+        return self._make(link, ServerPipe(self._context))
+
+    async def accept(self, joined: bool | None) -> None:
+        """Tell the child that the stream stands."""
+        tell = self._tells and joined is not None
+        await self._context.send_initial_metadata(peers.joined_metadata(bool(joined)) if tell else ())
+
+    async def end(self, end: End) -> None:
+        """End the stream with a status; gRPC leaves the call by an exception."""
+        await self._context.abort(_STATUS[end], end.value)
+
+
+def stream_handler(
+    parent: Parent, make: Callable[[Link, ServerPipe], Session[bytes]], *, tells: bool = False
+) -> Handler:
+    """Serve the streams of a kind of link; the arguments are those of `IncomingStream`."""
+
+    async def served(_: object, context: Context) -> None:
+        await parent.serve(IncomingStream(context, make, tells=tells))
+
+    return grpc.stream_stream_rpc_method_handler(served)

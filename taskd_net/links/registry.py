@@ -1,0 +1,38 @@
+"""The kinds of link, the preferred first. Another kind is its own module and one line here."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from taskd_net.links.kind import Kind
+
+KINDS: Final = {
+    "batched": "taskd_net.links.batched_kind",
+    "tasknet": "taskd_net.links.tasknet",
+}
+"""The module of each kind, by its name. The last kind is the one that every peer knows."""
+
+
+def usable(best: str) -> list[Kind]:
+    """The kinds that a node uses whose best one is `best`: that one, and those behind it."""
+    names = list(KINDS)
+    return [_load(KINDS[name]) for name in names[names.index(best) :]]
+
+
+def plain() -> Kind:
+    """The kind that every peer knows."""
+    return _load(list(KINDS.values())[-1])
+
+
+def probed(code: int) -> Kind | None:
+    """The kind of link that answers a probe with `code`; None for any other answer."""
+    return next((kind for kind in map(_load, KINDS.values()) if kind.probed == code), None)
+
+
+@cache
+def _load(module: str) -> Kind:
+    kind: Kind = import_module(module).KIND
+    return kind

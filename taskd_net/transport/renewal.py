@@ -1,0 +1,136 @@
+"""Renewal: a child moves to a connection with new certificates, without losing or reordering a message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine
+
+from taskd_net import limits
+from taskd_net.core.links import UP
+from taskd_net.links.kind import Failed
+from taskd_net.links.session import Host
+from taskd_net.transport.connecting import Connection, Connector, Stay
+
+
+class Renewal:
+    """The renewals of one child.
+
+    Args:
+        host: the node.
+        connector: makes its connections.
+        upstream: the parent's address, for the log.
+        ack_timeout: seconds for each answer of the parent.
+        announce: announces everything below the node.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        connector: Connector,
+        upstream: str,
+        ack_timeout: float,
+        announce: Callable[[Stay], Coroutine[object, object, None]],
+    ) -> None:
+        self._host = host
+        self._connector = connector
+        self._upstream = upstream
+        self._ack_timeout = ack_timeout
+        self._announce = announce
+
+    def begin(self, stay: Stay) -> None:
+        """Move to a connection with other certificates, if there are any."""
+        if not stay.renewing and self._connector.is_stale(stay.connection):
+            stay.renewing = True
+            stay.spawn(self._run(stay))
+
+    async def _run(self, stay: Stay) -> None:
+        reason = ""
+        while self._connector.is_stale(stay.connection):
+            # Nodes that have new certificates at the same moment do not come at the same moment.
+            await asyncio.sleep(random.uniform(0.0, limits.RENEWAL_SPREAD_S))
+            try:
+                await self._move(stay)
+            except Failed as failed:
+                if str(failed) != reason:
+                    reason = str(failed)
+                    self._host.log.warning("renewal_failed", upstream=self._upstream, reason=reason)
+                await asyncio.sleep(limits.RENEWAL_RETRY_S)
+            else:
+                self._host.log.info("renewed", upstream=self._upstream)
+        stay.renewing = False
+
+    async def _move(self, stay: Stay) -> None:
+        """Go on over a new connection where the one of the moment has come to rest."""
+        credentials, channel = self._connector.open_channel()
+        before = stay.connection
+        overlap = stay.peer.profile.confirms_stream
+        try:
+            # The steps that can fail come first: until they are done, the old connection does its work.
+            peer = stay.peer
+            if overlap:
+                _, peer = await self._connector.register(channel)
+            else:
+                await self._connector.connected(channel)
+            async with stay.moving:
+                await self._comes_to_rest(before)
+                try:
+                    if not overlap:
+                        await _end(before)
+                        await self._connector.register(channel)
+                    connection = await self._connector.open(channel, credentials, stay.parent, peer, continues=overlap)
+                    if (overlap and not before.session.alive) or not connection.session.follows(before.session):
+                        connection.opened.line.cancel()
+                        connection.session.unwritten()
+                        raise Failed("the old connection was lost meanwhile")
+                except BaseException:
+                    before.session.resume()
+                    raise
+                # Nothing is awaited between the last look at the old link and this.
+                self._go_on(stay, connection)
+        except BaseException:
+            if stay.connection is before:
+                await channel.close()
+            raise
+        stay.spawn(self._finish(before))
+        if not overlap:
+            stay.spawn(self._announce(stay))
+
+    async def _comes_to_rest(self, connection: Connection) -> None:
+        try:
+            await asyncio.wait_for(connection.session.pause(), 2 * limits.RENEWAL_S)
+        except BaseException as error:
+            connection.session.resume()
+            if isinstance(error, TimeoutError):
+                raise Failed("the old connection does not come to rest") from error
+            raise
+
+    def _go_on(self, stay: Stay, connection: Connection) -> None:
+        host, session = self._host, connection.session
+        stay.session.hand_over(session)
+        stay.connection = connection
+        host.links[UP] = session
+        host.router.renewed(UP, session)
+        told = connection.opened.told
+        if told is not None:
+            host.perform(host.router.parent_told(host.now(), told))
+
+    async def _finish(self, connection: Connection) -> None:
+        """Keep an old connection for as long as something is under way on it."""
+        try:
+            await connection.session.over.wait()
+            await connection.session.finish()
+        finally:
+            connection.session.unwritten()
+            connection.opened.line.cancel()
+            # An announcement or a report may be under way on it.
+            await connection.channel.close(self._ack_timeout)
+
+
+async def _end(connection: Connection) -> None:
+    """End the link to a parent that would take a second one for another node's."""
+    await connection.opened.line.finish()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(connection.session.over.wait(), limits.RENEWAL_S / 2)
+    connection.opened.line.cancel()

@@ -1,0 +1,150 @@
+"""The links of a parent's children, of any kind: accepted, moved to a newer stream, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from taskd_net import limits
+from taskd_net.codes import Code
+from taskd_net.core.frame import Frame
+from taskd_net.core.identity import Violation
+from taskd_net.core.links import UP, Link
+from taskd_net.links.kind import End, Incoming
+from taskd_net.links.session import Host, Session
+from taskd_net.position import Position
+from taskd_net.transport.observer import Observer
+from taskd_net.transport.permissions import Permissions
+
+
+class Streams:
+    """The streams of one parent.
+
+    Args:
+        host: the node.
+        observer: of the children.
+        permissions: of its calls.
+
+    Attributes:
+        closing: the node has begun to leave, and accepts no stream any more.
+    """
+
+    def __init__(self, host: Host, observer: Observer, permissions: Permissions) -> None:
+        self._host = host
+        self._router = host.router
+        self._observer = observer
+        self._connections = observer.connections
+        self._permissions = permissions
+        # The streams that this node ends, and why.
+        self._ends: dict[Session[Any], End] = {}
+        self.closing = False
+
+    async def serve(self, incoming: Incoming) -> None:
+        """Serve a link that a child opens, until its end."""
+        host, router, connection = self._host, self._router, incoming.caller.remote
+        link, before = self._joining(incoming), None
+        if link is not None and incoming.continues and (standing := host.links.get(link.id)) is not None:
+            if await _comes_to_rest(standing):
+                before = standing
+            link = self._joining(incoming)
+        if link is None or self.closing:
+            host.log.info("stream_refused", child=str(incoming.position), closing=self.closing)
+            await incoming.end(End.CLOSING if self.closing else End.UNKNOWN)
+            return
+        self._connections.came_over(connection, link.id)
+        self._connections.stream_stands(connection, link.id)
+        session = incoming.session(link)
+        # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
+        if before is not None and not self._move(before, session):
+            before = None
+        if before is None:
+            self._begin(link, session)
+        try:
+            # A child of ours announces itself when it sees this: from now on messages reach it.
+            await incoming.accept(router.joined if self._connections.peer(link.id).hears else None)
+            if before is not None:
+                # The messages that come in over the old stream are older. The child ends it; so wait a bounded time.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(before.over.wait(), limits.RENEWAL_S)
+                before.close()
+            await session.run()
+        finally:
+            session.close()
+            self._connections.stream_ended(connection, link.id)
+            end = self._ends.pop(session, None)
+            if session.successor is None:
+                self._ended(link, session, incoming.position, "by the child" if end is None else end.value)
+        if end is not None:
+            await incoming.end(end)
+
+    def end(self, session: Session[Any], end: End) -> None:
+        """End a stream."""
+        self._ends.setdefault(session, end)
+        session.close()
+
+    def end_all(self) -> None:
+        """End the streams of all children, because this node leaves."""
+        for link_id, session in list(self._host.links.items()):
+            if link_id != UP:
+                self.end(session, End.CLOSING)
+
+    def tell(self, joined: bool) -> None:
+        """Tell the children that hear it whether this node has joined."""
+        for link_id, session in self._host.links.items():
+            if link_id != UP and self._connections.peer(link_id).hears:
+                session.tell(joined)
+
+    def _joining(self, incoming: Incoming) -> Link | None:
+        """The child that opens a stream; None for one that is not registered here, or that another peer registered."""
+        position, caller = incoming.position, incoming.caller
+        link = self._router.children.find(position)
+        if link is None or self._permissions.speaks_for(caller, link):
+            return link
+        text = f"a stream for {position} is opened by another peer than the one that registered"
+        violation = Violation(Code.NIL_POSITION, text)
+        self._host.perform(self._router.report_violation(caller.remote.place, violation))
+        return None
+
+    def _begin(self, link: Link, session: Session[Any]) -> None:
+        """Make a stream the one of its link, in place of any other."""
+        host = self._host
+        replaced = host.links.get(link.id)
+        unwritten: list[tuple[Frame, int]] = []
+        if replaced is not None:
+            replaced.close()
+            unwritten = replaced.unwritten()
+        host.links[link.id] = session
+        peer = self._connections.peer(link.id)
+        terms = session.terms._replace(probes=session.probed if peer.probes else None)
+        host.perform(self._router.link_up(host.now(), link.id, session, unwritten, terms))
+        self._observer.child_changed(link)
+        host.log.info("child_joined", child=str(link.position), peer=peer.profile.name, link=session.kind)
+
+    def _move(self, before: Session[Any], session: Session[Any]) -> bool:
+        """Let a stream go on where another one has come to rest. Returns whether that is possible."""
+        links, link_id = self._host.links, before.link
+        if links.get(link_id) is not before or not session.follows(before) or not before.alive:
+            return False
+        before.hand_over(session)
+        links[link_id] = session
+        self._router.renewed(link_id, session)
+        self._host.log.info("child_moved", child=str(session.peer))
+        return True
+
+    def _ended(self, link: Link, session: Session[Any], position: Position, reason: str) -> None:
+        host = self._host
+        if host.links.get(link.id) is session:
+            del host.links[link.id]
+        host.perform(self._router.link_down(host.now(), link.id, session, session.unwritten()))
+        self._observer.child_changed(link)
+        host.log.info("child_lost", child=str(position), reason=reason)
+
+
+async def _comes_to_rest(session: Session[Any]) -> bool:
+    """Let a stream come to rest, so that another one of the same child can go on with it."""
+    try:
+        await asyncio.wait_for(session.pause(), limits.RENEWAL_S)
+    except TimeoutError:
+        return False
+    return True
