@@ -105,6 +105,7 @@ class Session(ABC, Generic[T]):
         # is alone on it, and an event makes that take half as long again.
         self._loop = asyncio.get_running_loop()
         self._sleep: asyncio.Future[None] | None = None
+        self._writer_over: asyncio.Future[None] = self._loop.create_future()
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
         self._paused = False
@@ -137,8 +138,7 @@ class Session(ABC, Generic[T]):
         reader = asyncio.create_task(self._read_until_end(), name=f"reads from {self.peer}")
         writer = asyncio.create_task(self._write_until_end(), name=f"writes to {self.peer}")
         try:
-            await asyncio.wait([writer])
-            await writer
+            await self._writer_over
             if self.successor is not None:
                 await self._pipe.finish()
                 await asyncio.wait([reader], timeout=limits.RENEWAL_S)
@@ -149,21 +149,31 @@ class Session(ABC, Generic[T]):
             self.over.set()
 
     async def _write_until_end(self) -> None:
-        while not self._closed:
-            if self._has_output() and not self._paused:
-                if not await self._write_next():
-                    return
-            else:
-                if not self._has_queued():
-                    _rouse(self._idle)
-                self._sleep = self._loop.create_future()
-                if self._paused:
-                    _rouse(self._quiet)
-                await self._sleep
+        try:
+            while not self._closed:
+                if self._has_output() and not self._paused:
+                    if not await self._write_next():
+                        break
+                else:
+                    if not self._has_queued():
+                        _rouse(self._idle)
+                    self._sleep = self._loop.create_future()
+                    if self._paused:
+                        _rouse(self._quiet)
+                    await self._sleep
+        except Exception as error:  # noqa: BLE001 - whoever runs the link gets it
+            if not self._writer_over.done():
+                self._writer_over.set_exception(error)
+        else:
+            _rouse(self._writer_over)
 
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
         self._closed = True
+        if self._sleep is not None:
+            # No write is under way. Without waiting for the writer's turn, the end of a link is told before answers that
+            # came in with it.
+            _rouse(self._writer_over)
         _rouse(self._sleep)
         _rouse(self._idle)
         _rouse(self._quiet)

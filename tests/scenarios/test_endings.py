@@ -12,7 +12,7 @@ from taskd_net import Code, NodeConfig, limits
 from taskd_net.address import Address
 from taskd_net.core.ready import Kind
 from taskd_net.links import peer as peers
-from taskd_net.observe import service
+from taskd_net.links.remote import Remote
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
 from taskd_net.observe.document import document
@@ -341,7 +341,7 @@ async def test_only_who_is_on_the_same_machine_may_have_a_node_forget(
     worker = await mesh.worker(0, 0, mgr)
     await worker.close(orderly=False)
     await until(mgr, lambda now: now["Worker/0/0"]["state"] == "lost")
-    monkeypatch.setattr(service, "is_of_this_machine", lambda *_: False)
+    monkeypatch.setattr(Remote, "is_of_this_machine", lambda *_: False)
     with pytest.raises(NotForgotten, match=r"^Mgr/0 forgets nodes only for those who ask on its own machine$"):
         await forget(mgr, "Worker/0/0")
     assert states(mgr)["Worker/0/0"] == "lost"

@@ -210,7 +210,7 @@ async def test_four_calls_only_between_nodes_of_ours(mesh: Mesh) -> None:
     below = await mesh.worker(1, 2, proxy)
     links = {event["child"]: event["link"] for event in mesh.events if event["event"] == "child_joined"}
     plain_ones = ("Worker/0/0", "Proxy/1", "Worker/1/2")
-    assert links == dict.fromkeys(plain_ones, "ToChild") | {"Worker/0/1": "BatchedLink"}
+    assert links == dict.fromkeys(plain_ones, "tasknet") | {"Worker/0/1": "batched"}
     nodes = (mgr, plain, fast, proxy, below)
     for sender in nodes:
         for receiver in nodes:
