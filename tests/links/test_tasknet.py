@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import Ack, Code, Position
+from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.links.peer import CONTRACT
 from taskd_net.links.tasknet import ToChild, ToParent
@@ -111,6 +112,18 @@ async def test_sync_message_is_answered_by_its_ack_and_the_other_kind_when_it_is
     await soon(asyncio.shield(down.running))
     assert sync == [Ack("sync", Code.RECV_BUF_BUSY, WORKER, receivers=0)]
     assert down.node.router.statistics.late_acks == 1
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_message_that_is_none_is_answered_here_and_leaves_the_queue(sync: bool, down: Down) -> None:
+    """Only its header was looked at on the way; the child gets the next one."""
+    whole = frame(uuid="a", src="Proxy/0", sync=sync)
+    refused = down.node.send(Frame(whole.uuid, sync, whole.src, whole.dst, b"\xff" * 30))
+    down.node.send(frame(uuid="b", src="Proxy/0"))
+    assert await down.take() == "b"
+    await soon(down.link.idle())
+    assert [(ack.code, ack.src) for ack in refused] == [(Code.NIL_MESSAGE, Position.proxy(0))]
+    assert (down.child.queued_messages, down.child.queued_bytes) == (0, 0)
 
 
 async def test_ack_that_cannot_be_read_harms_nothing(down: Down, caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,17 @@ async def test_fault_of_ours_does_not_keep_a_node_from_joining(mesh: Mesh, monke
     with monkeypatch.context() as patch:
         patch.setattr("taskd_net.links.peer.of_parent", lambda _: 1 / 0)
         worker = await mesh.worker(0, 0, mgr, join=False)
-        await mesh.logged("upstream_failed", node=worker.position, times=2)
+        assert worker._joiner is not None
+        counted: list[int] = []
+        pause = worker._joiner._backoff.pause
+
+        def counting(_: Backoff, failures: int) -> float:
+            counted.append(failures)
+            return pause(failures)
+
+        patch.setattr(Backoff, "pause", counting)
+        await mesh.logged("upstream_failed", node=worker.position, times=4)
+    assert counted[:2] == [counted[0], counted[0] + 1], "the pauses grow"
     await soon(worker.joined())
     assert (await mgr.send("x", to=worker.position)).ok
 
