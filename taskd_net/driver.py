@@ -55,8 +55,7 @@ class Driver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
-        self._last_lost_log = float("-inf")
-        self._lost_unlogged = 0
+        self._lost = ViolationReports(1.0, 1)
         self._violations = ViolationReports(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
 
     @property
@@ -115,8 +114,7 @@ class Driver:
             case Joined(joined):
                 self._has_joined(joined)
             case ReportViolation(peer, refusal):
-                count = self._violations.add(self.now(), peer)
-                if count:
+                if count := self._violations.add(self.now(), peer):
                     code = int(refusal.code)
                     self.log.warning("violation", peer=peer, count=count, code=code, detail=refusal.detail)
             case _:
@@ -132,17 +130,9 @@ class Driver:
 
     def _log_lost(self, lost: Lost) -> None:
         # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.
-        self._lost_unlogged += 1
-        if self.now() - self._last_lost_log >= 1.0:
-            self.log.warning(
-                "messages_lost",
-                count=self._lost_unlogged,
-                last_dst=str(lost.frame.dst),
-                code=lost.code,
-                src=str(lost.src),
-                detail=lost.detail,
-            )
-            self._last_lost_log, self._lost_unlogged = self.now(), 0
+        if count := self._lost.add(self.now(), ""):
+            dst, src = str(lost.frame.dst), str(lost.src)
+            self.log.warning("messages_lost", count=count, last_dst=dst, code=lost.code, src=src, detail=lost.detail)
 
     def _arm(self, deadline: float) -> None:
         """Bring the next `tick` forward to `deadline`. A later deadline is found when the timer fires."""

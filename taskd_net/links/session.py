@@ -171,8 +171,8 @@ class Session(ABC, Generic[T]):
         """Let `run` return; what is queued stays unwritten."""
         self._closed = True
         if self._sleep is not None:
-            # No write is under way. Without waiting for the writer's turn, the end of a link is told before answers that
-            # came in with it.
+            # No write is under way. Without waiting for the writer's turn, the end of a link is told before answers
+            # that came in with it.
             _rouse(self._writer_over)
         _rouse(self._sleep)
         _rouse(self._idle)
