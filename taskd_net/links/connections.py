@@ -73,11 +73,11 @@ class Connections:
         return self._links.get(connection, frozenset())
 
     def of_host(self, connection: Remote) -> int:
-        """How many connections children hold from the host of this one, itself not counted."""
+        """The number of other children's connections from this one's host."""
         return self._of_host[connection.place] - (connection in self._links)
 
     def peer(self, link: LinkId) -> Peer:
-        """What kind of peer a child is."""
+        """The profile of a child."""
         return self._peers[link]
 
     def known(self, link: LinkId) -> Peer | None:
@@ -85,12 +85,12 @@ class Connections:
         return self._peers.get(link)
 
     def address(self, link: LinkId) -> str:
-        """Where a child's newest connection comes from, as `host:port`; empty where that is not known."""
+        """The source of a child's newest connection, as `host:port`; empty if unknown."""
         connection = self._connection_of.get(link)
         return "" if connection is None else connection.address
 
     def peer_over(self, connection: Remote) -> Peer | None:
-        """What kind of peer is at the other end of a connection; None before it has registered."""
+        """The profile of the peer of a connection; None before it has registered."""
         # One process has one connection for all that it does, so its children are of one kind.
         link = next(iter(self._links.get(connection, ())), None)
         return None if link is None else self._peers[link]

@@ -1,4 +1,4 @@
-"""What a call's status says in the mesh's codes, and the other way round; each kind of peer has its own way.
+"""Statuses of calls as codes of the mesh, and back, by the kind of peer.
 
 A peer that keeps the contract answers every message with an Ack; a status then comes from gRPC and says that the
 network failed. The original answers its failures with statuses, most of them UNKNOWN with a text of its own; texts that
@@ -19,7 +19,7 @@ Reader: TypeAlias = Callable[[grpc.StatusCode, str, bool], int]
 """Status, its text, whether the message was a broadcast → code."""
 
 POSITION_TAKEN: Final = "entry context done"
-"""How a parent of the original's ends a stream that another one of the same position has replaced."""
+"""The status text of a parent of the original for a stream replaced by another of the same position."""
 
 _TEXTS: Final = {
     "no route": Code.NO_ROUTE,

@@ -1,4 +1,4 @@
-"""What kind of node is at the other end of a link: decided once, when it joins, and known to the link.
+"""The kind of a link's peer: decided once, when it joins, and known to the link.
 
 A profile says what may be done towards such a peer, how a failure is answered and how its answers are read; code asks
 the profile, never for the kind. There are three: a node of ours, one that keeps the contract and knows nothing more,
@@ -24,7 +24,7 @@ from taskd_net.untrusted import natural
 from taskd_net.version import __version__
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
-"""What a call carries beside its bytes: pairs of key and value."""
+"""The metadata of a call: pairs of key and value."""
 
 VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"
@@ -55,7 +55,7 @@ _MOST = 999
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a kind of peer understands beyond the four calls, permits, and does in its own way.
+    """The features, permissions and deviations of a kind of peer, beyond the four calls.
 
     Attributes:
         name: for logs and status.
@@ -84,7 +84,7 @@ class Profile:
     parent: Quirks | None = None
 
     def child_quirks(self, position: Position) -> Quirks | None:
-        """What a Router has to know of such a child."""
+        """The quirks of such a child, for the Router."""
         return self.proxy if position.role == Role.PROXY else self.leaf
 
 
@@ -153,7 +153,7 @@ def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping
 
 
 def of_child(metadata: Mapping[str, str]) -> Peer:
-    """Who registers, by the metadata of its Register."""
+    """The profile of a child, by the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
     if version:
         return Peer(
@@ -169,7 +169,7 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
 
 
 def of_parent(metadata: Mapping[str, str]) -> Peer:
-    """Who answers, by the metadata of its answer to Register."""
+    """The profile of a parent, by the metadata of its answer to Register."""
     version = metadata.get(VERSION_KEY)
     if not version:
         return Peer(ORIGINAL)
@@ -193,7 +193,7 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 
 def own_metadata(*, service: bool = False) -> Metadata:
-    """What a node of ours says of itself when it registers."""
+    """The metadata of a node of ours in Register."""
     says = (
         (VERSION_KEY, __version__),
         (PROBES_KEY, PROBES),
@@ -205,7 +205,7 @@ def own_metadata(*, service: bool = False) -> Metadata:
 
 
 def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata:
-    """What a node of ours says of itself when somebody registers, and what it offers.
+    """The metadata of a node of ours in the answer to Register, with its offers.
 
     `pace`: seconds between two reports of one child, where they are to be longer than usual.
     """
@@ -215,7 +215,7 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
-    """What opening the stream carries (contract, section 2).
+    """The metadata for opening the stream (contract, section 2).
 
     Args:
         position: who opens it.
@@ -230,7 +230,7 @@ def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
 
 
 def stream_position(metadata: Mapping[str, str]) -> Position:
-    """Who opens a stream, by its metadata; fields that are missing are empty."""
+    """The position of the child that opens a stream, by its metadata; missing fields are empty."""
     return Position(metadata.get("role", ""), metadata.get("serverrank", ""), metadata.get("processrank", ""))
 
 
@@ -240,7 +240,7 @@ def stream_continues(metadata: Mapping[str, str]) -> bool:
 
 
 def joined_metadata(joined: bool) -> Metadata:
-    """What accepts a batched stream of a child that hears it: whether this node has joined."""
+    """The metadata that accept a batched stream: whether this node has joined."""
     return ((JOINED_KEY, "yes" if joined else "no"),)
 
 
@@ -250,12 +250,12 @@ def parent_joined(metadata: Mapping[str, str]) -> bool | None:
 
 
 def routes_metadata(kind: Kind) -> Metadata:
-    """How an announcement is meant, for a parent that understands more than additions."""
+    """The metadata for the kind of an announcement, for a parent that understands more than additions."""
     return () if kind is Kind.ADD else ((ROUTES_KEY, kind.value),)
 
 
 def routes_kind(metadata: Mapping[str, str]) -> Kind:
-    """How an announcement is meant; what a foreign child announces is always an addition."""
+    """The kind of an announcement; a foreign child's is always an addition."""
     try:
         return Kind(metadata.get(ROUTES_KEY, Kind.ADD.value))
     except ValueError:
@@ -263,7 +263,7 @@ def routes_kind(metadata: Mapping[str, str]) -> Kind:
 
 
 def end_metadata(end: State) -> Metadata:
-    """What a child's last announcement carries: it leaves in good order, and this is its state then."""
+    """The metadata of a child's last announcement: it leaves in good order, with this state."""
     return ((END_KEY, end.value),)
 
 

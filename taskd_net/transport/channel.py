@@ -57,7 +57,7 @@ def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
 
 
 def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Options:
-    """How a parent listens; with channelz gRPC keeps the figures for it.
+    """The channel arguments of a parent; with channelz gRPC keeps its figures.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
     `min_ping_interval_without_data_ms` is the one that permits frequent pings, and without `ping_timeout_ms` a frozen
@@ -90,7 +90,7 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Optio
 
 
 def channel_options(*, pings: bool) -> Options:
-    """How a child connects. `pings` only towards a parent that is known to permit them.
+    """The channel arguments of a child. `pings` only towards a parent that permits them.
 
     Each attempt to join gets a channel of its own and the pause before it is ours; a connection shared with another
     channel of the process, or gRPC's own pause, would come in between.

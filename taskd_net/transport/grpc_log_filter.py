@@ -1,4 +1,4 @@
-"""What gRPC logs of its own accord, held to what a log can bear."""
+"""A filter for gRPC's own log lines, which bounds their rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from taskd_net.limits import ACCUSE_EVERY_S
 
 _OF_PEERS: Final = ("Invalid encoding", "ExecuteBatchError raised in core")
-"""How what gRPC says of peers begins: of metadata that is not UTF-8, and of connections lost while it answers."""
+"""First words of gRPC's lines about peers: metadata that is not UTF-8, and connections lost during an answer."""
 
 
 class _RateLimit(logging.Filter):

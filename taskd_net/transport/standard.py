@@ -45,7 +45,7 @@ def by_name(server: grpc.aio.Server) -> grpc.aio.Server:
 
 
 class Health:
-    """What a node says of its health. Without the package for it, nothing."""
+    """The health service of a node; without its package, none."""
 
     def __init__(self, *, serving: bool) -> None:
         self._serving = serving

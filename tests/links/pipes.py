@@ -108,7 +108,7 @@ class FakeChannel:
 
 
 class FakeNode:
-    """What a session needs of a node.
+    """The part of a node that a session needs.
 
     Attributes:
         delivered: the uuids that went into the inbox.

@@ -454,7 +454,7 @@ async def test_small_message_that_waits_costs_its_place_and_no_bytes(cable: Cabl
 
 
 async def test_a_write_that_fails_is_the_end_of_the_link(cable: Cable) -> None:
-    """What is queued behind it was certainly not written."""
+    """Frames queued behind it were certainly not written."""
     cable.pipe.gate.clear()
     cable.node.send(frame(uuid="under way"))
     await cable.take()

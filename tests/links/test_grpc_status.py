@@ -1,4 +1,4 @@
-"""What a status says in codes, by the kind of peer that gave it, and what a child of the original's is told."""
+"""Statuses as codes, by the kind of peer, and the statuses for a child of the original."""
 
 import grpc
 import pytest

@@ -16,7 +16,7 @@ def ack(uuid: str) -> Ack:
 
 
 class Stream:
-    """What the line writes on, and the time."""
+    """The stream of the line, and its clock."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -73,7 +73,7 @@ def test_answer_that_comes_too_late_ends_the_stream(waited: float, takes: float,
 
 
 async def test_loop_that_stood_still_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read in the moments after may have come in at any time meanwhile."""
+    """Frames read just afterwards may have come in at any time meanwhile."""
     monkeypatch.setattr(limits, "PULSE_S", 0.05)
     pulse = Pulse(asyncio.get_running_loop())
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What kind of node is at the other end, by what it says of itself."""
+"""The kind of a peer, by its own metadata."""
 
 from dataclasses import replace
 

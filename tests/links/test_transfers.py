@@ -130,7 +130,7 @@ async def serving() -> AsyncIterator[Serving]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is gathered stays so for some turns of the loop, and not for longer than it has to."""
+    """Messages are gathered for some turns of the loop, and no longer."""
     monkeypatch.setattr(limits, "GATHER_IDLE_S", 0.01)
     monkeypatch.setattr(limits, "GATHER_S", 1000.0)
 

@@ -69,7 +69,7 @@ async def test_what_waits_in_line_when_the_parent_goes_was_never_sent(mesh: Mesh
 
 
 async def test_posts_keep_their_order_where_all_calls_are_taken(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits behind its own flow, and what came after it while no call was free."""
+    """Posts behind their own flow, and later ones while no call was free."""
     monkeypatch.setattr("taskd_net.links.unary.CALLS", 2)
     async with RawParent() as mgr:
         proxy = await mesh.proxy(0, mgr.address)
@@ -85,7 +85,7 @@ async def test_posts_keep_their_order_where_all_calls_are_taken(mesh: Mesh, monk
 
 
 async def test_bytes_under_way_are_bounded(mesh: Mesh) -> None:
-    """What exceeds the calls' bytes waits, what exceeds the line's is refused at once, and what waited arrives."""
+    """Posts beyond the calls' bytes wait and arrive; posts beyond the line's bytes are refused at once."""
     async with RawParent() as mgr:
         worker = await mesh.worker(0, 0, mgr.address)
         mgr.hold["TransferMessage"] = asyncio.Event()

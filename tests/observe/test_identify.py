@@ -1,4 +1,4 @@
-"""Who is met at an address: a node of ours, another parent, another server, nobody."""
+"""The listener at an address: a node of ours, another parent, another server, none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_node_of_ours_says_who_it_is_and_what_time_it_has(mesh: Mesh) -> N
 async def test_clock_is_compared_by_one_exchange_over_a_connection_that_stands(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it took to connect says nothing of the way."""
+    """The time to connect must not count."""
     mgr = await mesh.mgr()
     took: list[float] = []
     ask = NodeClient.about

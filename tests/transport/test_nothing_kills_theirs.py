@@ -1,4 +1,4 @@
-"""Whatever applications call, peers send and children break: nothing leaves that a node of the original's dies of.
+"""No call, message or fault makes a node of ours send anything that kills a node of the original.
 
 A Proxy of ours with nodes of theirs above and below it, and one of ours that sends what it likes. The streams are in
 memory; what is written on those to theirs is looked at as they would.

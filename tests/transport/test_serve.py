@@ -146,7 +146,7 @@ async def test_caller_has_its_answer_within_its_deadline(mesh: Mesh) -> None:
 
 
 async def test_renewed_stream_waits_for_all_that_came_over_the_older_one(mesh: Mesh) -> None:
-    """What a child has written on its older stream comes first, also when it arrives later."""
+    """Frames of a child's older stream come first, also when they arrive later."""
     mgr = await mesh.mgr()
     worker = Position.worker(0, 0)
 

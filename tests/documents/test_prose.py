@@ -1,0 +1,50 @@
+"""Docstrings name their subject: none begins with a word that stands for the noun."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.documents.pages import PAGES, ROOT
+
+pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
+
+FOLDERS: Final = ("taskd_net", "tests", "benchmarks", "examples")
+AVOIDED: Final = re.compile(r"\W*(What|Who|Whom|How|Where|Whoever|Whatever|That|Those)\b")
+"""First words that hide the noun: "Admission checks for messages", not "What a message has to pass"."""
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module with their lines, those of attributes included."""
+    for node in ast.walk(ast.parse(source)):
+        for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield statement.lineno, text
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_docstrings_begin_with_the_noun_or_the_verb(folder: str) -> None:
+    paths = [path for path in sorted((ROOT / folder).rglob("*.py")) if not path.name.endswith("_pb2.py")]
+    assert paths
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for path in paths
+        for line, text in docstrings(path.read_text("utf-8"))
+        if AVOIDED.match(text)
+    ] == []
+
+
+@pytest.mark.parametrize("text", ["What it does.", "\n    Who is there.", "Those of the mesh.", "Where it listens."])
+def test_a_first_word_that_hides_the_noun_is_found(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(f'X = 1\n"""{text}"""\n')
+    ((line, found),) = docstrings(path.read_text())
+    assert line == 2
+    assert AVOIDED.match(found)
+    assert not AVOIDED.match(f"Thus. {found}")
