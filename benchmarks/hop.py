@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,9 +20,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from benchmarks import routers
+from benchmarks import checkout, routers
 from taskd_net import Message, Node, NodeConfig, Position
 from taskd_net.core.links import UP
 from taskd_net.wire import codec
@@ -130,14 +125,7 @@ async def measure(*, traced: bool = False) -> float:
 
 def _in(tree: Path) -> float:
     """Measure in a process of its own, with the package of a checkout."""
-    done = subprocess.run(
-        [sys.executable, __file__],
-        env=os.environ | {"PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout.split()[0])
+    return float(checkout.run(tree, "benchmarks.hop").split()[0])
 
 
 def main() -> None:
@@ -149,8 +137,7 @@ def main() -> None:
     if arguments.against is None:
         print(f"{asyncio.run(measure(traced=arguments.traced)):.0f} ns")
         return
-    here = Path(__file__).resolve().parents[1]
-    pairs = [(_in(here), _in(arguments.against)) for _ in range(5)]
+    pairs = [(_in(checkout.HERE), _in(arguments.against)) for _ in range(5)]
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratios = sorted(one / other for one, other in pairs)
     print(f"{ours:.0f} ns here, {theirs:.0f} ns there; ratio {statistics.median(ratios):.3f}", end="")

@@ -16,7 +16,6 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -24,10 +23,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # behind PYTHONPATH's, which may be another checkout
-
 import taskd_net
-from benchmarks import routers
+from benchmarks import checkout, routers
 from taskd_net import Node, NodeConfig, Position
 from taskd_net.core.links import UP
 
@@ -157,14 +154,8 @@ async def measure(in_flight: int) -> tuple[float, Counter[str]]:
 
 def _in(tree: Path, in_flight: int) -> tuple[float, float]:
     """Measure in a process of its own, with the package of a checkout."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--json", "--in-flight", str(in_flight)],
-        env=os.environ | {"PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    time_us, calls = json.loads(done.stdout)
+    said = checkout.run(tree, "benchmarks.way", "--json", "--in-flight", str(in_flight))
+    time_us, calls = json.loads(said)
     return time_us, calls
 
 
@@ -177,8 +168,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="two numbers")
     arguments = parser.parse_args()
     if arguments.against is not None:
-        here = Path(__file__).resolve().parents[1]
-        pairs = [(_in(here, arguments.in_flight), _in(arguments.against, arguments.in_flight)) for _ in range(5)]
+        pairs = [
+            (_in(checkout.HERE, arguments.in_flight), _in(arguments.against, arguments.in_flight)) for _ in range(5)
+        ]
         (ours, calls), (theirs, their_calls) = (
             (statistics.median(time_us for time_us, _ in column), column[0][1]) for column in zip(*pairs, strict=True)
         )
