@@ -12,6 +12,7 @@ from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, NodeClosed, 
 from taskd_net.core.frame import Ack
 from taskd_net.core.uuids import Uuids
 from taskd_net.driver import Driver
+from taskd_net.links.answers import awaited
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
 from taskd_net.wire.codec import Message, write_message
@@ -60,18 +61,15 @@ class Sender:
             return Ack(uuid, refusal.code, self._config.position, refusal.detail, 0)
         answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
 
-        def reply(ack: Ack) -> None:
+        end = None
+        if driver.tracer is not None:
+            frame, end = driver.tracer.sent(frame)
+
+        def answered(ack: Ack) -> None:
+            if end is not None:
+                end(ack.code, ack.src)
             if not answer.done():
                 answer.set_result(ack)
-
-        answered = reply
-        tracer = driver.tracer
-        if tracer is not None:
-            frame, end = tracer.sent(frame)
-
-            def answered(ack: Ack) -> None:
-                end(ack.code, ack.src)
-                reply(ack)
 
         token = driver.request(answered)
         driver.perform(driver.router.submit(driver.now(), frame, token, timeout, wait))
@@ -107,13 +105,8 @@ class Sender:
     async def withdraw(self, timeout: float) -> bool:
         """Take this node out of the routes of the mesh. Returns whether the parent has confirmed it in time."""
         driver = self._driver
-        answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-
-        def reply(ack: Ack) -> None:
-            if not answer.done():
-                answer.set_result(ack)
-
-        driver.perform(driver.router.withdraw(driver.request(reply), self._uuids.next(None)))
+        token, answer = awaited(driver)
+        driver.perform(driver.router.withdraw(token, self._uuids.next(None)))
         await asyncio.wait([answer], timeout=timeout)
         return answer.done() and answer.result().ok
 

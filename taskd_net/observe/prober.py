@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -11,6 +10,7 @@ from taskd_net.codes import ArgumentError, Code, Refusal, describe
 from taskd_net.core.frame import FOREIGN, Ack, Failure
 from taskd_net.limits import PROBE_HOPS
 from taskd_net.links import registry
+from taskd_net.links.answers import awaited
 from taskd_net.links.session import Host
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import Destination, Position
@@ -52,19 +52,14 @@ class Prober:
 
     async def _ask(self, to: Position, hops: int | None, timeout: float) -> tuple[Ack, float]:
         host, uuid = self._host, str(uuid4())
-        answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-
-        def reply(ack: Ack) -> None:
-            if not answer.done():
-                answer.set_result(ack)
-
         try:
             probe = probe_frames.write_probe(uuid, host.router.position, to, hops)
         except Refusal as refusal:
             return Ack(uuid, refusal.code, host.router.position, refusal.detail), 0.0
         # Not by the loop's clock, which uvloop keeps in whole milliseconds.
         began = time.perf_counter()
-        host.perform(host.router.probe(host.now(), probe, host.request(reply), timeout))
+        token, answer = awaited(host)
+        host.perform(host.router.probe(host.now(), probe, token, timeout))
         ack = await answer
         return ack, time.perf_counter() - began
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
 from uuid import uuid4
 
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import describe
-from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Kind
 from taskd_net.links import peer as peers
+from taskd_net.links.answers import awaited
 from taskd_net.links.kind import Failed
 from taskd_net.links.kind import Kind as LinkKind
 from taskd_net.links.session import Host
@@ -245,8 +244,7 @@ class Joiner:
         """Announce everything below until the parent has accepted it."""
         failures = 0
         while True:
-            answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-            token = self._host.request(partial(_settle, answer))
+            token, answer = awaited(self._host)
             self._host.perform(self._router.announce_all(token, str(uuid4())))
             ack = await answer
             if ack.ok:
@@ -278,8 +276,3 @@ class Joiner:
             # Nobody else would say it again, and the parent would keep routes to nodes that are gone.
             await asyncio.sleep(random.uniform(0.0, self._backoff.maximum))
             self._host.perform(self._router.withdraw_again(positions))
-
-
-def _settle(answer: asyncio.Future[Ack], ack: Ack) -> None:
-    if not answer.done():  # else the caller has gone
-        answer.set_result(ack)

@@ -18,6 +18,7 @@ from taskd_net.core.ready import Forgot, Kind, Reason
 from taskd_net.core.routes import LinkId
 from taskd_net.links import kind as link_kinds
 from taskd_net.links import peer as peers
+from taskd_net.links.answers import awaited
 from taskd_net.links.grpc_calls import SERVICE, Context, Failures, Handler, Methods, Unary
 from taskd_net.links.grpc_stream import caller_of
 from taskd_net.links.kind import End
@@ -279,8 +280,7 @@ class MeshServer:
                 return Ack(request.uuid, Code.OK, self._router.position)
         left = context.time_remaining()
         patience = limits.ACK_BUDGET_PER_HOP * left if understands and left is not None else 0.0
-        answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        token = self.host.request(lambda ack: None if answer.done() else answer.set_result(ack))
+        token, answer = awaited(self.host)
         link_id = None if link is None else link.id
         now = self.host.now()
         self.host.perform(self._router.announced(now, link_id, kind, request.path, token, request.uuid, patience))
