@@ -48,6 +48,8 @@ class NodeConfig:
             far fewer messages a second ([performance](performance.md)).
         tracing: Traces of messages with OpenTelemetry. Costs a span, some 50 µs, per message and node
             ([diagnosis](diagnosis.md#traces)). Use one value in a job; needs the extra `tracing`.
+        record: File for a record of every event at this node and its outcome, for a bug report; message bodies are left
+            out. Costs a line of JSON, some 100 µs, per event, and ends at 64 MiB ([diagnosis](diagnosis.md#records)).
         backoff_initial: Seconds, upper bound of the first pause between attempts to join. Shorter rejoins sooner, and
             loads a starting parent more.
         backoff_max: Seconds, upper bound of every later pause between attempts to join.
@@ -80,6 +82,7 @@ class NodeConfig:
     registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S)
     links: str = setting(Kind.CHOICE, "batched", choices=KINDS)
     tracing: bool = setting(Kind.SWITCH, False)
+    record: str | None = setting(Kind.FILE, None, unset="none")
     backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S)
     backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S)
     service: bool = False

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, MutableMapping
-from typing import Any, assert_never
+from pathlib import Path
+from typing import Any, TextIO, assert_never
 
 from taskd_net import limits
 from taskd_net.arrivals import Arrivals
+from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import ViolationReports
 from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready, ReportViolation, Token, Withdraw
+from taskd_net.core.replay import RecordedRouter, Recorder
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
@@ -41,7 +44,7 @@ class Driver:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.log = get_logger(node=str(config.position))
-        self.router = Router(config.position, upstream=config.upstream is not None, config=config.router)
+        self.router, self._record = self._new_router()
         self.links: MutableMapping[LinkId, Session[Any]] = {}
         self.view: View  # from the start of the node
         self.running = self.closed = False
@@ -69,6 +72,23 @@ class Driver:
         It is read anew, as uvloop's own value goes by whole milliseconds.
         """
         return time.monotonic()
+
+    def _new_router(self) -> tuple[Router, TextIO | None]:
+        """The Router, and the file of its record.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        config, upstream = self.config, self.config.upstream is not None
+        if config.record is None:
+            return Router(config.position, upstream=upstream, config=config.router), None
+        try:
+            record = Path(config.record).open("w", encoding="utf-8")  # noqa: SIM115 - closed with the node
+        except OSError as error:
+            raise ConfigError(f"record cannot be written: {error}") from error
+        router = RecordedRouter(config.position, upstream=upstream, config=config.router)
+        Recorder(router, config.router, lambda line: record.write(line + "\n"), limits.RECORD_CHARACTERS)
+        return router, record
 
     def request(self, reply: Callable[[Ack], None]) -> Token:
         """A name for a request of this node; `reply` gets its answer."""

@@ -245,6 +245,8 @@ class Lifecycle(Driver):
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.wait([self._watch])
+            if self._record is not None:
+                self._record.close()
             self.log.info("closed")
         self._arrivals.wake()
 

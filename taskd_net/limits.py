@@ -80,6 +80,9 @@ flight."""
 MAX_CHILDREN: Final = 5000
 """Children of one parent (contract, section 3)."""
 
+RECORD_CHARACTERS: Final = 64 * 1024 * 1024
+"""Characters of a record of a Router's events, some 100,000 of them. A switch for bug reports must not fill a disk."""
+
 PROBE_HOPS: Final = 64
 """Links that a trace follows at most: more levels than any tree has; in the wire it has two digits."""
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taskd_net import Code, NodeConfig
+from taskd_net.codes import ConfigError
 from taskd_net.core.ready import Lost
+from taskd_net.core.replay import replay
 from taskd_net.driver import Driver
 from tests.core.routers import frame
-from tests.peers.mesh import soon
+from tests.peers.mesh import Mesh, soon
 
 
 class Ticking(Driver):
@@ -68,3 +72,39 @@ async def test_lost_messages_are_logged_once_a_second_with_their_number(monkeypa
     for now in (0.0, 0.5, 0.9, 1.0):  # noqa: B007 - read by the clock
         driver._log_lost(lost)
     assert counts == [1, 3]
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes over real sockets."""
+    async with Mesh() as made:
+        yield made
+
+
+async def test_record_from_real_sockets_is_replayed_to_the_same_decisions(mesh: Mesh, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("mgr", "proxy", "worker")]
+    mgr = await mesh.mgr(record=str(files[0]))
+    proxy = await mesh.proxy(0, mgr, record=str(files[1]))
+    worker = await mesh.worker(0, 0, proxy, record=str(files[2]))
+    old = await mesh.worker(0, 1, proxy, links="tasknet")
+    acks = await asyncio.gather(*(worker.send("confidential", to="Mgr") for _ in range(50)))
+    acks += [
+        await mgr.send("all", to="Worker/All/All"),
+        await old.send("up", to="Mgr"),
+        await worker.post("x", to="Mgr"),
+    ]
+    acks += [await worker.send("nobody", to="Worker/7/7"), await mgr.send("down", to=worker.position)]
+    assert [ack.code for ack in acks] == [0] * 53 + [5002, 0]
+    assert (await mgr.ping(worker.position)).code == 0
+    await worker.close()
+    await proxy.close()
+    await mgr.close()
+    for file in files:
+        lines = file.read_text().splitlines()
+        assert len(lines) > 20 and "confidential" not in file.read_text()
+        assert replay(lines) == []
+
+
+async def test_record_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="record cannot be written"):
+        Driver(NodeConfig.mgr(record=str(tmp_path / "no" / "file")))

@@ -90,7 +90,9 @@ def _local_proxy(text: str) -> str | None:
     return "127.0.0.1:9601" if text == "on" else None
 
 
-_NODE: Final = "dedup_window ack_timeout link_messages link_bytes max_children grace registration_hold links tracing"
+_NODE: Final = (
+    "dedup_window ack_timeout link_messages link_bytes max_children grace registration_hold links tracing record"
+)
 _BACKOFF: Final = "backoff_initial backoff_max"
 _TLS_LISTEN: Final = "server_key server_crt plain_listen"
 _TLS_UPSTREAM: Final = "client_key client_crt server_name"

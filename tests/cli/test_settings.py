@@ -231,7 +231,7 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     values |= {"log_path": "x", "log_file_level": "ERROR", "log_std_level": "DEBUG", "log_stdout": False}
     values |= {"enable_tls": True, "ca": "c", "server_key": "k", "server_crt": "s", "server_name": "n"}
     values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1"}
-    values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True}
+    values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True, "record": "r"}
     values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
     values |= {"http_port": "127.0.0.1:42"}
     values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
