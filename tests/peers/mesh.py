@@ -7,6 +7,7 @@ handler, by asyncio for an unseen exception of a task, by a node for a failed re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import re
@@ -17,6 +18,7 @@ import pytest
 
 from taskd_net import Message, Node, NodeConfig
 from taskd_net.core.ready import Ready
+from tests.links import memory
 
 PATIENCE_S = 10.0
 """Seconds for an immediate effect, on a busy machine."""
@@ -99,7 +101,7 @@ def _left_by_an_earlier_loop(record: logging.LogRecord) -> bool:
     )
 
 
-both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed"], indirect=True)
+both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed", "memory"], indirect=True)
 """Run a test over batched links, over the four calls alone, and over a mixture, in which every second node has the four
 calls alone."""
 
@@ -126,9 +128,12 @@ class Mesh:
         self.broken: list[str] = []
         self._waiters: set[asyncio.Future[None]] = set()
         self._log = _Log(self)
+        self._registered = contextlib.ExitStack()
         self._level = logging.NOTSET
 
     async def __aenter__(self) -> Mesh:
+        if self._links == memory.KIND.name:
+            self._registered.enter_context(memory.registered())
         logger = logging.getLogger("taskd_net")
         self._level = logger.level
         logger.setLevel(logging.DEBUG)
@@ -143,6 +148,7 @@ class Mesh:
             gc.collect()
             await asyncio.sleep(0)
         finally:
+            self._registered.close()
             logging.getLogger().removeHandler(self._log)
             logging.getLogger("taskd_net").setLevel(self._level)
         assert not self.broken, "\n".join(self.broken)

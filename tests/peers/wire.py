@@ -5,6 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+_LAID: dict[str, Wire] = {}
+
+
+def wire_to(address: str) -> Wire | None:
+    """The wire whose connection to the parent has this address at the parent; None for a child without a wire."""
+    return _LAID.get(address)
+
 
 class Wire:
     """A TCP relay on loopback that can be cut, frozen and restored.
@@ -12,6 +19,10 @@ class Wire:
     Args:
         target: `127.0.0.1:port` of the parent.
         source: the child's address, as the parent sees it.
+
+    Attributes:
+        cuts: breaks so far.
+        flowing_up, flowing_down: whether data passes in a direction.
     """
 
     def __init__(self, target: str, *, source: str | None = None) -> None:
@@ -20,7 +31,8 @@ class Wire:
         self.address = ""
         self.plugged = True
         self.connections = 0
-        self._flowing_up, self._flowing_down = asyncio.Event(), asyncio.Event()
+        self.cuts = 0
+        self.flowing_up, self.flowing_down = asyncio.Event(), asyncio.Event()
         self.thaw()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -43,6 +55,7 @@ class Wire:
 
     def cut(self) -> None:
         """Break every connection now; new ones are accepted while the cable is plugged in."""
+        self.cuts += 1
         for writer in self._writers:
             writer.transport.abort()
         for task in self._tasks:
@@ -50,6 +63,7 @@ class Wire:
 
     def cut_below(self) -> None:
         """Break the child's half of every connection; to the parent they still stand."""
+        self.cuts += 1
         self._severed |= self._children
         for writer in self._children:
             writer.transport.abort()
@@ -57,14 +71,14 @@ class Wire:
     def freeze(self, *, up: bool = True, down: bool = True) -> None:
         """Block one direction or both, and keep every connection, like a suspended machine."""
         if up:
-            self._flowing_up.clear()
+            self.flowing_up.clear()
         if down:
-            self._flowing_down.clear()
+            self.flowing_down.clear()
 
     def thaw(self) -> None:
         """Unblock, and pass the waiting data."""
-        self._flowing_up.set()
-        self._flowing_down.set()
+        self.flowing_up.set()
+        self.flowing_down.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -79,11 +93,14 @@ class Wire:
             host, _, port = self.target.rpartition(":")
             up_reader, up_writer = await asyncio.open_connection(host.strip("[]"), int(port), local_addr=self._source)
             self._writers.add(up_writer)
+            near, near_port = up_writer.get_extra_info("sockname")[:2]
+            _LAID[f"{near}:{near_port}"] = self
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._carry(reader, up_writer, writer, self._flowing_up))
-                    group.create_task(self._carry(up_reader, writer, writer, self._flowing_down))
+                    group.create_task(self._carry(reader, up_writer, writer, self.flowing_up))
+                    group.create_task(self._carry(up_reader, writer, writer, self.flowing_down))
             finally:
+                del _LAID[f"{near}:{near_port}"]
                 self._writers.discard(up_writer)
                 up_writer.transport.abort()
         except (OSError, asyncio.CancelledError, ExceptionGroup):
