@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import statistics
@@ -67,6 +68,8 @@ class Way:
         """Let everybody join, top down."""
         for node in (self.mgr, self.proxy, self.worker):
             node._loop = asyncio.get_running_loop()
+            with contextlib.suppress(AttributeError):  # computed, in an older checkout
+                node.running = True
             if node is not self.mgr:
                 node._joiner = node._child = _Joined()  # type: ignore[assignment, attr-defined]
         self._join(self.proxy, self.mgr, 1)

@@ -234,7 +234,9 @@ def _read_by_hand(data: bytes) -> Batch:
         if tag not in _FIELDS:
             # A field of a later version, or one of these in another form: what follows it need not be a size.
             return _read(data)
-        size, start = read_varint(data, at + 1)
+        size, start = data[at + 1], at + 2
+        if size >= 0x80:
+            size, start = read_varint(data, at + 1)
         at = start + size
         if at > end:
             raise ValueError("a field is longer than the batch")
@@ -265,7 +267,11 @@ def _unpacked(data: bytes, at: int, end: int) -> list[int]:
         return [data[at]]
     numbers = []
     while at < end:
-        number, at = read_varint(data, at)
+        number = data[at]
+        if number < 0x80:
+            at += 1
+        else:
+            number, at = read_varint(data, at)
         numbers.append(number & _UINT64)
     if at != end:
         raise ValueError("a number is longer than its field")
