@@ -134,7 +134,7 @@ class MemoryLink(Session[Parcel]):
         self._wake()
 
     def unwritten(self) -> list[tuple[Frame, int]]:
-        """What the other end never got."""
+        """The frames that the other end never got."""
         under_way, self._under_way = self._under_way, []
         self._interrupted(under_way)
         left, self._messages = [(frame, number) for frame, _, number in self._messages], []
