@@ -134,8 +134,6 @@ class PendingSends:
 
     def ended(self, send: Send, ack: Ack) -> Ack | None:
         """Take the answer to a send of this node. Returns the application's answer; None: the send waits again."""
-        if not send.number:
-            return ack  # refused before it had a place
         lane = self._lanes.get(send.frame.dst.position) if self._lanes else None
         on_trial = lane is not None and lane.trial is send
         if lane is not None and on_trial:

@@ -1,0 +1,143 @@
+"""The message path: runs on any link, refused messages, the quota of a child."""
+
+from __future__ import annotations
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.acks import Pending
+from taskd_net.core.frame import Frame
+from taskd_net.core.in_flight import InFlight, Run
+from taskd_net.core.links import Terms
+from taskd_net.core.ready import Kind
+from taskd_net.core.replay import RecordedRouter, Recorder, replay
+from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.seen import Seen
+from taskd_net.position import Destination
+from tests.core.routers import at
+
+NUMBERED = Terms(numbered=True, bare=True, counts=True)
+MGR = Destination.of(at("Mgr"))
+WORKER = at("Worker/0/0")
+
+
+def proxy(down: Terms = NUMBERED, up: Terms = NUMBERED) -> Router:
+    """A Proxy with one Worker."""
+    router = Router(at("Proxy/0"), upstream=True)
+    router.upstream_up(0.0, "up", at("Mgr"), 1, True, None, True, up)
+    router.register(0.0, WORKER)
+    router.link_up(0.0, 1, "down", (), down)
+    return router
+
+
+def run(count: int) -> list[Frame]:
+    """Messages of one flow."""
+    return [Frame(f"u{number}", True, WORKER, MGR, b"x") for number in range(count)]
+
+
+def arrive(router: Router, count: int = 3, now: float = 1.0) -> None:
+    """A run comes in from the Worker."""
+    numbers = list(range(1, count + 1))
+    assert router.messages_arrived(now, 1, run(count), numbers, [1.0] * count).writes[0].frames
+
+
+def test_refused_message_is_answered_by_its_name() -> None:
+    router = proxy()
+    ready = router.messages_arrived(1.0, 1, (), (), (), [(7, Refusal(Code.NIL_HEADER, "words", "u"))])
+    (answer,) = ready.writes[1].answers
+    assert (answer.key, answer.ack.code, answer.ack.uuid) == (7, Code.NIL_HEADER, "u")
+    assert router.children.by_id[1].waiting == 1
+    router.written(1, "another stream", 0, 0, 1)
+    assert router.children.by_id[1].waiting == 1
+    router.written(1, "down", 0, 0, 1)
+    assert router.children.by_id[1].waiting == 0
+    router.check()
+
+
+def test_run_from_a_link_that_takes_acks_alone_is_answered_by_acks() -> None:
+    router = proxy(down=Terms())
+    arrive(router)
+    answers = router.answers_arrived(1.1, 0, [1, 2, 3]).writes[1].answers
+    assert [(answer.key, answer.ack.uuid, str(answer.ack.src)) for answer in answers] == [
+        (1, "u0", "Mgr/0"),
+        (2, "u1", "Mgr/0"),
+        (3, "u2", "Mgr/0"),
+    ]
+
+
+def test_answers_to_a_run_whose_stream_has_ended_go_nowhere() -> None:
+    router = proxy()
+    arrive(router)
+    router.link_down(1.05, 1, "down")
+    assert not router.answers_arrived(1.1, 0, [1, 2, 3, 9]).writes
+    assert router.statistics.late_acks == 1
+
+
+def test_run_that_is_not_answered_ends_with_its_deadline() -> None:
+    router = proxy()
+    arrive(router)
+    router.answers_arrived(1.1, 0, [2])
+    router.check()
+    ready = router.tick(router.next_deadline())
+    assert [answer.ack.code for answer in ready.writes[1].answers] == [Code.NETWORK_ACK_LOST] * 2
+    assert router.upstream is not None and router.upstream.timed is None
+    router.check()
+
+
+def test_singles_and_runs_are_taken_together() -> None:
+    flight = InFlight()
+    flight.numbered = True
+    single = Pending("s", 1, WORKER, True, None, 5.0)
+    assert flight.add("s", single) == 1
+    assert list(flight.add_run(Run(0, ["a", "b", "c", "d"], 1, 1, [1, 2, 3, 4], WORKER, MGR.position, 5.0))) == [
+        2,
+        3,
+        4,
+        5,
+    ]
+    assert flight.holds(1) and flight.holds(5) and not flight.holds(6) and not flight.holds(0)
+    taken = flight.take_accepted([1, 2, 4, 9])
+    assert taken[0] is single and taken[3] is None
+    assert [part.uuids for part in taken if isinstance(part, Run)] == [["a"], ["c"]]
+    assert [part.uuid for part in flight] == ["b", "d"]
+    other = flight.take(3)
+    assert other is not None and other.uuid == "b" and flight.take(3) is None
+    assert [part.uuid for part in flight.take_due(5.0)] == ["d"] and len(flight) == 0
+
+
+def test_window_takes_consecutive_numbers_of_one_page_at_once() -> None:
+    seen = Seen(100)
+
+    def uuids(first: int, count: int) -> list[str]:
+        return [f"tn1-{1:016x}-1-{number:x}-{0:016x}" for number in range(first, first + count)]
+
+    assert seen.add_all(1.0, 1, uuids(1, 4), WORKER)
+    assert not seen.add_all(1.0, 1, uuids(4, 2), WORKER), "one is known"
+    assert not seen.knows(uuids(5, 1)[0], WORKER)
+    assert seen.add_all(100.0, 1, uuids(5, 2), WORKER) and seen.knows(uuids(6, 1)[0], WORKER)
+    assert not seen.add_all(1.0, 1, uuids(1020, 10), WORKER), "two pages"
+    assert not seen.add_all(1.0, 1, [*uuids(50, 1), *uuids(52, 1)], WORKER), "a gap"
+    assert not seen.add_all(1.0, 1, ["a", "b"], WORKER), "of another make"
+    assert seen.add_all(1.0, 1, uuids(2048, 1024), WORKER)
+
+
+def test_inbox_takes_a_run_at_once_or_leaves_it_alone() -> None:
+    frames = [Frame(f"tn1-{1:016x}-1-{n:x}-{0:016x}", True, WORKER, MGR, b"x") for n in range(1, 5)]
+    mgr = Router(at("Mgr"), upstream=False, config=RouterConfig(inbox=3))
+    mgr.register(0.0, WORKER)
+    mgr.link_up(0.0, 1, "down", (), NUMBERED)
+    first = mgr.messages_arrived(1.0, 1, frames[:2], [1, 2], [1.0] * 2)
+    assert (first.deliveries, first.writes[1].accepted) == (frames[:2], [1, 2])
+    more = mgr.messages_arrived(1.0, 1, frames[2:], [3, 4], [1.0] * 2)
+    assert (more.deliveries, more.writes[1].accepted) == (frames[2:3], [3])
+
+
+def test_sessions_are_named_in_a_record() -> None:
+    lines: list[str] = []
+    router = RecordedRouter(at("Mgr"), upstream=False)
+    Recorder(router, RouterConfig(), lines.append, 1_000_000)
+    router.register(0.0, WORKER)
+    one, other = object(), object()
+    router.link_up(0.0, 1, one)
+    router.link_up(1.0, 1, other, iter(()))
+    router.announced(1.0, 1, Kind.ADD, [WORKER], 1, "a")
+    router.link_down(2.0, 1, other)
+    assert replay(lines) == []
