@@ -141,7 +141,8 @@ async def test_caller_has_its_answer_within_its_deadline(mesh: Mesh) -> None:
         for mute, proxy in ((beside, near), (beyond, far)):
             mute.drop_acks = True
             await mute.join(proxy.address or "")
-            ack = await child.transfer(child.message(mute.position), timeout=0.5)
+            # A busy machine takes some of what the hop leaves of this for the way back.
+            ack = await child.transfer(child.message(mute.position), timeout=2.0)
             assert ack.code == Code.NETWORK_ACK_LOST
 
 
