@@ -105,6 +105,9 @@ both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed", "me
 """Run a test over batched links, over the four calls alone, and over a mixture, in which every second node has the four
 calls alone."""
 
+batched_only = pytest.mark.parametrize("mesh", ["batched"], indirect=True)
+"""Run a test over the fast link alone, where that link is its subject."""
+
 
 class Mesh:
     """Every node of one test.

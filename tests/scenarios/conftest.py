@@ -8,6 +8,17 @@ from tests.peers.mesh import Mesh
 from tests.peers.original.cluster import Originals
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each scenario over the batched link and over the one that only the tests have, unless it chooses itself.
+
+    Scenarios with nodes of the original's, or with nodes in other processes, have the first alone.
+    """
+    chosen = any("mesh" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    alone = "theirs" in metafunc.fixturenames or metafunc.module.__name__.endswith("test_processes")
+    if "mesh" in metafunc.fixturenames and not chosen and not alone:
+        metafunc.parametrize("mesh", ["batched", "memory"], indirect=True)
+
+
 @pytest.fixture
 async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
     """Close every node at the end, and fail on any unexpected error."""

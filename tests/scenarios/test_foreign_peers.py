@@ -7,7 +7,7 @@ import pytest
 
 from taskd_net import Code, Position
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, both_links, soon
+from tests.peers.mesh import Mesh, batched_only, both_links, soon
 from tests.peers.parent import RawParent, RawProxy
 from tests.peers.stubs import name, pb
 
@@ -201,6 +201,7 @@ async def test_foreign_proxy_that_freezes_between_ours(mesh: Mesh) -> None:
         assert (await worker.send("x", to="Mgr")).ok
 
 
+@batched_only
 async def test_four_calls_only_between_nodes_of_ours(mesh: Mesh) -> None:
     """Either side can do without the batched link, also against a peer that offers it."""
     mgr = await mesh.mgr()

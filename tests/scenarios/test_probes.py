@@ -9,7 +9,7 @@ from taskd_net.address import Address
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
+from tests.peers.mesh import Mesh, WatchedNode, batched_only, both_links, soon
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.parent import RawParent, RawProxy
 from tests.peers.stubs import name, pb, position
@@ -60,6 +60,7 @@ async def test_times_are_finer_than_the_loops_clock(mesh: Mesh) -> None:
     assert any(abs(seconds * 1e3 - round(seconds * 1e3)) > 1e-3 for seconds in times), times
 
 
+@batched_only
 async def test_trace_tells_the_kinds_of_link(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)

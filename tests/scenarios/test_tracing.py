@@ -14,7 +14,7 @@ from taskd_net import Code
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.traced import TracedLink
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh
+from tests.peers.mesh import Mesh, batched_only
 from tests.peers.stubs import pb
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
@@ -63,6 +63,7 @@ def way(exporter: InMemorySpanExporter) -> list[tuple[str, str, int | None]]:
 SEND, HOP = "taskd_net send", "taskd_net hop"
 
 
+@batched_only
 async def test_send_is_one_trace_across_its_hops(mesh: Mesh, spans: InMemorySpanExporter) -> None:
     mgr = await mesh.mgr(tracing=True)
     proxies = [await mesh.proxy(rank, mgr, tracing=True) for rank in range(2)]
@@ -84,6 +85,7 @@ async def test_send_is_one_trace_across_its_hops(mesh: Mesh, spans: InMemorySpan
     assert [end for _, end in times] == sorted((end for _, end in times), reverse=True)
 
 
+@batched_only
 async def test_failure_is_seen_where_it_happens(mesh: Mesh, spans: InMemorySpanExporter) -> None:
     mgr = await mesh.mgr(tracing=True)
     proxy = await mesh.proxy(0, mgr, tracing=True)
@@ -95,6 +97,7 @@ async def test_failure_is_seen_where_it_happens(mesh: Mesh, spans: InMemorySpanE
     assert (last.attributes or {})["taskd_net.code_from"] == "Mgr/0"
 
 
+@batched_only
 async def test_post_and_broadcast(mesh: Mesh, spans: InMemorySpanExporter) -> None:
     mgr = await mesh.mgr(tracing=True)
     proxy = await mesh.proxy(0, mgr, tracing=True)
@@ -111,6 +114,7 @@ async def test_post_and_broadcast(mesh: Mesh, spans: InMemorySpanExporter) -> No
     ]  # fmt: skip
 
 
+@batched_only
 async def test_many_at_once_and_large_ones_keep_their_spans_apart(mesh: Mesh, spans: InMemorySpanExporter) -> None:
     """In batches of the generated class, and in hand-written ones."""
     mgr = await mesh.mgr(tracing=True)
@@ -125,6 +129,7 @@ async def test_many_at_once_and_large_ones_keep_their_spans_apart(mesh: Mesh, sp
 
 
 @pytest.mark.parametrize("without", ["mgr", "proxy", "worker"])
+@batched_only
 async def test_node_without_tracing_carries_messages_all_the_same(
     mesh: Mesh, spans: InMemorySpanExporter, without: str
 ) -> None:
@@ -154,6 +159,7 @@ async def test_nothing_of_it_goes_over_the_four_calls(mesh: Mesh, spans: InMemor
     assert way(spans) == [(SEND, "Mgr/0", 0)]
 
 
+@batched_only
 async def test_off_by_default(mesh: Mesh, spans: InMemorySpanExporter) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
