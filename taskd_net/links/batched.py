@@ -146,9 +146,10 @@ class BatchedLink(Session[bytes]):
         return bool(self._frames or self._accepted or self._answers)
 
     def _has_output(self) -> bool:
-        return (
-            self._taken >= BATCHES_CONFIRMED or self._news > 0 or (self._ahead < BATCHES_AHEAD and self._has_queued())
-        )
+        if self._taken >= BATCHES_CONFIRMED or self._news:
+            return True
+        # `_has_queued`, without the call: a message that is alone on its way comes here five times.
+        return self._ahead < BATCHES_AHEAD and bool(self._frames or self._accepted or self._answers)
 
     async def _write_next(self) -> bool:
         taken, self._taken = self._taken, 0
@@ -184,6 +185,9 @@ class BatchedLink(Session[bytes]):
         Returns the messages, their patience and their numbers.
         """
         frames, patience, numbers = self._frames, self._patience, self._numbers
+        if len(frames) <= 1:
+            self._frames, self._patience, self._numbers = [], [], []
+            return frames, patience, numbers
         # A large body goes alone: small messages behind it wait for one write, not for a batch of them.
         count = size = 0
         for frame in frames[:BATCH_MESSAGES]:
@@ -265,9 +269,9 @@ class BatchedLink(Session[bytes]):
         frames = codec.read_known_frames(batch.messages, self._router.limits)
         patience = list(batch.patience)
         names: Sequence[Key] = list(batch.numbers) if self.numbered else [frame.uuid for frame in frames]
-        good = [index for index, frame in enumerate(frames) if not isinstance(frame, Refusal)]
         refused: list[tuple[Key, Refusal]] = []
-        if len(good) < len(frames):
+        if Refusal in map(type, frames):
+            good = [index for index, frame in enumerate(frames) if not isinstance(frame, Refusal)]
             for frame, wait, name in zip(frames, patience, names, strict=True):
                 if isinstance(frame, Refusal):
                     self._host.log.warning("message_refused", peer=str(self.peer), detail=frame.detail)
