@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Joined, Kind
@@ -30,6 +31,11 @@ def everybody(*texts: str) -> list[Position]:
 def frame(to: str, src: str = "Mgr", *, uuid: str = "u", sync: bool = True, size: int = 10) -> Frame:
     """A message; of its bytes only the number matters to a Router."""
     return Frame(uuid, sync, at(src), Destination.of(at(to)), bytes(size))
+
+
+def pending(uuid: str = "u", src: str = "Mgr", *, sync: bool = True, deadline: float = 1.0) -> Pending:
+    """A unicast whose answer somebody awaits."""
+    return Pending(uuid, 1, at(src), sync, None, deadline)
 
 
 class Caller:
