@@ -1,11 +1,11 @@
-"""Bytes on the wire ↔ the package's own types. The only place that knows the generated protobuf module.
+"""Messages and answers: bytes on the wire ↔ the package's own types.
 
-What comes in is checked here once, in the contract's order (section 6), and trusted everywhere inside. A message keeps
-its serialized form (`Frame.data`): a node that passes it on does not write it again.
+A received message is checked here once, in the contract's order (section 6), and trusted everywhere inside. It keeps
+its serialized form (`Frame.data`), so a node forwards it without writing it again.
 
-Messages and answers are written by putting serialized fields together, and messages that were checked before are read
-through a view that leaves the positions as bytes: at tens of thousands of messages a second, making and taking apart
-protobuf objects was most of a node's work. Everything else goes through the generated classes.
+Messages and answers are written as joined serialized fields. Messages with the usual layout are read by `headers`.
+Building and parsing protobuf objects was most of a node's work at tens of thousands of messages a second. All other
+layouts go through the generated classes.
 """
 
 from __future__ import annotations
@@ -19,23 +19,33 @@ from google.protobuf.message import DecodeError
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.position import Destination, Position, require_node
+from taskd_net.position import Destination, Position
 from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.fields import cached_varint, read_varint, text_field, varint
+from taskd_net.wire.fields import cached_varint, text_field, varint
+from taskd_net.wire.headers import (
+    NOT_AS_EXPECTED,
+    SIX_BYTES,
+    Flow,
+    body_text,
+    read_time,
+    require_body,
+    require_sender,
+    split_message,
+)
 from taskd_net.wire.positions import position_field, read_position, write_position
 from taskd_net.wire.probe_frames import PREFIX as PROBE_PREFIX
 from taskd_net.wire.probe_frames import read_probe
 
 
 class Message(NamedTuple):
-    """A message as the application gets it.
+    """A message for the application.
 
     Attributes:
         uuid: unique per message; a resend has the same.
         mtype: the sender's word for the kind of message.
         sync: whether the sender waits for the delivery.
-        src: who sent it.
-        dst: whom it was sent to, as the sender wrote it.
+        src: the sender.
+        dst: the destination, as the sender wrote it.
         create_time: milliseconds since the epoch by the sender's clock; 0 from senders that do not set it.
         body: the text.
 
@@ -82,7 +92,7 @@ def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
         created = _time_field(create_time)
         body = text.encode()
     except UnicodeEncodeError as error:
-        # A lone surrogate: a str that is not text. The error's own words quote the whole body.
+        # A lone surrogate: a str that is not text. The error's own text quotes the whole body.
         raise Refusal(Code.CLIENT_ERR, "body or mtype cannot be written as UTF-8") from error
     header = cached_varint(len(uuid_field) + len(common) + len(created))
     if body:
@@ -95,16 +105,16 @@ def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
 
 
 def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
-    """Check a serialized Message and look at its header.
+    """Check a serialized Message and read its header.
 
     Raises:
         Refusal: 4000-4006 in the contract's order, 4999 for one without uuid, with one that is too long, or too large;
             carries the uuid if there is one.
     """
     try:
-        uuid, flow, _, end = _split(data)
-        _text(data, end)
-    except _NOT_AS_EXPECTED:
+        uuid, flow, _, end = split_message(data)
+        body_text(data, end)
+    except NOT_AS_EXPECTED:
         return _read_any_frame(data, limits)
     if len(data) > limits.message_bytes:
         return _read_any_frame(data, limits)
@@ -112,7 +122,7 @@ def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
 
 
 def _read_any_frame(data: bytes, limits: Limits) -> Frame:
-    """`read_frame` for whatever is not written as most messages are."""
+    """`read_frame` for a message with any layout."""
     try:
         message = pb.Message.FromString(data)
     except DecodeError as error:
@@ -127,7 +137,7 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
         dst_written = read_position(header.dst)
         dst = Destination.of(dst_written)
         src = read_position(header.src)
-        _require_sender(src)
+        require_sender(src)
         if not uuid:
             raise Refusal(Code.CLIENT_ERR, "the message has no uuid")
         require_uuid(uuid, limits)
@@ -140,7 +150,7 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
         header.dst.CopyFrom(write_position(dst.position))
         data = message.SerializeToString()
     elif data[0] != 0x0A or message.ByteSize() != len(data):
-        # Written in another order, or a field twice: from here on everybody shall read the same in it.
+        # Fields in another order, or twice: every later hop must read the same in it.
         data = message.SerializeToString()
     if header.mtype.startswith(PROBE_PREFIX):
         return read_probe(message, src, dst)
@@ -148,13 +158,13 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
 
 
 def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
-    """Read the header of a message that a node of ours has checked, at a tenth of the price of `read_frame`.
+    """Read the header of a message that a node of ours has checked, at a tenth of the cost of `read_frame`.
 
-    Only a body may follow the header. A second header would be read by nodes that read the whole message, and they
-    would take the message for another sender's.
+    Only a body may follow the header. Nodes that read the whole message would believe a second header, and take the
+    message for another sender's.
 
     Raises:
-        Refusal: the header is not in order; never for the body. The codes are those of `read_frame`.
+        Refusal: the header is not valid; never for the body. The codes are those of `read_frame`.
     """
     frame = read_known_frames((data,), limits)[0]
     if isinstance(frame, Refusal):
@@ -163,13 +173,13 @@ def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
 
 
 def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> list[Frame | Refusal]:
-    """Read the headers of several messages; see `read_known_frame`. A refusal takes the place of its message.
+    """Read the headers of several messages as `read_known_frame` does. A refusal takes the place of its message.
 
     The messages of a batch mostly belong to one flow. A header with the layout of the one before it, and with the same
-    bytes between uuid and time, needs no second look.
+    bytes between uuid and time, is not split again.
     """
     frames: list[Frame | Refusal] = []
-    flow: _Flow | None = None
+    flow: Flow | None = None
     lead = common = b""
     uuid_at = middle = time_at = end = 0
     most = limits.message_bytes
@@ -180,13 +190,13 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
             or data[:uuid_at] != lead
             or data[middle:time_at] != common
             or data[time_at] != 0x30
-            or int.from_bytes(data[time_at + 1 : end]) & _SIX_BYTES != _SIX_BYTES - 0x80
+            or int.from_bytes(data[time_at + 1 : end]) & SIX_BYTES != SIX_BYTES - 0x80
         ):
             flow = None
             try:
-                uuid, known, created, end = _split(data)
+                uuid, known, created, end = split_message(data)
                 _require_known_body(data, end, most)
-            except _NOT_AS_EXPECTED:
+            except NOT_AS_EXPECTED:
                 frames.append(_any_frame_or_refusal(data, limits))
                 continue
             if created:
@@ -198,16 +208,16 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
         try:
             size = len(data) - end - 2
             if size != -2 and (data[end] != 0x12 or data[end + 1] != size or size >= 0x80):
-                _require_body(data, end)
+                require_body(data, end)
             frames.append(Frame(data[uuid_at:middle].decode(), flow.sync, flow.src, flow.dst, data))
-        except _NOT_AS_EXPECTED:
+        except NOT_AS_EXPECTED:
             frames.append(_any_frame_or_refusal(data, limits))
     return frames
 
 
 def _require_known_body(data: bytes, at: int, most: int) -> None:
     if at != len(data):
-        _require_body(data, at)
+        require_body(data, at)
     if len(data) > most:
         raise ValueError("too large")
 
@@ -220,18 +230,18 @@ def _any_frame_or_refusal(data: bytes, limits: Limits) -> Frame | Refusal:
 
 
 def write_checked(frame: Frame) -> bytes:
-    """The bytes of a message for a peer that does not look at what it gets as we do, or one that goes in another form.
+    """The bytes of a message for a peer that does not check it, or of a message in another form.
 
-    A node further away may have passed on bytes of which only the header was looked at; here it ends.
+    An earlier hop may have checked the header alone. Unchecked bytes go no further than this.
 
     Raises:
-        Refusal: 4000, the bytes are not a Message after all.
+        Refusal: 4000, the bytes are not a Message.
     """
     if not isinstance(frame, Adapted):
         try:
-            _text(frame.data, _split(frame.data)[3])
+            body_text(frame.data, split_message(frame.data)[3])
             return frame.data
-        except _NOT_AS_EXPECTED:
+        except NOT_AS_EXPECTED:
             pass
     try:
         message = pb.Message.FromString(frame.data)
@@ -244,89 +254,19 @@ def write_checked(frame: Frame) -> bytes:
     return message.SerializeToString()
 
 
-_NOT_AS_EXPECTED = (DecodeError, IndexError, ValueError, Refusal)
-"""Errors of the hand-written readers. The generated classes then decide."""
-
-
-class _Flow(NamedTuple):
-    """The common part of the headers of a sender's messages to one destination."""
-
-    mtype: str
-    sync: bool
-    src: Position
-    dst: Destination
-    create_time: int
-
-
-def _split(data: bytes) -> tuple[str, _Flow, bytes, int]:
-    """A message's uuid, flow, creation time (serialized) and the index behind its header, where they stand in order.
-
-    A header as the generated classes and `write_message` write it: the uuid first, the time last, and in between the
-    same bytes for every message of a flow, which are taken apart once. The body is not touched.
-
-    Raises:
-        _NOT_AS_EXPECTED: the header is written differently, or not in order.
-    """
-    size, start = data[1], 2
-    if size >= 0x80:
-        size, start = read_varint(data, 1)
-    end = start + size
-    length = data[start + 1]
-    middle = start + 2 + length
-    if data[0] != 0x0A or data[start] != 0x0A or not 0 < length < 0x80 or end > len(data):
-        raise ValueError("the message does not begin with a header that begins with a short uuid")
-    created = data[end - 7 : end]
-    in_six = created[0] == 0x30 and int.from_bytes(created[1:]) & _SIX_BYTES == _SIX_BYTES - 0x80
-    if in_six and end - middle <= _FLOW_BYTES:
-        flow = _flow(data[middle : end - 7])
-    else:
-        # Another time than one in milliseconds of this century, or something long; each message may have its own, so it
-        # is not remembered.
-        created, flow = b"", _flow.__wrapped__(data[middle:end])
-    return data[start + 2 : middle].decode(), flow, created, end
-
-
-_FLOW_BYTES = 256
-"""Longest header, without its uuid, that is remembered: most have some 60 bytes."""
-
-_SIX_BYTES = 0x8080_8080_8080
-"""In a varint of six bytes, the bits that say whether another byte follows: all are set but the last."""
-
-
-@lru_cache(maxsize=16_384)
-def _flow(data: bytes) -> _Flow:
-    header = pb.MessageHeader.FromString(data)
-    # Of another length when written again, it says something twice, such as an empty uuid in place of the first one.
-    if header.uuid or header.ByteSize() != len(data) or not header.HasField("src") or not header.HasField("dst"):
-        raise ValueError("not what stands between uuid and time")
-    src, dst_written = read_position(header.src), read_position(header.dst)
-    dst = Destination.of(dst_written)
-    if dst.position != dst_written or header.mtype.startswith(PROBE_PREFIX):
-        raise ValueError("the destination is not in the form that the first hop gives it, or this is a probe")
-    _require_sender(src)
-    return _Flow(header.mtype, header.sync, src, dst, header.createTime)
-
-
-def _require_sender(src: Position) -> None:
-    try:
-        require_node(src)
-    except Refusal as refusal:
-        raise Refusal(Code.NIL_POSITION, f"src does not name a node: {refusal}") from refusal
-
-
 def read_message(frame: Frame) -> Message:
-    """The message that a frame carries.
+    """The message of a frame.
 
     Raises:
-        Refusal: 4000, the bytes are not a Message after all; never for a frame that came through `read_frame`.
+        Refusal: 4000, the bytes are not a Message; never for a frame from `read_frame`.
     """
     data = frame.data
     try:
-        uuid, flow, created, end = _split(data)
-        text = _text(data, end)
-        when = _read_time(created) if created else flow.create_time
+        uuid, flow, created, end = split_message(data)
+        text = body_text(data, end)
+        when = read_time(created) if created else flow.create_time
         return Message(uuid, flow.mtype, flow.sync, flow.src, flow.dst.position, when, text)
-    except _NOT_AS_EXPECTED:
+    except NOT_AS_EXPECTED:
         pass
     try:
         message = pb.Message.FromString(data)
@@ -336,34 +276,8 @@ def read_message(frame: Frame) -> Message:
     return Message(frame.uuid, header.mtype, frame.sync, frame.src, dst, header.createTime, message.body)
 
 
-def _require_body(data: bytes, at: int) -> int:
-    """The index of the body, which is all that stands behind the header; its bytes are not looked at.
-
-    Raises:
-        _NOT_AS_EXPECTED: something else stands there too.
-    """
-    size, start = read_varint(data, at + 1)
-    if data[at] != 0x12 or start + size != len(data):
-        raise ValueError("not a body alone")
-    return start
-
-
-def _text(data: bytes, at: int) -> str:
-    """The body.
-
-    Raises:
-        _NOT_AS_EXPECTED: something else stands there too, or the body is not UTF-8.
-    """
-    return "" if at == len(data) else data[_require_body(data, at) :].decode()
-
-
-@lru_cache(maxsize=16)
-def _read_time(data: bytes) -> int:
-    return read_varint(data, 1)[0]
-
-
 def read_uuid(data: bytes) -> str:
-    """The uuid of a serialized Message; empty where there is none to be read."""
+    """The uuid of a serialized Message; empty where it has none, or is not a Message."""
     try:
         return pb.Message.FromString(data).header.uuid
     except DecodeError:
@@ -371,13 +285,13 @@ def read_uuid(data: bytes) -> str:
 
 
 def write_ack(ack: Ack) -> bytes:
-    """Serialize an answer. `detail` stays here: the wire has no place for it."""
+    """Serialize an answer, without its `detail`, for which the wire has no field."""
     code = b"\x10" + cached_varint(ack.code) if ack.code else b""
     return text_field(b"\x0a", ack.uuid) + code + position_field(b"\x1a", ack.src)
 
 
 def read_ack(data: bytes, default_src: Position) -> Ack:
-    """Read an answer; one without `src` gets the position of the peer that gave it.
+    """Read an answer. One without `src` gets `default_src`, the position of the peer that gave it.
 
     Raises:
         Refusal: 6999, the bytes are not an Ack.
@@ -389,12 +303,12 @@ def read_ack(data: bytes, default_src: Position) -> Ack:
     return Ack(ack.uuid, ack.code, read_position(ack.src) if ack.HasField("src") else default_src)
 
 
-# ---- serialized fields that come again and again
+# ---- serialized fields that recur
 
 
 @lru_cache(maxsize=4096)
 def _common_fields(mtype: str, sync: bool, src: Position, dst_written: Position) -> tuple[Destination, bytes]:
-    """The destination, and what the headers of a sender's messages to it have in common."""
+    """The destination, and the common fields of the headers of a sender's messages to it."""
     dst = Destination.of(dst_written)
     if mtype.startswith(PROBE_PREFIX):
         raise Refusal(

@@ -380,13 +380,6 @@ def test_uuid_that_comes_twice_is_read_as_the_generated_class_reads_it() -> None
     assert codec.read_known_frame(data).uuid == pb.Message.FromString(data).header.uuid == "v"
 
 
-def test_long_headers_are_not_remembered() -> None:
-    before = codec._flow.cache_info().currsize
-    for mtype in ("x" * 300, "y" * 1_000_000):
-        assert codec.read_message(codec.read_frame(codec.write_message(message(mtype=mtype)).data)).mtype == mtype
-    assert codec._flow.cache_info().currsize == before
-
-
 @given(MESSAGES, st.binary(max_size=8))
 def test_message_with_something_behind_its_body_is_read_all_the_same(message: Message, extra: bytes) -> None:
     frame = codec.write_message(message)

@@ -1,0 +1,122 @@
+"""The header of a serialized message, and the place of its body, read by hand.
+
+The readers expect the layout that `write_message` and the generated classes write. For any other layout they raise one
+of `NOT_AS_EXPECTED`, and `codec` reads the message with the generated classes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.position import Destination, Position, require_node
+from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.wire.fields import read_varint
+from taskd_net.wire.positions import read_position
+from taskd_net.wire.probe_frames import PREFIX as PROBE_PREFIX
+
+NOT_AS_EXPECTED: Final = (DecodeError, IndexError, ValueError, Refusal)
+"""Errors of the hand-written readers. The generated classes then decide."""
+
+
+class Flow(NamedTuple):
+    """The common part of the headers of a sender's messages to one destination."""
+
+    mtype: str
+    sync: bool
+    src: Position
+    dst: Destination
+    create_time: int
+
+
+def split_message(data: bytes) -> tuple[str, Flow, bytes, int]:
+    """Split a message into its uuid, its flow, its serialized creation time, and the index behind its header.
+
+    The uuid stands first in the header and the time last. The bytes between them are the same for every message of a
+    flow, and are parsed once. The body is not read.
+
+    Returns:
+        The parts. The serialized time is empty where `Flow.create_time` has the time.
+
+    Raises:
+        NOT_AS_EXPECTED: the header has another layout, or is not valid.
+    """
+    size, start = data[1], 2
+    if size >= 0x80:
+        size, start = read_varint(data, 1)
+    end = start + size
+    length = data[start + 1]
+    middle = start + 2 + length
+    if data[0] != 0x0A or data[start] != 0x0A or not 0 < length < 0x80 or end > len(data):
+        raise ValueError("the message does not begin with a header that begins with a short uuid")
+    created = data[end - 7 : end]
+    in_six = created[0] == 0x30 and int.from_bytes(created[1:]) & SIX_BYTES == SIX_BYTES - 0x80
+    if in_six and end - middle <= _FLOW_BYTES:
+        flow = _flow(data[middle : end - 7])
+    else:
+        # No time in milliseconds of this century, or a long header. Each message may have its own: not remembered.
+        created, flow = b"", _flow.__wrapped__(data[middle:end])
+    return data[start + 2 : middle].decode(), flow, created, end
+
+
+_FLOW_BYTES: Final = 256
+"""Longest header, without its uuid, that is remembered. Most have some 60 bytes."""
+
+SIX_BYTES: Final = 0x8080_8080_8080
+"""The continuation bits of a varint of six bytes. In a whole one all are set but the last."""
+
+
+@lru_cache(maxsize=16_384)
+def _flow(data: bytes) -> Flow:
+    header = pb.MessageHeader.FromString(data)
+    # Another length when serialized again means a field that is there twice, such as an empty second uuid.
+    if header.uuid or header.ByteSize() != len(data) or not header.HasField("src") or not header.HasField("dst"):
+        raise ValueError("not what stands between uuid and time")
+    src, dst_written = read_position(header.src), read_position(header.dst)
+    dst = Destination.of(dst_written)
+    if dst.position != dst_written or header.mtype.startswith(PROBE_PREFIX):
+        raise ValueError("the destination is not in the form that the first hop gives it, or this is a probe")
+    require_sender(src)
+    return Flow(header.mtype, header.sync, src, dst, header.createTime)
+
+
+def require_sender(src: Position) -> None:
+    """Check that a message's source names one node.
+
+    Raises:
+        Refusal: 4002, it does not.
+    """
+    try:
+        require_node(src)
+    except Refusal as refusal:
+        raise Refusal(Code.NIL_POSITION, f"src does not name a node: {refusal}") from refusal
+
+
+def require_body(data: bytes, at: int) -> int:
+    """Check that only a body stands behind the header. Returns the index of its text, which is not read.
+
+    Raises:
+        NOT_AS_EXPECTED: there is something else.
+    """
+    size, start = read_varint(data, at + 1)
+    if data[at] != 0x12 or start + size != len(data):
+        raise ValueError("not a body alone")
+    return start
+
+
+def body_text(data: bytes, at: int) -> str:
+    """The body behind the header that ends at `at`.
+
+    Raises:
+        NOT_AS_EXPECTED: there is something else, or the body is not UTF-8.
+    """
+    return "" if at == len(data) else data[require_body(data, at) :].decode()
+
+
+@lru_cache(maxsize=16)
+def read_time(data: bytes) -> int:
+    """The creation time of a message, from its serialized field; milliseconds since the epoch."""
+    return read_varint(data, 1)[0]
