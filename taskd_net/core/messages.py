@@ -380,9 +380,9 @@ class Messages:
         decisions.statistics.late_acks += late
         counters.accepted(now, link, len(keys) - late)
         if collisions:
-            for key in keys:
-                if isinstance(key, str):
-                    self._forwarding.release(now, link, key)
+            # Only a link without numbers has collisions, and its keys are uuids.
+            for uuid in cast("Sequence[str]", keys):
+                self._forwarding.release(now, link, uuid)
 
     def _answered(self, now: float, link: Link, answer: Answer) -> None:
         """The far side has answered one message."""

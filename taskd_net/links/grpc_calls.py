@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import grpc
 
 from taskd_net import limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.codes import Code, Refusal, TaskdNetError
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
 from taskd_net.links import grpc_status
@@ -30,7 +30,7 @@ UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
 
 
-class CallFailed(Exception):
+class CallFailed(TaskdNetError):
     """A call has no answer; the text says why."""
 
 

@@ -63,6 +63,22 @@ def test_run_from_a_link_that_takes_acks_alone_is_answered_by_acks() -> None:
     ]
 
 
+def test_one_message_of_a_link_is_timed_while_runs_follow_each_other() -> None:
+    router = proxy()
+    up = router.upstream
+    assert up is not None
+    timed: list[object] = []
+    for now in (1.0, 2.0):
+        arrive(router, now=now)
+        timed.append(up.timed)
+    router.answers_arrived(2.5, 0, [1, 2, 3])
+    timed.append(up.timed)
+    arrive(router, now=3.0)
+    timed.append(up.timed)
+    assert timed == [1, 1, None, 7], "the second run does not take the first one's place"
+    router.check()
+
+
 def test_answers_to_a_run_whose_stream_has_ended_go_nowhere() -> None:
     router = proxy()
     arrive(router)

@@ -480,6 +480,22 @@ def test_cancelled_broadcast_leaves_every_link_and_the_line_before_the_inbox() -
     assert [waiting.frame.uuid for waiting in proxy.door.line] == ["first"]
 
 
+def test_cancelled_broadcast_leaves_only_the_links_that_have_not_answered() -> None:
+    """One child has answered, one was forgotten with its link, and one still has the message."""
+    mgr = router("Mgr", grace=1.0)
+    answered, gone, last = (add_child(mgr, f"Worker/0/{rank}") for rank in range(3))
+    sent = Asked(frame("Worker/All/All"), Caller(), 30.0)
+    assert hops(mgr.submit(0.0, sent)) == [answered.id, gone.id, last.id]
+    assert mgr.accepted(0.1, answered.id, ["u"]) == []
+    mgr.link_down(0.2, gone, gone.session, ())
+    mgr.tick(2.0)
+    assert gone.id not in mgr.children.by_id
+    withdrawn, ack = mgr.cancel(sent)
+    assert withdrawn == Withdraw(last.id, sent.frame)
+    assert answers([ack]) == [(Code.NETWORK_ACK_LOST, "Mgr/0")]
+    assert (answered.in_flight.count, last.in_flight.count) == (0, 0)
+
+
 def test_frame_that_was_taken_out_of_another_stream_is_not_counted() -> None:
     mgr = router("Mgr")
     child = add_child(mgr, "Worker/0/0")

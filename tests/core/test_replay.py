@@ -16,6 +16,7 @@ from taskd_net.core.ready import Kind
 from taskd_net.core.replay import EVENTS, RecordedRouter, Recorder, decode, encode, replay
 from taskd_net.core.router import Router, RouterConfig
 from taskd_net.position import Destination, Position
+from taskd_net.wire.link_pb2 import Batch
 from tests.core import driven
 from tests.core.routers import at, frame
 from tests.core.stage import Stage
@@ -89,6 +90,14 @@ def test_iterators_are_recorded_and_still_read() -> None:
     router, lines = one()
     router.posts_answered(1.0, 0, iter([frame("Worker/0/0", "Worker/0/1", sync=False)]), 6001, at("Mgr"))
     assert router.statistics.lost == 1 and replay(lines) == []
+
+
+def test_answers_are_recorded_as_they_stand_in_a_batch() -> None:
+    """A field of a batch that protobuf has read is neither a list nor a tuple, nor an iterator."""
+    router, lines = one()
+    router.answers_arrived(1.0, 7, Batch(accepted=["a", "b"]).accepted)
+    assert '"given":[1.0,7,["a","b"]]' in lines[-1]
+    assert router.statistics.late_acks == 2 and replay(lines) == []
 
 
 SAMPLES: list[Any] = [
