@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Credentials
 from taskd_net.core.links import Link
-from taskd_net.core.ready import Joined, Kind
+from taskd_net.core.ready import Joined, Kind, ReportViolation
 from taskd_net.core.router import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Destination, Position
@@ -115,3 +116,22 @@ def hops(actions: Sequence[Action]) -> list[LinkId]:
     links = [action.link for action in actions if isinstance(action, Forward)]
     assert len(links) == len(actions), actions
     return links
+
+
+def child_from(node: Driven, position: str, credentials: Credentials, *behind: str) -> Link:
+    """Let a child join with these credentials, with these nodes behind it."""
+    link = node.register(0.0, at(position), None, credentials)
+    node.link_up(0.0, link, position)
+    if behind:
+        node.announced(0.0, link, Kind.ADD, everybody(*behind), Caller(), "announces")
+    return link
+
+
+def accused(actions: list[Action]) -> list[tuple[str, int]]:
+    """The reported peers among the actions, with the code."""
+    return [(action.peer, action.refusal.code) for action in actions if isinstance(action, ReportViolation)]
+
+
+def answered(actions: list[Action]) -> list[int]:
+    """The codes that are answered."""
+    return [action.ack.code for action in actions if isinstance(action, Answer)]
