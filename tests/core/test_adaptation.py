@@ -5,14 +5,67 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.adaptation import Copies
+from taskd_net.core.adaptation import Copies, copies, spelled
 from taskd_net.core.frame import Adapted
-from taskd_net.core.links import UP
+from taskd_net.core.links import UP, Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
+from taskd_net.core.routes import Routes
 from taskd_net.position import Position
 from tests.core.odd import LEAF, add_odd_child, below_an_odd_parent, forwards, sent, went_up
 from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, router
+
+HERE = at("Proxy/9")
+
+
+def link_with(*behind: str) -> tuple[Link, Routes]:
+    """A Proxy's link, with these nodes behind it."""
+    link, routes = Link(1, at("Proxy/0")), Routes()
+    for text in behind:
+        routes.learn(at(text), link.id, 1)
+    return link, routes
+
+
+# ---- the form of a message
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("acks", [True, False])
+def test_broadcast_asks_for_no_answer_that_never_comes(sync: bool, acks: bool) -> None:
+    link, routes = link_with("Worker/0/0")
+    message = frame("Worker/All/All", sync=sync)
+    (copy,) = copies(link, Quirks(acks_broadcasts=acks), message, routes, HERE)
+    assert copy.sync == (sync and acks)
+    assert (copy is message) == (copy.sync == sync), "an unchanged message is not copied"
+    assert (copy.uuid, copy.src, copy.dst, copy.data) == (message.uuid, message.src, message.dst, message.data)
+
+
+def test_copies_of_a_list_keep_the_uuid_and_are_in_the_order_of_the_ranks() -> None:
+    link, routes = link_with("Worker/0/2", "Worker/0/0", "Worker/0/1", "Worker/1/3")
+    message = frame("Worker/0/0,1,2", "Worker/0/1")
+    sent = copies(link, Quirks(reads_lists=False), message, routes, HERE)
+    assert [str(copy.dst) for copy in sent] == ["Worker/0/0", "Worker/0/2"], "the sender has no copy"
+    assert {(copy.uuid, copy.sync, copy.src, copy.data) for copy in sent} == {("u", True, message.src, message.data)}
+
+
+@pytest.mark.parametrize("acks", [True, False])
+def test_list_of_which_nobody_is_named_goes_as_one_message(acks: bool) -> None:
+    link, routes = link_with("Worker/0/1")
+    message = frame("Worker/0/1,2", "Worker/0/1")
+    (copy,) = copies(link, Quirks(reads_lists=False, acks_lists=acks), message, routes, HERE)
+    assert (copy.dst, copy.sync) == (message.dst, acks)
+
+
+def test_receiver_is_addressed_by_the_fields_that_it_was_announced_with() -> None:
+    link, _ = link_with("Agent/0")
+    message = frame("Agent/0")
+    assert spelled(link, message) is message
+    link.spell(Position("Agent", "0", "77"))
+    other = spelled(link, message)
+    assert (other.dst.position, other.dst.unicast) == (Position("Agent", "0", "77"), True)
+    assert (other.uuid, other.sync, other.src, other.data) == (message.uuid, True, message.src, message.data)
+    assert spelled(link, frame("Agent/1")).dst.position == at("Agent/1")
+
 
 # ---- lists
 
@@ -71,9 +124,9 @@ def test_list_that_goes_up(to: str, up: list[str]) -> None:
 def test_nothing_but_unicasts_goes_up_as_sync(to: str) -> None:
     """Such a parent awaits an Ack for each copy, and its other children pay for it."""
     proxy, ask = below_an_odd_parent("Proxy/0"), Caller()
-    copies = went_up(proxy.send(0.0, frame(to, "Proxy/0"), ask, 3.0))
-    assert copies and {copy.sync for copy in copies} == {False}
-    *others, last = copies
+    up = went_up(proxy.send(0.0, frame(to, "Proxy/0"), ask, 3.0))
+    assert up and {copy.sync for copy in up} == {False}
+    *others, last = up
     for copy in others:
         assert proxy.post_answered(0.0, UP, copy, 0, at("Mgr")) == []
     assert answers(proxy.post_answered(0.0, UP, last, Code.NO_ROUTE, at("Mgr"))) == [(Code.NO_ROUTE, "Mgr/0")]
@@ -117,13 +170,13 @@ def test_posted_broadcast_goes_as_it_is() -> None:
 
 
 def test_copies_are_remembered_within_bounds() -> None:
-    copies = Copies(2, 10.0)
+    known = Copies(2, 10.0)
     one, two, three = (frame("Worker/All/All", uuid=str(i)) for i in range(3))
-    assert copies.add(0.0, one) and copies.add(1.0, two)
-    assert not copies.add(2.0, two)
-    assert copies.add(3.0, one), "forgotten, as the window is full"
-    assert copies.add(3.0, three)
-    assert copies.add(13.0, three)
+    assert known.add(0.0, one) and known.add(1.0, two)
+    assert not known.add(2.0, two)
+    assert known.add(3.0, one), "forgotten, as the window is full"
+    assert known.add(3.0, three)
+    assert known.add(13.0, three)
 
 
 # ---- spellings

@@ -17,3 +17,52 @@ def test_line_is_bounded_in_bytes() -> None:
     assert doubts.add(waits[1])
     rest = [Quarantined(link, frame("Mgr", size=size, uuid="r"), None, None, 0.0, 1.0) for size in (41, 40, 1)]
     assert [doubts.add(one) for one in rest] == [False, True, False], "the last byte is there for use"
+
+
+def waiting(link: Link, *, deadline: float = 1.0, size: int = 10) -> Quarantined:
+    """A message that has come on a link, and whose sender is not announced."""
+    return Quarantined(link, frame("Mgr", size=size), None, None, 0.0, deadline)
+
+
+def test_messages_of_one_link_are_bounded_for_that_link_alone() -> None:
+    line, one, other = Quarantine(2, 1000), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
+    assert [line.add(waiting(link)) for link in (one, one, one, other)] == [True, True, False, True]
+    assert len(line.take_link(one)) == 2
+    assert [line.add(waiting(link)) for link in (one, one, one, other)] == [True, True, False, True]
+
+
+def test_bytes_are_bounded_over_all_links() -> None:
+    line, one, other = Quarantine(10, 100), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
+    assert [line.add(waiting(link, size=60)) for link in (one, other)] == [True, False]
+    line.take_all()
+    assert line.add(waiting(other, size=60))
+
+
+def test_messages_are_taken_in_the_order_in_which_they_came() -> None:
+    line, one, other = Quarantine(10, 1000), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
+    came = [waiting(link, deadline=deadline) for link, deadline in ((one, 3.0), (other, 1.0), (one, 2.0), (other, 4.0))]
+    for message in came:
+        line.add(message)
+    assert line.take_due(2.0) == [came[1], came[2]]
+    assert line.take_link(other) == [came[3]]
+    assert line.take_all() == [came[0]]
+    assert (line.take_all(), line.take_link(one), line.take_due(9.0)) == ([], [], [])
+
+
+def test_next_deadline_is_the_earliest_of_those_that_wait() -> None:
+    line, link = Quarantine(10, 1000), Link(1, at("Proxy/0"))
+    assert line.next_deadline() == float("inf")
+    for deadline in (3.0, 2.0, 4.0):
+        line.add(waiting(link, deadline=deadline))
+    assert line.next_deadline() == 2.0
+    line.take_due(2.0)
+    assert line.next_deadline() == 3.0
+    line.take_all()
+    assert line.next_deadline() == float("inf")
+
+
+def test_place_that_becomes_free_is_one_place() -> None:
+    line, link = Quarantine(2, 1000), Link(1, at("Proxy/0"))
+    assert line.add(waiting(link, deadline=1.0)) and line.add(waiting(link, deadline=2.0))
+    assert len(line.take_due(1.0)) == 1
+    assert [line.add(waiting(link)) for _ in range(2)] == [True, False]
