@@ -1,4 +1,7 @@
-"""Putting messages on links, within their bounds, and remembering who awaits the answers (contract, section 5)."""
+"""Forwarding of messages to links, within the bounds of each link (contract, section 5).
+
+Every message whose answer is awaited is recorded in flight on its link, with the target of the answer.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ from taskd_net.core.topology import Plan, Topology
 
 
 class Forwarding:
-    """Sends messages on their way from one node.
+    """The forwarder of one node.
 
     Args:
-        topology: where everybody is.
-        decisions: where they go.
-        delivery: the own inbox.
-        seen: the copies of broadcasts that have been to neighbours which repeat them.
-        messages, size: what may wait to be written on one link; size in bytes.
+        topology: the links and the routes.
+        decisions: the outcome of the event.
+        delivery: this node's inbox.
+        seen: the recent broadcasts on links to neighbours that repeat them.
+        messages, size: bounds of the write queue of one link; size in bytes.
 
     Attributes:
-        draining: no message is sent on its way any more whose answer is awaited.
+        draining: the node accepts no further message whose answer is awaited.
     """
 
     __slots__ = ("_counters", "_decisions", "_delivery", "_messages", "_seen", "_size", "_topology", "draining")
@@ -49,7 +52,7 @@ class Forwarding:
     def carry_one(
         self, now: float, came_from: LinkId, frame: Frame, hop: Link | None, reply: ReplyTo, deadline: float
     ) -> None:
-        """Send a unicast on its way, whose answer is awaited: a sync message, or one of this node's own."""
+        """Forward or deliver a unicast whose answer is awaited: a sync message, or one of this node's own."""
         receiver = frame.dst.position if frame.sync else None
         pending = Pending(frame.uuid, reply, frame.src, frame.sync, receiver, deadline)
         if hop is None:
@@ -63,12 +66,12 @@ class Forwarding:
     def carry_many(
         self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: ReplyTo, up: float, down: float
     ) -> None:
-        """The same for a broadcast or multicast: every branch will be settled."""
+        """Forward and deliver a broadcast or multicast. Every branch of it will be settled."""
         self._counters.broadcasts += 1
         parts = len(plan.links) + plan.here + (plan.missing is not None)
         fan_out = FanOut(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
         if not parts:
-            # Everybody whom it is for lies behind the link it came from.
+            # Every receiver lies behind the link that the message came from.
             self._decisions.settle(Branch(fan_out, down), Code.OK, self._decisions.position, "", NOBODY)
         if plan.missing is not None:
             part, text = Branch(fan_out, down, plan.missing), describe_missing(plan.missing)
@@ -87,7 +90,7 @@ class Forwarding:
                     self._decisions.settle(part, refusal.code, self._decisions.position, refusal.detail)
 
     def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: ReplyTo | None) -> None:
-        """Take a `sync=false` message from a neighbour and pass it on; the neighbour learns only that we have it."""
+        """Forward a neighbour's `sync=false` message. The answer says only that this node has accepted it."""
         failure = Refusal(Code.NO_ROUTE, describe_missing(plan.missing)) if plan.missing is not None else None
         self._counters.broadcasts += not frame.dst.unicast
         if plan.here:
@@ -104,7 +107,7 @@ class Forwarding:
             self._decisions.answer(reply, frame.uuid, Code.OK)
 
     def forward(self, now: float, link: Link, frame: Frame, part: Awaited | None) -> Refusal | None:
-        """Queue a message on a link, or say why not."""
+        """Queue a message on a link. Returns the refusal if it cannot be queued."""
         if link.session is None:
             return Refusal(Code.NET_STREAM_NOT_INITED, f"the stream to {link.position} is not up")
         size, quirks, decisions = len(frame.data), link.quirks, self._decisions
@@ -151,10 +154,10 @@ class Forwarding:
         keys: Sequence[Key],
         deadline: float,
     ) -> bool:
-        """Queue unicasts of one flow that came in together and whose answers are awaited.
+        """Queue a batch of unicasts of one flow whose answers are awaited.
 
-        Returns False, and does nothing, where one of them may have to be treated apart: at a bound, on a link that is
-        not up, or that does not number its messages.
+        Returns False, and changes nothing, if one of them may need separate treatment. Reasons are a bound, a
+        draining node, a link that is down or has no message numbers, and a neighbour with quirks.
         """
         count, in_flight = len(frames), link.in_flight
         if (
@@ -184,14 +187,14 @@ class Forwarding:
         return True
 
     def _hold(self, link: Link, frame: Frame, part: Awaited) -> None:
-        """Keep a message until the answer to another one with its uuid is in."""
+        """Hold a message until its uuid is no longer in flight for another message."""
         link.in_flight.hold(Collision(frame, part))
         link.queued_messages += 1
         link.queued_bytes += len(frame.data)
         self._decisions.schedule.look(link, part.deadline)
 
     def release(self, now: float, link: Link, uuid: str) -> None:
-        """A uuid is no longer in flight on a link: send the message that waits for it, if there is one."""
+        """Send the message that waits for this uuid, which is no longer in flight on the link."""
         while (collision := link.in_flight.release(uuid)) is not None:
             self._drop_collision(link, collision)
             refusal = self.forward(now, link, collision.frame, collision.part)
@@ -199,7 +202,7 @@ class Forwarding:
                 self._refuse_collision(link, collision, refusal)
 
     def give_up(self, now: float, link: Link) -> None:
-        """Answer 6001 to the messages on a link that have waited past their deadlines."""
+        """Answer 6001 to the messages on a link whose deadlines have passed."""
         for part in link.in_flight.take_due(now):
             self._counters.ended(now, link, part, Code.NETWORK_ACK_LOST)
             self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
@@ -209,7 +212,7 @@ class Forwarding:
             self.give_up_collisions(now, link)
 
     def give_up_collisions(self, now: float, link: Link) -> None:
-        """Refuse the collisions whose answer nobody waits for any more, and send those whose uuid is free."""
+        """Refuse the collisions whose deadlines have passed, and send those whose uuid is free."""
         for collision in link.in_flight.take_collisions(now):
             self._drop_collision(link, collision)
             text = "the same uuid is in flight for another message"
@@ -226,26 +229,26 @@ class Forwarding:
         self._decisions.settle(collision.part, refusal.code, self._decisions.position, refusal.detail)
 
     def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
-        """The copies on a link for a broadcast or multicast."""
+        """The copies of a broadcast or multicast for a link."""
         quirks = link.quirks
         if quirks is None:
             return (frame,)
         sent = copies(link, quirks, frame, self._topology.routes, self._topology.identity)
         if quirks.repeats:
-            # They come back from there, to this node's side too.
+            # Such a neighbour sends them back to this node.
             for copy in sent:
                 self._seen.add(now, copy)
         return sent
 
     def next_turn(self, now: float, link: Link, quirks: Quirks) -> None:
-        """A message on the link was answered: only now the neighbour turns to the next one."""
+        """Start the turn of the oldest message in flight, on a link whose neighbour handles one message at a time."""
         head = next(iter(link.in_flight), None) if quirks.turn else None
         if head is not None:
             head.deadline = min(head.deadline, now + quirks.turn)
             self._decisions.schedule.look(link, head.deadline)
 
     def withdraw(self, send: Send) -> None:
-        """Nobody awaits this send any more: it gives its places up, and leaves every queue that it is still in."""
+        """Remove a cancelled send from the messages in flight and from every queue."""
         for link_id, copy, part, key in send.copies:
             link = self._topology.link(link_id)
             if link is None:
@@ -259,14 +262,14 @@ class Forwarding:
         self._delivery.door.withdraw(send)
 
     def drop(self, now: float, link: Link, unwritten: Iterable[tuple[Frame, int]]) -> None:
-        """Answer everything that was on a stream which is gone: 6000 what was not yet written, 6001 the rest."""
+        """Answer every message of a stream that has ended: 6000 for the unwritten ones, 6001 for the rest."""
         counters, decisions = self._counters, self._decisions
         link.queued_messages = link.queued_bytes = 0
-        # It was not answered: how long that took says nothing.
+        # The timed message was not answered, so its time is no round trip.
         link.timed = None
         link.stop_waiting()
         collisions = link.in_flight.take_collisions()
-        # In the order of sending: who sends again when it is answered sends in the same order.
+        # Answers go out in the order of sending, so that resends keep that order.
         for frame, part in reversed(link.in_flight.take_unwritten(unwritten)):
             if part is not None:
                 counters.ended(now, link, part, Code.NETWORK_SEND_LOST)

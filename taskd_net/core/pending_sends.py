@@ -1,10 +1,9 @@
 """Sends of a node's own application that wait for the node to join, and their retransmission.
 
-A send waits in the lane of its destination, in the order in which the application sent. The parent alone can tell
-whether a message would arrive all the same. So the first of a lane goes to it on trial, as soon as there is a stream.
-The parent delivers below itself or answers 6002, and then the trial is repeated, at a pace, and at once when the node
-has joined. The others follow when the trial has had any other answer. A message that was answered 6002 was delivered
-to nobody, so nothing is delivered twice (contract, section 3).
+Each destination has a lane of waiting sends, in the order of sending. Before the join, only the parent can tell whether
+a message would arrive. So the first send of a lane goes to the parent as a trial, once a stream is up. The answer 6002
+repeats the trial, with back-off, or at once when the node joins. After any other answer the rest of the lane follows.
+A message with the answer 6002 was delivered to nobody, so a retransmission is no duplicate (contract, section 3).
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ INFINITY: Final = float("inf")
 
 
 class _Lane:
-    """The sends to one destination that wait.
+    """The waiting sends to one destination.
 
     Attributes:
-        waiting: in the order of their numbers.
-        trial: the one that was sent to see whether the destination can be reached.
-        due: when the next may be sent.
-        pace: seconds until the next trial.
-        until: the last of those that waited together and go one by one; None as long as no trial has come through.
+        waiting: the sends, in the order of their numbers.
+        trial: the send that probes whether the destination can be reached; None if none is under way.
+        due: the time of the next attempt.
+        pace: seconds between trials, which back off.
+        until: number of the last send that goes one by one; None before the first successful trial.
     """
 
     __slots__ = ("dst", "due", "pace", "trial", "until", "waiting")
@@ -47,13 +46,13 @@ class _Lane:
 
 
 class PendingSends:
-    """The lanes of one node, with the bounds of a link over all of them.
+    """The lanes of one node. Together they have the bounds of one link.
 
     Args:
-        topology: where everybody is.
-        advertisements: whether the node has joined.
-        schedule: takes the time at which `ready` has to be asked again.
-        messages, size: bounds; size in bytes.
+        topology: the links and the routes.
+        advertisements: the join state of the node.
+        schedule: takes the time of the next call of `ready`.
+        messages, size: bounds over all lanes; size in bytes.
     """
 
     __slots__ = (
@@ -92,14 +91,14 @@ class PendingSends:
         return self._count
 
     def has_to_wait(self, send: Send) -> bool:
-        """Number a send. Returns whether it has to wait: behind others, or for the node to join."""
+        """Number a send. Returns whether it must wait behind others or for the join."""
         self._number = send.number = self._number + 1
         if not send.wait or self._closed or (self._up.joined and not self._lanes):
             return False
         return send.frame.dst.position in self._lanes or not (self._up.joined or self._needs_nobody(send))
 
     def add(self, send: Send) -> bool:
-        """Let a send wait. Returns False when the bound is reached."""
+        """Queue a send in its lane. Returns False at a bound."""
         size = len(send.frame.data)
         if self._count >= self._messages or self._bytes + size > self._size:
             return False
@@ -113,19 +112,19 @@ class PendingSends:
         return True
 
     def look_again(self) -> None:
-        """The node has joined, has a parent, or knows more ways: every lane may go on."""
+        """Retry every lane: the node has joined, has a parent, or knows more routes."""
         for lane in self._lanes.values():
             lane.due, lane.pace = 0.0, BACKOFF_INITIAL_S
         if self._lanes:
             self._schedule.look(self, 0.0)
 
     def ready(self, now: float) -> list[Send]:
-        """Take out what is to be sent now, in order."""
+        """Remove and return the sends that are due now, in order."""
         ready: list[Send] = []
         for lane in [lane for lane in self._lanes.values() if lane.trial is None and lane.due <= now]:
             below, first = self._is_below(lane.dst), lane.waiting[0]
             if lane.due and not below and first.refused_by and first.deadline - now < TRIAL_LEAST_S:
-                lane.due = first.deadline  # this look comes late
+                lane.due = first.deadline  # too late for another trial
             elif below or self._may_try(lane.dst):
                 ready += self._released(lane, whole=below)
             else:
@@ -133,7 +132,7 @@ class PendingSends:
         return sorted(ready)
 
     def ended(self, send: Send, ack: Ack) -> Ack | None:
-        """Take the answer to a send of this node. Returns the application's answer; None: the send waits again."""
+        """Process the answer to a send. Returns the application's answer; None if the send waits again."""
         lane = self._lanes.get(send.frame.dst.position) if self._lanes else None
         on_trial = lane is not None and lane.trial is send
         if lane is not None and on_trial:
@@ -142,11 +141,11 @@ class PendingSends:
             send.refused_by = ack.src
             lane = self._lanes[send.frame.dst.position]
             if self._up.told and self._up.joined:
-                lane.due = 0.0  # it has joined since
+                lane.due = 0.0  # the node has joined meanwhile
             else:
                 lane.due = send.sent_at + lane.pace
                 if lane.due > send.deadline - TRIAL_LEAST_S:
-                    # A trial that is cut off would end as 6001, which says less than that there was no way.
+                    # A trial beyond the deadline would end as 6001, which says less than 6002.
                     lane.due = max(lane.due, send.deadline)
                 lane.pace = min(2.0 * lane.pace, BACKOFF_MAX_S)
             self._schedule.look(self, lane.due)
@@ -156,7 +155,7 @@ class PendingSends:
         return ack
 
     def cancel(self, send: Send) -> None:
-        """Forget a send."""
+        """Remove a cancelled send."""
         lane = self._lanes.get(send.frame.dst.position)
         if lane is None:
             return
@@ -168,7 +167,7 @@ class PendingSends:
         self._drop_if_empty(lane)
 
     def take_due(self, now: float) -> list[Send]:
-        """Take out what has waited past its deadline."""
+        """Remove and return the sends whose deadline has passed."""
         due: list[Send] = []
         for lane in list(self._lanes.values()):
             late = [send for send in lane.waiting if send.deadline <= now]
@@ -178,12 +177,12 @@ class PendingSends:
         return due
 
     def close(self) -> list[Send]:
-        """Take out everything. From now on nothing waits any more."""
+        """Remove and return all sends. Later sends never wait."""
         self._closed = True
         return self.take_due(INFINITY)
 
     def next_deadline(self) -> float:
-        """When `ready` or `take_due` has to be asked at the latest, or infinity."""
+        """The latest time for the next call of `ready` and `take_due`, or infinity."""
         first = INFINITY
         for lane in self._lanes.values():
             if lane.trial is None:
@@ -191,10 +190,8 @@ class PendingSends:
             first = min(first, min((send.deadline for send in lane.waiting), default=INFINITY))
         return first
 
-    # ---- inside
-
     def _needs_nobody(self, send: Send) -> bool:
-        """Whether a message arrives without the Mgr, as far as this node knows: below it, or at the parent itself."""
+        """Whether a message needs no Mgr: all its receivers are below, or it is for the parent itself."""
         dst, up = send.frame.dst, self._topology.up
         if dst.unicast and up is not None and up.up and dst.position == up.position.identity:
             return True
@@ -207,24 +204,24 @@ class PendingSends:
         return up not in self._topology.plan(sender or self._topology.identity, dst, LOCAL).links
 
     def _may_try(self, dst: Destination) -> bool:
-        """Whether to send something to the parent. A broadcast needs the Mgr, which alone knows everybody."""
+        """Whether to send to the parent. A broadcast needs the Mgr, which alone knows all nodes."""
         up = self._topology.up
         return up is not None and up.up and (dst.unicast or self._up.joined)
 
     def _again(self, send: Send, ack: Ack) -> bool:
-        """Whether an answer says no more than that the node had not joined."""
+        """Whether an answer says only that the node had not joined, so that the send is repeated."""
         if ack.code != Code.NET_STREAM_NOT_INITED or not send.wait or not send.upward or self._closed:
             return False
         if ack.src.identity == self._topology.identity:
             return False
         if self._up.told is None:
-            # Nobody tells whether the parent has a way to the Mgr. Its own 6002 may say that it has none.
+            # This parent does not report its join state. Its own 6002 may mean that it has no route to the Mgr.
             up = self._topology.up
             return up is not None and ack.src.identity == up.position.identity
         return not self._up.joined or send.epoch != self._up.epoch
 
     def _came_through(self, lane: _Lane) -> None:
-        """A trial was answered with something else than 6002: those behind it may follow."""
+        """Let the next sends of a lane follow: its trial was answered with another code than 6002."""
         if lane.until is None:
             lane.until = lane.waiting[-1].number if lane.waiting else 0
         lane.due, lane.pace = 0.0, BACKOFF_INITIAL_S
@@ -232,12 +229,12 @@ class PendingSends:
         self._schedule.look(self, 0.0)
 
     def _released(self, lane: _Lane, *, whole: bool) -> list[Send]:
-        """Take out of a lane what goes now: all of it where it cannot be overtaken on the way, else the first."""
+        """Release the whole lane where no send can overtake an earlier one, else its first send as the trial."""
         in_order = self._up.told is not None
         if not whole and in_order:
             whole = self._up.joined or lane.until is not None
         elif not whole:
-            # Calls that are under way together may overtake each other. What has come since then may do so.
+            # Concurrent calls may overtake each other. Only sends after the wait are free to do so.
             whole = lane.until is not None and lane.waiting[0].number > lane.until
         released = lane.waiting if whole else lane.waiting[:1]
         if not whole:

@@ -1,11 +1,11 @@
-"""Probes: routed like a message, and answered without inbox, duplicate window and application.
+"""Probes: routed like messages, and answered without inbox, duplicate suppression and application.
 
-A `ping` asks the destination: the answer is 0, or the code that a message would have got on its way. A `trace` asks one
-hop after the other with probes that may cross 1, 2, 3 … links: wherever such a probe ends, at its last link or at the
-destination, the answer says by which kind of link it came.
+A `ping` goes to the destination. Its answer is 0, or the code that a message would get on the same route. A `trace`
+sends probes that may cross 1, 2, 3 … links. Each ends at its last link or at the destination, and its answer names the
+kind of that link.
 
-Only neighbours that are known to answer probes get any, and only they are believed: what looks like a probe and comes
-from somebody else is refused with 4999. So no application of a foreign node is ever handed one, and none can send one.
+Probes are exchanged only with neighbours that answer them. A probe from any other neighbour is refused with 4999. So no
+foreign application receives a probe, and none can send one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from taskd_net.position import Position
 
 
 class Probes:
-    """The decisions about them.
+    """The probes of one node.
 
     Args:
-        topology: where everybody is.
-        forward: queues a frame on a link, or says why not.
-        settle: gives an answer to one that waits for it.
+        topology: the links and the routes.
+        forward: queues a frame on a link, and returns the refusal if it cannot.
+        settle: records the answer to a probe.
     """
 
     __slots__ = ("_forward", "_settle", "_topology")
@@ -43,20 +43,27 @@ class Probes:
         self._settle = settle
 
     def send(self, now: float, probe: Probe, came_from: LinkId, reply: ReplyTo, deadline: float) -> None:
-        """Send a probe of this node's own.
+        """Send this node's own probe.
 
         Raises:
-            Refusal: 5002, nowhere.
+            Refusal: 5002 if there is no route.
         """
         self._carry(now, probe, came_from, Code.OK, reply, deadline, deadline)
 
     def arrived(
         self, now: float, probe: Probe, came_from: LinkId, reply: ReplyTo | None, up: float, down: float
     ) -> None:
-        """Take a probe from a neighbour: answer it here, or pass it on and await the answer until `up` or `down`.
+        """Answer or forward a neighbour's probe.
+
+        Args:
+            now: the time in seconds.
+            probe: the probe.
+            came_from: the neighbour's link.
+            reply: the target of the answer.
+            up, down: deadlines of the answer from the parent and from a child.
 
         Raises:
-            Refusal: 4999, it is none, as this neighbour knows no probes; 5002, nowhere.
+            Refusal: 4999 if this neighbour knows no probes; 5002 if there is no route.
         """
         link = self._topology.link(came_from)
         if link is None or link.probes is None or reply is None:

@@ -1,11 +1,11 @@
-"""The routing table: which link leads to which node below.
+"""The routing table: the link to each node below.
 
-Beside the exact table it keeps, for each link, how many nodes it leads to by role and by (role, serverRank), and for
-each global rank the Workers that have it, so that the links of a broadcast are found without walking the nodes.
+Two indexes find the links of a broadcast without a walk over the nodes. One counts the nodes behind each link by role
+and by (role, serverRank). The other lists the Workers of each global rank.
 
-Two links may claim one node: it moved, and where it was before nobody has noticed yet, or a stale announcement came
-late. The newest claim is the route; those it replaced are kept until they are taken back, so that the route is right
-again as soon as the last wrong claim is gone.
+Two links may claim the same node: it has moved and the old parent has not noticed, or an announcement was late. The
+newest claim is the route. Older claims are kept until they are withdrawn, so that the route recovers when the wrong
+claim goes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ _Key = TypeVar("_Key")
 
 
 class Routes:
-    """Position → link, with the indexes that broadcasts need. Positions are identities (`Position.identity`)."""
+    """Map from position to link, with the indexes for broadcasts. Positions are identities (`Position.identity`)."""
 
     __slots__ = ("_by_link", "_by_pattern", "_by_process", "_claims", "_epoch", "_next_hop", "_replaced", "next_hop")
 
     def __init__(self) -> None:
         self._next_hop: dict[Position, LinkId] = {}
-        # The link to a node, or None where the table does not know it. The dict's own method, not one around it: it is
-        # called twice for each message.
+        # The link to a node; None without a route. Bound to the dict's own method, because each message calls it twice.
         self.next_hop: Callable[[Position], LinkId | None] = self._next_hop.get
         self._epoch: dict[Position, int] = {}
-        # Link and epoch of older claims, the oldest first; empty but for nodes that have moved.
+        # Link and epoch of older claims, oldest first. Only nodes that have moved have some.
         self._replaced: dict[Position, dict[LinkId, int]] = {}
         self._by_link: dict[LinkId, set[Position]] = {}
         self._by_pattern: dict[_Pattern, dict[LinkId, int]] = {}
         self._by_process: dict[str, set[Position]] = {}
-        # How many nodes each link claims to lead to, whether it is the route or not.
+        # The number of nodes that each link claims, as the route or not.
         self._claims: Counter[LinkId] = Counter()
 
     def __len__(self) -> int:
@@ -50,19 +49,19 @@ class Routes:
         return iter(self._next_hop)
 
     def items(self) -> Iterable[tuple[Position, LinkId]]:
-        """Every known node below, with the link that leads to it."""
+        """Every known node below, with its link."""
         return self._next_hop.items()
 
     def behind(self, link: LinkId) -> frozenset[Position]:
-        """The nodes that a link leads to."""
+        """The nodes whose route is this link."""
         return frozenset(self._by_link.get(link, ()))
 
     def claims(self, identity: Position, link: LinkId) -> bool:
-        """Whether a link claims to lead to a node, be it the route or not."""
+        """Whether a link claims a node, as the route or not."""
         return self._next_hop.get(identity) == link or link in self._replaced.get(identity, ())
 
     def learn_behind(self, identity: Position, link: LinkId, epoch: int) -> None:
-        """Note a claim that replaces nothing: it counts when the newer ones are taken back."""
+        """Record a claim behind the existing ones. It becomes the route when the newer ones are withdrawn."""
         if self._next_hop.get(identity) in (None, link):
             self.learn(identity, link, epoch)
         else:
@@ -72,14 +71,14 @@ class Routes:
             self._replaced[identity] = {link: epoch, **claims}
 
     def yield_to_others(self, identity: Position, link: LinkId) -> None:
-        """Let the next older claim take the place of a link's, which becomes the oldest. Nothing without one."""
+        """Make the next older claim the route and this link's the oldest. No effect without another claim."""
         if self._next_hop.get(identity) == link and identity in self._replaced:
             epoch = self._epoch[identity]
             self.drop(identity, link)
             self.learn_behind(identity, link, epoch)
 
     def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
-        """Set the next hop to a node; a route through another link is replaced (contract, section 3)."""
+        """Set the next hop to a node, in place of any older route (contract, section 3)."""
         old = self._next_hop.get(identity)
         if old != link:
             known = None
@@ -94,7 +93,7 @@ class Routes:
         self._epoch[identity] = epoch
 
     def drop(self, identity: Position, link: LinkId) -> bool:
-        """Take back a link's claim to lead to a node. Returns whether the node is unknown by that."""
+        """Withdraw a link's claim to a node. Returns whether the node lost its last route."""
         claims = self._replaced.get(identity, {})
         if self._next_hop.get(identity) != link:
             if claims.pop(link, None) is not None:
@@ -118,16 +117,16 @@ class Routes:
         return self._claims[link]
 
     def drop_link(self, link: LinkId) -> list[Position]:
-        """Take back every claim of a link, and say which nodes are unknown by that."""
+        """Withdraw every claim of a link. Returns the nodes that lost their last route."""
         return [identity for identity in self._claimed(link) if self.drop(identity, link)]
 
     def drop_older(self, link: LinkId, epoch: int) -> list[Position]:
-        """The same for what was last announced before `epoch` of that link."""
+        """Withdraw the claims of a link that are older than `epoch`. Returns as `drop_link` does."""
         claims = self._claimed(link).items()
         return [identity for identity, since in claims if since < epoch and self.drop(identity, link)]
 
     def links_for(self, dst: Destination) -> set[LinkId]:
-        """The links behind which at least one receiver of a broadcast or multicast lies."""
+        """The links with at least one receiver of a broadcast or multicast behind them."""
         if dst.processes is not None:
             return {self._next_hop[identity] for identity in self._with_process(dst)}
         links: set[LinkId] = set()
@@ -142,9 +141,14 @@ class Routes:
         return sum(sum(self._by_pattern.get(pattern, {}).values()) for pattern in _patterns_of(dst))
 
     def missing(self, dst: Destination, present: Iterable[Position]) -> Position | None:
-        """The first rank that a list names and nobody has, the other one `All`; None when every rank has somebody.
+        """The first listed rank without a node; None if every rank has one.
 
-        `present` are nodes that exist although the table does not hold them (this node, the sender).
+        Args:
+            dst: the destination.
+            present: existing nodes that the table does not hold: this node and the sender.
+
+        Returns:
+            A position with the missing rank; its other rank is `All`, or that of no process.
         """
         role = dst.position.role
         known = [identity for identity in present if identity.role == role]
@@ -178,15 +182,14 @@ class Routes:
         assert counted == self._claims
 
     def _with_process(self, dst: Destination) -> Iterator[Position]:
-        # Two lists name a product of ranks of which only a few exist (a rank lives on one node): walk the ranks, not
-        # the product.
+        # The product of two lists is mostly empty, because a global rank lives on one node. So this walks the ranks.
         for process in dst.processes or ():
             for identity in self._by_process.get(process, ()):
                 if dst.servers is None or identity.server_rank in dst.servers:
                     yield identity
 
     def _claimed(self, link: LinkId) -> dict[Position, int]:
-        """The claims of a link with their epochs, whether they are the route or not."""
+        """The claims of a link with their epochs, as routes or not."""
         claimed = {identity: self._epoch[identity] for identity in self._by_link.get(link, ())}
         return claimed | {identity: claims[link] for identity, claims in self._replaced.items() if link in claims}
 
@@ -218,7 +221,7 @@ class Routes:
 
 
 def describe_missing(missing: Position) -> str:
-    """Words for people: the rank that nobody has, see `Routes.missing`."""
+    """The error text for a missing rank, see `Routes.missing`."""
     role, server, process = missing
     return f"there is no {role} with " + (f"processRank {process}" if server == ALL else f"serverRank {server}")
 

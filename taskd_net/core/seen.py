@@ -1,13 +1,13 @@
-"""Duplicate suppression: the messages that an inbox has had (contract, section 5).
+"""Duplicate suppression: the messages that an inbox has accepted (contract, section 5).
 
-A message is known by its uuid and its sender: peers may number their messages 1, 2, 3, and two senders' uuids meet.
+The key of a message is its uuid and its sender, because peers may number their messages 1, 2, 3.
 
-- Uuids of this package (`uuids`) are remembered exactly for as long as a retry may last, in pages with a bit for each
-  number of a flow. A page is forgotten `seconds` after its last message, and not sooner.
-- Of any other uuids the last `window` of each sender are remembered, in blocks.
+- Uuids of this package (`uuids`) are kept exactly, in pages with one bit for each number of a flow. A page is kept for
+  at least `seconds` after its last message, which covers every retry.
+- Of all other uuids, the last `window` of each sender are kept, in blocks.
 
-Pages and blocks are charged to the link that brought their first message. Beyond the bound over all links, the link
-with the most gives up its oldest ones: whoever invents senders or uuids pushes out what came over its own link alone.
+Pages and blocks are charged to the link of their first message. Beyond the bound over all links, the link with the
+most bytes loses its oldest entries. So a peer that invents senders or uuids evicts only entries of its own link.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from taskd_net.limits import SEEN_BYTES, SEEN_S
 from taskd_net.position import Position
 
 _BITS: Final = 10
-"""Numbers of a flow in one page, as a power of 2: 1,024."""
+"""Binary logarithm of the numbers in one page: 1,024 numbers."""
 
 _MASK: Final = (1 << _BITS) - 1
 
 _FULL: Final = (1 << (1 << _BITS)) - 1
-"""The bits of a page of which every number has come; one object for all of them."""
+"""The bits of a full page. All full pages share this object."""
 
 PAGE_BYTES: Final = 700
-"""Bytes of a page with its keys and places in the tables, measured with tracemalloc and rounded up."""
+"""Bytes of a page with its key and its table entries, measured with tracemalloc and rounded up."""
 
 BLOCK_BYTES: Final = 1400
-"""Bytes of a block without what is in it, measured alike."""
+"""Bytes of an empty block, measured in the same way."""
 
 UUID_BYTES: Final = 120
-"""Bytes of a remembered uuid beyond its characters, measured alike."""
+"""Bytes of a stored uuid beyond its characters, measured in the same way."""
 
 _TOUCH_S: Final = 10.0
-"""Seconds within which a page is not touched twice: the order of pages need not be finer."""
+"""Seconds between two updates of a page's place in the order of use, which need not be exact."""
 
 _PageKey: TypeAlias = tuple[Position, str, int]
 
 
 class _Page:
-    """Which of 1,024 numbers of a flow have come."""
+    """The received numbers among 1,024 of a flow, one bit each."""
 
     __slots__ = ("bits", "key", "link", "touched")
 
@@ -57,7 +57,7 @@ class _Page:
 
 
 class _Sender:
-    """The uuids of other makes of one sender."""
+    """The uuids of one sender that are not of this package."""
 
     __slots__ = ("blocks", "src", "uuids")
 
@@ -68,7 +68,7 @@ class _Sender:
 
 
 class _Block:
-    """Some of them, that came one after the other over one link."""
+    """Consecutive uuids of one sender that came over one link."""
 
     __slots__ = ("bytes", "link", "sender", "touched", "uuids")
 
@@ -81,18 +81,18 @@ class _Block:
 
 
 class _Charges:
-    """The entries of one link, the least recently touched first, and their bytes."""
+    """The entries of one link, the least recently used first, and their bytes."""
 
     __slots__ = ("blocks", "bytes", "pages")
 
     def __init__(self) -> None:
-        # Not dicts: to find its oldest key, a dict walks over all that was deleted before.
+        # OrderedDict, because a dict walks over all deleted entries to find its oldest key.
         self.pages: OrderedDict[_Page, None] = OrderedDict()
         self.blocks: OrderedDict[_Block, None] = OrderedDict()
         self.bytes = 0
 
     def oldest(self, newest: _Page | _Block) -> _Page | _Block | None:
-        """The page or block that was touched longest ago; None when there is the newest of all and nothing else."""
+        """The least recently used page or block except `newest`; None if there is no other."""
         page, block = next(iter(self.pages), None), next(iter(self.blocks), None)
         if page is None or page is newest:
             return None if block is newest else block
@@ -103,9 +103,9 @@ class Seen:
     """The memory of one inbox.
 
     Args:
-        window: uuids of other makes that are remembered of each sender, at least.
-        size: bytes of all that is remembered, at most.
-        seconds: how long a page is remembered after its last message, at least.
+        window: minimum of foreign uuids to keep for each sender.
+        size: maximum bytes of all entries.
+        seconds: minimum time to keep a page after its last message.
     """
 
     __slots__ = ("_block", "_charges", "_others", "_pages", "_seconds", "_size", "_window", "bytes")
@@ -121,7 +121,7 @@ class Seen:
         self.bytes = 0
 
     def knows(self, uuid: str, src: Position) -> bool:
-        """True for a message that was added."""
+        """True for a message that was added and is still remembered."""
         known = split(uuid)
         if known is None:
             sender = self._others.get(src)
@@ -131,7 +131,7 @@ class Seen:
         return page is not None and bool(page.bits >> (number & _MASK) & 1)
 
     def add(self, now: float, link: LinkId, uuid: str, src: Position) -> bool:
-        """Remember a message that came over a link. Returns False, and changes nothing, when it is known."""
+        """Add a message from a link. Returns False, and changes nothing, for a known message."""
         known = split(uuid)
         if known is None:
             return self._add_other(now, link, uuid, src)
@@ -149,9 +149,9 @@ class Seen:
         return True
 
     def add_all(self, now: float, link: LinkId, uuids: Sequence[str], src: Position) -> bool:
-        """Remember several messages of one sender at once: consecutive numbers of a flow, in one page, all of them new.
+        """Add a run of new messages of one sender: consecutive numbers of a flow, in one page.
 
-        Returns False, and changes nothing, for any others; `add` tells which of them are known.
+        Returns False, and changes nothing, for any other messages. Then `add` has to take them one by one.
         """
         known = split(uuids[0])
         if known is None:
@@ -177,7 +177,7 @@ class Seen:
         return True
 
     def _open(self, now: float, link: LinkId, key: _PageKey) -> _Page:
-        # Two for one: what is over goes away as long as something comes.
+        # Each new page frees up to two expired ones, so the expired pages of a busy link run out.
         for _ in range(2):
             oldest = next(iter(self._of(link).pages), None)
             if oldest is None or oldest.touched + _TOUCH_S + self._seconds >= now:
@@ -227,7 +227,7 @@ class Seen:
             self._make_room(newest)
 
     def _make_room(self, newest: _Page | _Block) -> None:
-        """Forget a sixteenth of what the link with the most has, but not what has just come."""
+        """Evict a sixteenth of the largest link's bytes or more, and never the newest entry."""
         most = max(self._charges.values(), key=lambda charges: charges.bytes)
         enough = most.bytes - most.bytes // 16
         while most.bytes > enough or self.bytes > self._size:

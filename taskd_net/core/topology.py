@@ -1,4 +1,4 @@
-"""The topology as one node knows it, and the routing rule (contract, sections 3 and 4)."""
+"""One node's view of the topology, and the routing rule (contract, sections 3 and 4)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position, Role, require_node
 
 LOCAL: Final[LinkId] = -1
-"""The origin of messages of this node's application."""
+"""The link id of messages from this node's own application."""
 
 
 class Learnt(NamedTuple):
-    """The changes by an announcement.
+    """The changes that an announcement made.
 
     Attributes:
-        gone: nodes that are unknown by it.
-        new: those that are to be announced further up.
-        disputed: those that the child may not announce; nothing has changed for them.
+        gone: nodes that have no route any more.
+        new: nodes to announce to the parent.
+        disputed: nodes that the child may not announce. Their routes are unchanged.
     """
 
     gone: list[Position]
@@ -34,9 +34,12 @@ class Learnt(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """The next hops of a message: these links, and this node's inbox.
+    """The next hops of a broadcast or multicast.
 
-    `missing` is a rank that a list asks for and that does not exist, as `Routes.missing` has it.
+    Attributes:
+        links: the links to forward it on.
+        here: whether this node's inbox takes it.
+        missing: a listed rank that does not exist, as `Routes.missing` returns it; None if all exist.
     """
 
     links: Sequence[Link]
@@ -45,14 +48,14 @@ class Plan:
 
 
 class Topology:
-    """This node, its parent, its children, and the way to everybody below.
+    """One node with its parent, its children and the routes to all nodes below.
 
     Args:
-        position: this node's own.
+        position: this node's position.
         up: the link to the parent; None at the root.
-        children: the registry.
-        job: which job this is, where certificates say who may take which position.
-        limits: what a child may cost.
+        children: the registry of children.
+        job: the name of the job, which certificates bind positions to.
+        limits: bounds for each child.
     """
 
     __slots__ = ("_job", "_limits", "children", "identity", "position", "routes", "up")
@@ -70,25 +73,25 @@ class Topology:
         self.routes = Routes()
 
     def link(self, link_id: LinkId) -> Link | None:
-        """A link by its id; None for one that is forgotten."""
+        """The link with this id; None for a forgotten child."""
         return self.up if link_id == UP else self.children.by_id.get(link_id)
 
     def links(self) -> list[Link]:
         """Every link of this node."""
         return [*self.children.by_id.values(), *((self.up,) if self.up is not None else ())]
 
-    # ---- where a message goes
+    # ---- routing
 
     def next_hop(self, dst: Destination, came_from: LinkId) -> Link | None:
-        """The next hop of a unicast; None: this node's inbox.
+        """The next hop of a unicast; None for this node's inbox.
 
         Raises:
-            Refusal: 5002, nowhere.
+            Refusal: 5002 if there is no route.
         """
         position = dst.position
         hop = self.routes.next_hop(position)
         if hop is not None:
-            # A message never goes back to where it came from: who sent it here does not know the way either.
+            # Split horizon: the neighbour that sent the message here has no other route either.
             if hop != came_from:
                 return self.children.by_id[hop]
         elif position == self.identity:
@@ -98,10 +101,10 @@ class Topology:
         raise Refusal(Code.NO_ROUTE, f"{self.position} knows no way to {dst}")
 
     def plan(self, sender: Position, dst: Destination, came_from: LinkId) -> Plan:
-        """The next hops of a broadcast or multicast of the node `sender`.
+        """The next hops of a broadcast or multicast from the node `sender`.
 
         Raises:
-            Refusal: 5002, nowhere; 4006, a list beyond the limit.
+            Refusal: 5002 if nobody matches; 4006 for a list beyond the limit.
         """
         if dst.ranks > self._limits.list_ranks:
             text = f"a list of {dst.ranks} ranks; at most {self._limits.list_ranks} are allowed"
@@ -111,7 +114,7 @@ class Topology:
         here = dst.matches(self.identity) and sender != self.identity
         missing = None
         if self.up is None:
-            # The root knows every node, so it alone can say that a listed rank does not exist.
+            # Only the root knows every node, so only the root can report a missing rank.
             missing = routes.missing(dst, (self.identity, sender))
             others = routes.receivers(dst) - (sender in routes and dst.matches(sender))
             if missing is None and others + here == 0:
@@ -123,20 +126,20 @@ class Topology:
         return Plan(links, here, missing)
 
     def _all_below(self, dst: Destination) -> bool:
-        """True when every receiver of a list is known to be below: it need not go up, and works without the Mgr."""
+        """Whether every receiver of a list is known below this node. Such a list need not reach the Mgr."""
         if dst.servers is None or (dst.processes is None and dst.position.role == Role.WORKER):
             return False
         named = len(dst.servers) * (1 if dst.processes is None else len(dst.processes))
         return self.routes.receivers(dst) + dst.matches(self.identity) == named
 
-    # ---- who is where
+    # ---- membership
 
     def register(self, now: float, position: Position, credentials: Credentials = UNSHOWN) -> Link:
-        """Give a child its place; it is routable from here once its stream stands.
+        """Register a child and its route. Messages can reach it once its stream is up.
 
         Raises:
-            Refusal: 4003-4005 for a bad position, 4999 for this node's own, 5003 when there is no place.
-            Violation: 4002, its certificate does not name the position, or another peer is connected in it.
+            Refusal: 4003-4005 for a bad position, 4999 for this node's own, 5003 if the registry is full.
+            Violation: 4002 if the certificate does not name the position, or another peer is connected in it.
         """
         if position.identity == self.identity:
             raise Refusal(Code.CLIENT_ERR, f"{position} is the parent itself")
@@ -151,16 +154,16 @@ class Topology:
         return link
 
     def learn(self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position]) -> Learnt:
-        """Take in what a child announced.
+        """Apply a child's announcement to the routes.
 
-        An announcement speaks for everybody below a Proxy, so one position in it that must not be there does not cost
-        the others their routes: it is passed over.
+        A Proxy announces all nodes below it. A position that it may not announce is skipped, and the others keep
+        their routes.
 
         Raises:
-            Refusal: 4003-4005 for a position that is not one node's, 4999 when none of them can lie below, or for a
-                child that has not registered, 5001 for one announcement too many in a second, 5003 for one node too
-                many behind the child. Then nothing of the announcement is taken in.
-            Violation: 4006, a Worker or Agent announces others than itself.
+            Refusal: 4003-4005 for a position that does not name one node; 4999 if none of them can lie below, or the
+                child is not registered; 5001 for too many announcements in a second; 5003 for too many nodes behind
+                the child. A refused announcement changes nothing.
+            Violation: 4006 if a Worker or Agent announces another node.
         """
         if link is None:
             raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here")
@@ -195,24 +198,24 @@ class Topology:
         return Learnt(gone, identities, disputed)
 
     def claim(self, link: Link, sender: Position) -> Claim:
-        """The relation of a message's sender, by its identity, to the child that brings it."""
+        """The relation between a message's sender, by identity, and the child that delivers the message."""
         if sender == link.position.identity:
             return Claim.OWN
         if link.is_leaf or not self.may_lie_below(sender) or self.children.held_against(sender, link.credentials):
             return Claim.NEVER
-        # Nobody has announced it: it has joined a moment ago, or never says so. It takes nobody's place.
+        # An unknown sender is accepted, because it cannot displace anyone. It joined just now, or never announces.
         known = sender in self.routes and not self.routes.claims(sender, link.id)
         return Claim.ELSEWHERE if known else Claim.OWN
 
     def may_lie_below(self, identity: Position) -> bool:
-        """False for this node itself, and for a Mgr, which is the root."""
+        """False for this node itself and for a Mgr, which is always the root."""
         return identity != self.identity and identity.role != Role.MGR
 
     def forget(self, identity: Position) -> tuple[Link | None, list[Position]]:
-        """Take a node out of the registry and the routes, with the nodes behind it; nothing while it is connected here.
+        """Forget a node and the nodes behind it. A connected child is not forgotten.
 
         Returns:
-            The link that it had as a child, and the nodes that are unknown by that.
+            The link that it had as a child, and the nodes that lost their route.
         """
         link = self.children.find(identity)
         if link is not None and link.up:
@@ -226,5 +229,5 @@ class Topology:
         return link, gone
 
     def expire(self, now: float) -> list[tuple[Link, list[Position]]]:
-        """Forget the children that have been without a stream for too long; each with the nodes behind it."""
+        """Forget the children without a stream for too long. Returns each with the nodes that lost their route."""
         return [(link, self.routes.drop_link(link.id)) for link in self.children.expired(now)]
