@@ -1,14 +1,10 @@
 """One stream from either end: one writer, one reader, and how they end."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import grpc.aio
 import pytest
 
 from taskd_net import Code
-from taskd_net.links.grpc_calls import Context
-from taskd_net.links.grpc_stream import ClientPipe, ServerPipe
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.wire import Wire
 
@@ -60,39 +56,3 @@ async def test_wire_that_is_frozen_for_a_moment_loses_nothing(mesh: Mesh) -> Non
         assert {ack.code for ack in await soon(asyncio.gather(*sends))} == {0}
         assert sorted(await worker.take_all(100)) == sorted(await mgr.take_all(100))
         assert mesh.count("upstream_lost") == 0
-
-
-@pytest.mark.parametrize("ends", ["child", "parent"])
-async def test_write_says_whether_the_stream_still_stood(ends: str) -> None:
-    """At either end; who takes a write that failed for one that was done loses what was in it."""
-    opened: asyncio.Queue[Context] = asyncio.Queue()
-    over = asyncio.Event()
-
-    async def serve(_: AsyncIterator[bytes], context: Context) -> None:
-        opened.put_nowait(context)
-        await over.wait()
-
-    server = grpc.aio.server()
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(serve)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Test", {"Open": handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        open_stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream("/Test/Open")
-        call = open_stream()
-        context = await soon(opened.get())
-        down, up = ServerPipe(context), ClientPipe(call)
-        assert await soon(down.write(b"down")) is True
-        assert await soon(up.read()) == b"down"
-        assert await soon(up.write(b"up")) is True
-        assert await soon(down.read()) == b"up"
-        if ends == "child":
-            call.cancel()
-            assert await soon(down.read()) is None
-            assert await soon(down.write(b"down")) is False
-        else:
-            over.set()
-            assert await soon(up.read()) is None
-            assert await soon(up.write(b"up")) is False
-    over.set()
-    await server.stop(None)

@@ -1,24 +1,16 @@
-"""Joining, the pauses between attempts, and moving to a new connection."""
+"""Joining, the pauses between attempts, and leaving."""
 
 import asyncio
-import socket
-from pathlib import Path
 
 import grpc
 import pytest
 
 from taskd_net import Code, limits
 from taskd_net.core.links import UP
-from taskd_net.links import peer as peers
-from taskd_net.links.peer import joined_metadata, parent_metadata
+from taskd_net.links.peer import parent_metadata
 from taskd_net.retry import Backoff
-from taskd_net.tls.certificates import read
-from taskd_net.tls.credentials import ServerCredentials
-from taskd_net.tls.strangers import peers_of
 from taskd_net.transport import join
-from tests.peers.certificates import Folder
-from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, both_links, soon
+from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name
 from tests.peers.wire import Wire
@@ -68,17 +60,6 @@ async def test_parent_that_never_takes_the_stream(mesh: Mesh) -> None:
         await soon(worker.joined())
 
 
-@pytest.mark.compat
-@pytest.mark.timeout(180)
-async def test_connecting_has_an_end_of_its_own(mesh: Mesh) -> None:
-    """A frozen parent's kernel accepts connections. The attempt ends by itself, long before the answer is given up."""
-    with socket.create_server(("127.0.0.1", 0)) as frozen:
-        worker = await mesh.worker(0, 0, f"127.0.0.1:{frozen.getsockname()[1]}", join=False, ack_timeout=60.0)
-        await mesh.logged("join_failed", node=worker.position)
-        with pytest.raises(TimeoutError, match="Register: UNAVAILABLE"):
-            await worker.joined(0.01)
-
-
 @pytest.mark.timeout(180)
 async def test_parent_of_ours_that_refuses_the_stream(mesh: Mesh) -> None:
     async with RawParent() as parent:
@@ -89,20 +70,6 @@ async def test_parent_of_ours_that_refuses_the_stream(mesh: Mesh) -> None:
             await parent.requested("InitServerDownStream")
         parent.refuse.clear()
         await soon(worker.joined())
-
-
-@pytest.mark.timeout(180)
-async def test_parent_is_asked_for_pings_only_where_it_permits_them(mesh: Mesh) -> None:
-    """Whether it does it says when a child registers, so a foreign parent sees one registration more."""
-    async with RawParent() as parent:
-        worker = await mesh.worker(0, 0, parent.address)
-        assert parent.requests["Register"].qsize() == 2
-        assert worker._joiner is not None and worker._joiner._connector.pings is False
-    mgr = await mesh.mgr()
-    worker = await mesh.worker(0, 0, mgr)
-    assert worker._joiner is not None and worker._joiner._connector.pings is True
-    async with RawChild("Worker/0/1") as child:
-        await child.join(mgr.address or "")
 
 
 @pytest.mark.timeout(180)
@@ -203,99 +170,13 @@ async def test_close_has_an_end_though_the_parent_takes_nothing_in(mesh: Mesh, m
         assert codes <= {Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST}
 
 
-# ---- moving to a new connection
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes need not spread over time here."""
-    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.0)
-    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
-
-
-async def secured(parent: RawParent, certificates: Folder) -> None:
-    """Let a parent begin again with TLS."""
-    await parent.stop()
-    await parent.start(credentials=ServerCredentials(read(certificates.listening())).credentials)
-
-
-@both_links
 @pytest.mark.timeout(30)
-async def test_each_new_certificate_is_one_move_and_no_loss(mesh: Mesh, tmp_path: Path, at_once: None) -> None:
-    certificates = Folder(tmp_path)
-    mgr = await mesh.mgr(tls=certificates.listening())
-    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
-    for times in (1, 2, 3):
-        certificates.issue()
-        await mesh.logged("renewed", node=worker.position, times=times)
-        assert (await soon(mgr.send("down", to=worker.position))).ok
-        assert (await soon(worker.send("up", to="Mgr"))).ok
-        assert ((await worker.take()).body, (await mgr.take()).body) == ("down", "up")
-    assert mesh.count("renewed") == mesh.count("child_moved") == 3
-    assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
-
-
-@pytest.mark.timeout(30)
-async def test_new_connection_tells_again_whether_the_parent_has_joined(
-    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    certificates = Folder(tmp_path)
-    mgr = await mesh.mgr(tls=certificates.listening())
-    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
-    monkeypatch.setattr(peers, "joined_metadata", lambda joined: joined_metadata(not joined))
-    certificates.issue()
-    await mesh.logged("renewed", node=worker.position)
-    assert not worker.router.joined
-
-
-@pytest.mark.timeout(30)
-async def test_move_that_fails_is_tried_again_after_a_pause_and_leaves_no_connection(
-    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.5)
-    certificates = Folder(tmp_path)
-    loop = asyncio.get_running_loop()
-    async with RawParent() as parent:
-        await secured(parent, certificates)
-        parent.says = (("taskd-net-version", "0.1.0"),)
-        worker = await mesh.worker(0, 0, parent.address, tls=certificates.connecting())
-        assert await soon(parent.requests["Register"].get()) is not None
-        parent.refuse["Register"] = Code.EXCEED_MAX_REGISTRY_NUM
-        certificates.issue()
-        await parent.requested("Register")
-        for _ in range(4):
-            began = loop.time()
-            await parent.requested("Register")
-            assert loop.time() - began >= 0.5
-        # That over which the node works, and that of the attempt.
-        assert len(set(peers_of(int(parent.address.rpartition(":")[2])))) <= 2
-        assert mesh.count("renewal_failed", node=worker.position) == 1  # one line for one reason
-        assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
-        parent.refuse.clear()
-        await mesh.logged("renewed", node=worker.position)
-        assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
-    assert mesh.count("renewed") == 1
-
-
-@pytest.mark.timeout(30)
-async def test_move_to_a_foreign_parent_registers_once(mesh: Mesh, tmp_path: Path, at_once: None) -> None:
-    """It takes a second registration for another node's, so the old stream ends before. It is told all routes again."""
-    certificates = Folder(tmp_path)
-    async with RawParent() as parent:
-        await secured(parent, certificates)
-        worker = await mesh.worker(0, 0, parent.address, tls=certificates.connecting())
-        assert await soon(parent.opened.get()) == "Worker/0/0"
-        for requests in (parent.requests["Register"], parent.requests["PathDiscovery"]):
-            while not requests.empty():
-                requests.get_nowait()
-        parent.hold["Register"] = asyncio.Event()
-        certificates.issue()
-        await parent.requested("Register")
-        assert parent.streams == {}
-        parent.hold.pop("Register").set()
-        await mesh.logged("renewed", node=worker.position)
-        assert await soon(parent.opened.get()) == "Worker/0/0"
-        await parent.requested("PathDiscovery")
-        assert parent.requests["Register"].empty()
-        assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
-        assert mesh.count("upstream_lost") == 0
+async def test_node_whose_parent_loses_its_own_way_says_so(mesh: Mesh) -> None:
+    """In the log, and to whoever waits for it to join. Nobody reads it of a node that is leaving."""
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    worker = await mesh.worker(0, 0, proxy)
+    await mgr.close()
+    await mesh.logged("mgr_lost", node=worker.position, parent=proxy.position)
+    with pytest.raises(TimeoutError, match="Proxy/0, has lost its own way to the Mgr"):
+        await worker.joined(0.01)
