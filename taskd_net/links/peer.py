@@ -1,9 +1,9 @@
-"""The kind of a link's peer: decided once, when it joins, and known to the link.
+"""The peer of a link: its profile and features, decided once, when it joins.
 
-A profile says what may be done towards such a peer, how a failure is answered and how its answers are read; code asks
-the profile, never for the kind. There are three: a node of ours, one that keeps the contract and knows nothing more,
-and one of the original's (docs/interop.md). A parent that does not say that it is one of ours is taken for one of the
-original's, as nothing tells the two others apart; all that is done for that one suits both.
+A profile tells which features such a peer has, how to answer its failed calls, and how to read its answers. Code asks
+the profile, never which one it is. There are three: a node of ours, a peer that keeps the contract and knows nothing
+more, and a node of the original (docs/interop.md). A parent without a version of ours has the original's profile:
+nothing tells the other two apart, and that profile suits both.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Profile:
 
     Attributes:
         name: for logs and status.
-        permits_pings: it lets its children ping it; others cut off who pings them.
+        permits_pings: as a parent it permits pings; others cut off a child that pings.
         confirms_stream: it sends initial metadata when it has accepted the stream.
-        withdraws: it understands that an announcement is complete, or takes routes back.
-        checks: it looks at a message's body itself. What goes to another is looked at here once more.
-        fails_by_status: as a child it has to be told of failures by a status; an Ack with a code looks like success.
-        pauses: as a child it waits before it joins again. Another one is made to wait when its position is fought for.
-        next_ack: as a parent it takes the next Ack for the answer to what it sent last.
-        read_status: what its statuses mean.
-        proxy, leaf, parent: what a Router has to know of it, by its place; None where it keeps the contract.
+        withdraws: it understands complete announcements and withdrawals.
+        checks: it checks the bodies of messages. For any other peer this node checks them.
+        fails_by_status: as a child it needs failures as a status; it takes an Ack with a code for success.
+        pauses: as a child it pauses before it joins again. Any other waits here while its position is contested.
+        next_ack: as a parent it takes the next Ack for the answer to its last message.
+        read_status: reads its statuses.
+        proxy, leaf, parent: its deviations for the Router, by its place; None where it keeps the contract.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Profile:
     parent: Quirks | None = None
 
     def child_quirks(self, position: Position) -> Quirks | None:
-        """The quirks of such a child, for the Router."""
+        """The deviations of such a child, for the Router."""
         return self.proxy if position.role == Role.PROXY else self.leaf
 
 
@@ -119,18 +119,18 @@ class Peer:
     """The node at the other end of a link.
 
     Attributes:
-        profile: what may be done towards it.
-        version: its version of this package, empty for any other node.
-        depth: levels below the Mgr, as far as it says so; another parent is taken for the Mgr.
-        said: as a parent, the metadata of its answer to Register: each kind of link reads its own offer there.
-        reports: it takes reports of the state of the mesh.
-        pace: seconds between two of them of one child that it asks for at present, where it has many.
-        probes: it answers probes, and never hands one to its application.
+        profile: its features, permissions and deviations.
+        version: its version of this package; empty for any other node.
+        depth: levels below the Mgr, as it says; 0 for a parent that does not say.
+        said: as a parent, the metadata of its answer to Register. Each kind of link reads its own offer there.
+        reports: as a parent it accepts reports of the state of the mesh.
+        probes: it answers probes, and never delivers one to its application.
+        counts: over the batched link it writes and reads the number of nodes that have confirmed a broadcast.
+        pace: seconds between two reports of one child that a parent with many asks for at present; 0 for the usual.
         numbers: on the batched link it answers messages by number, not by uuid.
-        ends: as a parent it takes it that a child leaves in good order, and that others below that one have.
+        ends: as a parent it accepts that a child, or a node below it, leaves in good order.
         service: as a child it is a tool or a service, and no rank of the job.
-        counts: over the batched link it says, and reads, how many have confirmed a broadcast.
-        hears: as a child it is to be told whether its parent has joined.
+        hears: as a child it expects to hear whether its parent has joined.
     """
 
     profile: Profile
@@ -148,12 +148,12 @@ class Peer:
 
 
 def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
-    """Metadata as text by key; binary values are left out."""
+    """Metadata as text by key, without binary values."""
     return {key: value for key, value in metadata or () if isinstance(value, str)}
 
 
 def of_child(metadata: Mapping[str, str]) -> Peer:
-    """The profile of a child, by the metadata of its Register."""
+    """Read a child's properties from the metadata of its Register."""
     version = metadata.get(VERSION_KEY)
     if version:
         return Peer(
@@ -169,7 +169,7 @@ def of_child(metadata: Mapping[str, str]) -> Peer:
 
 
 def of_parent(metadata: Mapping[str, str]) -> Peer:
-    """The profile of a parent, by the metadata of its answer to Register."""
+    """Read a parent's properties from the metadata of its answer to Register."""
     version = metadata.get(VERSION_KEY)
     if not version:
         return Peer(ORIGINAL)
@@ -193,7 +193,7 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 
 def own_metadata(*, service: bool = False) -> Metadata:
-    """The metadata of a node of ours in Register."""
+    """The metadata of this node's Register. `service`: it is a tool or a service, and no rank of the job."""
     says = (
         (VERSION_KEY, __version__),
         (PROBES_KEY, PROBES),
@@ -205,9 +205,12 @@ def own_metadata(*, service: bool = False) -> Metadata:
 
 
 def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata:
-    """The metadata of a node of ours in the answer to Register, with its offers.
+    """The metadata of this node's answer to Register.
 
-    `pace`: seconds between two reports of one child, where they are to be longer than usual.
+    Args:
+        depth: its levels below the Mgr.
+        offers: the offers of its kinds of link.
+        pace: seconds between two reports of one child; sent only where they are longer than usual.
     """
     slower = ((PACE_KEY, str(min(999, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
@@ -215,11 +218,11 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
-    """The metadata for opening the stream (contract, section 2).
+    """The metadata that open a stream (contract, section 2).
 
     Args:
-        position: who opens it.
-        continues: for a parent of ours: it goes on where the stream that stands leaves off, and nothing is to be lost.
+        position: the child's.
+        continues: for a parent of ours: the stream continues the one that stands, without a loss.
     """
     return (
         *(((STREAM_KEY, CONTINUES),) if continues else ()),
@@ -230,32 +233,32 @@ def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
 
 
 def stream_position(metadata: Mapping[str, str]) -> Position:
-    """The position of the child that opens a stream, by its metadata; missing fields are empty."""
+    """The position in a stream's metadata; missing fields are empty."""
     return Position(metadata.get("role", ""), metadata.get("serverrank", ""), metadata.get("processrank", ""))
 
 
 def stream_continues(metadata: Mapping[str, str]) -> bool:
-    """Whether a stream goes on where the one before leaves off."""
+    """Whether a stream continues the one that stands."""
     return metadata.get(STREAM_KEY) == CONTINUES
 
 
 def joined_metadata(joined: bool) -> Metadata:
-    """The metadata that accept a batched stream: whether this node has joined."""
+    """The metadata that accept a stream and tell whether this node has joined."""
     return ((JOINED_KEY, "yes" if joined else "no"),)
 
 
 def parent_joined(metadata: Mapping[str, str]) -> bool | None:
-    """Whether the parent that has accepted a stream says that it has joined; None for one that does not tell."""
+    """Whether the parent has joined, by the metadata that accept a stream; None where it does not tell."""
     return _JOINED.get(metadata.get(JOINED_KEY, ""))
 
 
 def routes_metadata(kind: Kind) -> Metadata:
-    """The metadata for the kind of an announcement, for a parent that understands more than additions."""
+    """The kind of an announcement as metadata, for a parent that understands more than additions."""
     return () if kind is Kind.ADD else ((ROUTES_KEY, kind.value),)
 
 
 def routes_kind(metadata: Mapping[str, str]) -> Kind:
-    """The kind of an announcement; a foreign child's is always an addition."""
+    """Read the kind of an announcement. A foreign child's is always an addition."""
     try:
         return Kind(metadata.get(ROUTES_KEY, Kind.ADD.value))
     except ValueError:
@@ -263,12 +266,12 @@ def routes_kind(metadata: Mapping[str, str]) -> Kind:
 
 
 def end_metadata(end: State) -> Metadata:
-    """The metadata of a child's last announcement: it leaves in good order, with this state."""
+    """The metadata of a last announcement: the child leaves in good order, with this state."""
     return ((END_KEY, end.value),)
 
 
 def end_of(metadata: Mapping[str, str]) -> State | None:
-    """With which state the announcing child leaves in good order; None for one that stays."""
+    """The state with which the announcing child leaves in good order; None if it stays."""
     try:
         state = State(metadata.get(END_KEY, ""))
     except ValueError:

@@ -1,8 +1,8 @@
-"""Upwards over `TransferMessage`: one unary call for each message, many at a time, in order where order was promised.
+"""Upstream messages over `TransferMessage`: one unary call per message, many in flight, ordered where that is promised.
 
-Unary calls that are under way together may arrive in any order. A `sync=false` message is answered before it has
-arrived, so its sender may have sent the next one already: until its call has returned, later messages of the same
-sender to the same destination wait here. Messages that are sent together with a sync one have no promised order.
+Concurrent unary calls may arrive in any order. The sender of a `sync=false` message has its answer before the message
+arrives, and may send the next one. Until the call returns, later messages of the same flow wait here: those of the same
+sender to the same destination. A sync message has no promised order with messages sent beside it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from taskd_net.position import Position
 from taskd_net.wire import codec
 
 CALLS: Final = limits.SHARED_IN_FLIGHT
-"""Calls under way at a time."""
+"""Most calls in flight."""
 
 CALL_BYTES: Final = 4 * limits.LINK_BYTES
-"""Bytes of the messages of the calls under way. Beyond it messages wait in the queue that the Router counts."""
+"""Most bytes of messages in flight. Further messages wait in the queue that the Router counts."""
 
 _Flow: TypeAlias = tuple[Position, Position]
 
@@ -41,15 +41,15 @@ class _Waiting:
 
 
 class UnaryWriter:
-    """Makes the calls of one joined node to its parent.
+    """The `TransferMessage` calls of one joined node to its parent.
 
     Args:
         channel: to the parent.
-        parent: who that is; the `src` of answers that the network gives in its place.
-        profile: what kind of peer that is.
+        parent: its position, the `src` of answers that the network gives in its place.
+        profile: its kind of peer.
         ack_timeout: seconds for the parent's answer to a `sync=false` message.
-        written: called with a frame whose call has begun: it no longer waits here.
-        answered: called with a frame and the answer to it.
+        written: called with a frame when its call begins. It no longer waits here.
+        answered: called with a frame and its answer.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class UnaryWriter:
         self._paused = False
 
     def put(self, frame: Frame, timeout: float) -> None:
-        """Send a message, now or when its turn comes. `timeout`: seconds until nobody waits for the answer."""
+        """Queue a message. `timeout`: seconds after which nobody waits for its answer."""
         self._queue.append(_Waiting(frame, self._loop.time() + timeout))
         self._start()
 
     def withdraw(self, frame: Frame) -> bool:
-        """Take a message out, which nobody awaits any more. Returns whether its call had not begun.
+        """Withdraw a message that nobody awaits any more. Returns whether its call had not begun.
 
-        The call of a sync message is ended, so that it keeps its place from nobody. That of a `sync=false` message goes
-        on: what comes behind it must not overtake it.
+        The call of a sync message is cancelled, which frees its place. The call of a `sync=false` message goes on:
+        later messages of its flow must not overtake it.
         """
         for line in (self._queue, *self._flows.values()):
             for waiting in line:
@@ -97,7 +97,11 @@ class UnaryWriter:
         return False
 
     def close(self) -> list[Frame]:
-        """End every call. Returns the frames whose call had not begun; reports `sync=false` ones under way as 6001."""
+        """Cancel every call. `sync=false` messages in flight are answered 6001.
+
+        Returns:
+            The frames whose call had not begun.
+        """
         left = [waiting.frame for flow in self._flows.values() for waiting in flow]
         left += [waiting.frame for waiting in self._queue]
         self._flows.clear()
@@ -111,7 +115,7 @@ class UnaryWriter:
         return left
 
     async def pause(self) -> None:
-        """Begin no more calls; returns when no message waits for the call before it."""
+        """Begin no more calls. Returns when no message waits for an earlier one of its flow."""
         self._paused = True
         while self._flows:
             await asyncio.wait([task for task, waiting in self._under_way.items() if not waiting.frame.sync])
@@ -122,18 +126,18 @@ class UnaryWriter:
         self._start()
 
     def move_to(self, successor: UnaryWriter) -> None:
-        """Let another one begin the calls that have not begun, while this one is paused."""
+        """Move the queue of this paused writer to its successor."""
         successor._queue, self._queue = self._queue, deque()
         successor._start()
 
     async def finish(self) -> None:
-        """Wait for the answers to the calls that are under way."""
+        """Wait for the answers to the calls in flight."""
         while self._under_way:
             await asyncio.wait(list(self._under_way))
 
     @property
     def busy(self) -> bool:
-        """Whether a call is under way or waits for its turn."""
+        """Whether a call is in flight or queued."""
         return bool(self._under_way or self._queue)
 
     def _start(self) -> None:
@@ -161,7 +165,7 @@ class UnaryWriter:
         self._written(frame)
         timeout = waiting.deadline - self._loop.time() if frame.sync else self._ack_timeout
         if timeout <= 0:
-            return  # the Router has answered it: nobody waits any more
+            return  # the Router has answered it
         try:
             data = frame.data if self._profile.checks else codec.write_checked(frame)
             ack = codec.read_ack(await self._call(data, timeout=timeout), self._parent)
@@ -185,7 +189,7 @@ class UnaryWriter:
         frame = waiting.frame
         self._bytes -= len(frame.data)
         if not frame.sync:
-            # What waited behind this message goes first: it is older than everything in the queue.
+            # Messages that waited behind this one go first: they are older than the queue.
             self._queue.extendleft(reversed(self._flows.pop((frame.src, frame.dst.position))))
         self._start()
         if not task.cancelled() and task.exception() is not None:

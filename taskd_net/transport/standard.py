@@ -1,9 +1,9 @@
-"""The standard services of a listening node: health, reflection, and channelz, as far as their packages are installed.
+"""Standard services of a listening node: health, reflection and channelz, each if its package is installed.
 
-Health has three names. `TaskNet` is SERVING while the node can pass messages on: a Proxy only while it has an upstream.
-`""`, the server as a whole, is so while the node takes its own messages as well: not once its inbox was closed because
-nobody reads it. `liveness` is SERVING from the start to the end, for who restarts what does not live: a Proxy that
-waits for its Mgr must not be restarted for that.
+Health has three names. `TaskNet` is SERVING while the node can forward messages: a Proxy only while it has an upstream.
+`""`, the whole server, is SERVING while the node also accepts messages of its own: not once its inbox has closed for
+want of a reader. `liveness` is SERVING from start to end, for liveness probes: a Proxy that waits for its Mgr needs no
+restart.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pool import DescriptorPool
 
 LIVENESS: Final = "liveness"
-"""The name of the service that is SERVING for as long as the node lives."""
+"""The health service name that is SERVING as long as the node runs."""
 
 
 class _ByName:
-    """A server to which generated code adds its methods by name alone."""
+    """A server to which generated code adds its methods by name, without registering them."""
 
     def __init__(self, server: grpc.aio.Server) -> None:
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: object) -> None:
-        """Nothing."""
+        """Register nothing."""
 
 
 def by_name(server: grpc.aio.Server) -> grpc.aio.Server:
-    """A server, for generated code that adds a service which few ask for.
+    """Wrap a server for generated code that adds a rarely called service.
 
-    Generated code registers each method beside adding it by its name. For each that is registered grpc.aio keeps one
-    more request for a call open, and goes through all of them for every call that comes in, whatever it is: health,
-    reflection and channelz have twelve.
+    Generated code registers each method, and also adds it by name. grpc.aio keeps one more pending request per
+    registered method, and searches all of them for every incoming call. Health, reflection and channelz have twelve.
     """
     return cast("grpc.aio.Server", _ByName(server))
 
 
 class Health:
-    """The health service of a node; without its package, none."""
+    """The health service of a node. Without its package it does nothing.
+
+    Args:
+        serving: whether the node can forward messages at its start.
+    """
 
     def __init__(self, *, serving: bool) -> None:
         self._serving = serving
@@ -60,11 +63,11 @@ class Health:
 
     @property
     def known(self) -> bool:
-        """Whether the package for it is installed."""
+        """Whether its package is installed."""
         return self._servicer is not None
 
     async def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve it."""
+        """Add the service to a server."""
         if self._servicer is None:
             return
         from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -74,12 +77,12 @@ class Health:
         await self._tell()
 
     def serving(self, serving: bool) -> None:
-        """From now on the node can pass messages on, or cannot."""
+        """Set whether the node can forward messages."""
         self._serving = serving
         self._changed()
 
     def receiving(self, receiving: bool) -> None:
-        """From now on the node takes messages for itself, or does not."""
+        """Set whether the node accepts messages of its own."""
         self._receiving = receiving
         self._changed()
 
@@ -88,11 +91,11 @@ class Health:
             self._work = asyncio.create_task(self._tell(), name="tells its health")
 
     async def stop(self) -> None:
-        """The node is going to end: whoever watches is told before that."""
+        """Report NOT_SERVING to all watchers before the node ends. Takes a bounded time."""
         if self._servicer is not None:
             if self._work is not None:
                 await asyncio.wait([self._work], timeout=limits.CLOSE_GRACE_S)
-            # A watcher that reads nothing must not keep the node from its end.
+            # A watcher that does not read must not block the node's end.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._servicer.enter_graceful_shutdown(), limits.CLOSE_GRACE_S)
 
@@ -110,7 +113,7 @@ class Health:
 
 
 def add_reflection(server: grpc.aio.Server) -> bool:
-    """Let who asks know which calls there are. Returns whether the package for it is installed."""
+    """Add the reflection service, which lists the node's calls. Returns whether its package is installed."""
     try:
         from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
     except ImportError:
@@ -120,7 +123,7 @@ def add_reflection(server: grpc.aio.Server) -> bool:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    # A pool of its own: what is generated for our own use has no services, and is in our package.
+    # A separate pool: the modules generated for the node itself have no services, and another package name.
     pool = DescriptorPool()
     ours = resources.files("taskd_net.wire").joinpath("public.binpb").read_bytes()
     names = [reflection.SERVICE_NAME]
@@ -139,15 +142,15 @@ def add_reflection(server: grpc.aio.Server) -> bool:
 
         _add_file(pool, channelz_pb2.DESCRIPTOR)
         names.append("grpc.channelz.v1.Channelz")
-    # The package chooses its servicer by the server's class, which `by_name` hides: one for threads would be left
-    # waiting in its thread when the server stops.
+    # The package chooses its servicer by the server's class, which `by_name` hides. The servicer for threads would
+    # leave a thread waiting when the server stops.
     add: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
     add(reflection.aio.ReflectionServicer(names, pool), server)
     return True
 
 
 def has_channelz() -> bool:
-    """Whether the package for channelz is installed."""
+    """Whether the package of channelz is installed."""
     try:
         import grpc_channelz.v1.channelz  # noqa: F401
     except ImportError:
@@ -156,7 +159,7 @@ def has_channelz() -> bool:
 
 
 def add_channelz(server: grpc.aio.Server) -> None:
-    """Let who asks look at the connections of this process. The package for it has to be installed."""
+    """Add channelz, which shows the connections of this process. Its package must be installed."""
     from grpc_channelz.v1 import channelz, channelz_pb2_grpc
 
     channelz_pb2_grpc.add_ChannelzServicer_to_server(channelz.aio.ChannelzServicer(), server)
