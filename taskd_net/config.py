@@ -8,7 +8,7 @@ from typing import Final, Literal, Self
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.expect import Expected
 from taskd_net.links.registry import KINDS
 from taskd_net.peer_limits import DEFAULT, Limits

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taskd_net import ConfigError, NodeConfig, Position, limits
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.peer_limits import DEFAULT
 from taskd_net.tls.files import Tls
 

@@ -1,4 +1,4 @@
-"""The message path of a Router: sends, arrivals, answers.
+"""The message path of a Router: sends and arrivals. The answer path is in `core.answers`.
 
 The rule for the next hop is `Topology.next_hop`; for the receivers of a broadcast, `Topology.plan`. A batch of one flow
 is decided once (`_run_arrived`); anything unusual goes the path of one message (`_arrive`). Both decide alike.
@@ -11,41 +11,35 @@ from typing import Final, cast
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import UNTOLD, Answer, Origin, ReplyTo, Send
+from taskd_net.core.acks import Origin, ReplyTo, Send
 from taskd_net.core.admission import Admission
 from taskd_net.core.advertisements import Advertisements
-from taskd_net.core.decisions import Decisions
+from taskd_net.core.answers import Answers
 from taskd_net.core.delivery import Delivery
-from taskd_net.core.forwarding import Forwarding
 from taskd_net.core.frame import Ack, Frame, Probe
-from taskd_net.core.in_flight import Run
 from taskd_net.core.links import UP, Link
 from taskd_net.core.pending_sends import PendingSends
 from taskd_net.core.probes import Probes
 from taskd_net.core.ready import Key, Ready, Token
 from taskd_net.core.routes import LinkId, Routes
-from taskd_net.core.topology import LOCAL, Plan, Topology
-from taskd_net.position import Position
+from taskd_net.core.topology import LOCAL, Plan
 
 LARGE: Final = 4096
 """Bytes from which on a message counts towards its child's quota of bytes."""
 
 
-class Messages:
-    """The part of a Router that messages pass. Its attributes are those of `Router`, which makes them."""
+class Messages(Answers):
+    """The part of a Router that messages pass. `Router` sets the attributes."""
 
     __slots__ = (
         "_ack_timeout",
         "_admission",
         "_advertisements",
-        "_decisions",
         "_delivery",
-        "_forwarding",
         "_hop_timeout",
         "_probes",
         "_reopens",
         "_sends",
-        "_topology",
         "_up",
         "routes",
     )
@@ -53,14 +47,11 @@ class Messages:
     _ack_timeout: float
     _admission: Admission
     _advertisements: Advertisements
-    _decisions: Decisions
     _delivery: Delivery
-    _forwarding: Forwarding
     _hop_timeout: float
     _probes: Probes
     _reopens: bool
     _sends: PendingSends
-    _topology: Topology
     _up: Link | None
     routes: Routes
 
@@ -205,62 +196,6 @@ class Messages:
                 self._delivery.door.open, self._forwarding.draining = False, True
         return self._take()
 
-    def answers_arrived(
-        self, now: float, link_id: LinkId, accepted: Sequence[Key], answers: Iterable[Answer] = ()
-    ) -> Ready:
-        """Take in the answers of a neighbour; one that nobody waits for is counted and dropped.
-
-        Args:
-            now: the time.
-            link_id: the link.
-            accepted: sync messages that one receiver has, by their keys.
-            answers: all others.
-        """
-        link = self._topology.link(link_id)
-        if link is None:
-            self._decisions.statistics.late_acks += len(accepted) + len(list(answers))
-            return self._take()
-        if accepted:
-            self._accepted(now, link, accepted)
-        for answer in answers:
-            self._answered(now, link, answer)
-        return self._take()
-
-    def posts_answered(
-        self, now: float, link_id: LinkId, frames: Iterable[Frame], code: int, src: Position, detail: str = ""
-    ) -> Ready:
-        """Take in that the far side of a link has, or has not, taken `sync=false` messages."""
-        link, decisions = self._topology.link(link_id), self._decisions
-        for frame in frames:
-            part = link.in_flight.take_copy(frame) if link is not None else None
-            if link is not None and part is not None:
-                decisions.counters.answered(now, link, part, code)
-                decisions.settle(part, code, src, detail, UNTOLD)
-            elif code != Code.OK and frame.src.identity != self._topology.identity:
-                decisions.lose(frame, code, src, detail)
-        if link is not None and link.in_flight.collisions:
-            # Not at once: a stream that ends gives up its posts, too, and the next message must not go onto it.
-            decisions.schedule.look(link, now)
-        return self._take()
-
-    def written(self, link_id: LinkId, session: object, messages: int, size: int, answers: int = 0) -> None:
-        """Count messages with `size` bytes in all, and answers, that have left the queue of a link's stream."""
-        link = self._topology.link(link_id)
-        if link is not None and link.session is session:
-            if messages:
-                link.queued_messages -= messages
-                link.queued_bytes -= size
-                self._decisions.counters.written(link, messages, size)
-            if link.waiting:
-                link.count_waiting(-min(link.waiting, answers), 0)
-
-    def withdrawn(self, link_id: LinkId, session: object, size: int) -> None:
-        """Count a frame of `size` bytes that was taken out of the queue of a link's stream."""
-        link = self._topology.link(link_id)
-        if link is not None and link.session is session:
-            link.queued_messages -= 1
-            link.queued_bytes -= size
-
     def inbox_taken(self, now: float, count: int = 1) -> Ready:
         """The application took messages out of the inbox."""
         self._delivery.taken(now, count)
@@ -273,10 +208,6 @@ class Messages:
         return self._take()
 
     # ---- decisions
-
-    def _take(self) -> Ready:
-        """An event is over."""
-        return self._decisions.take()
 
     def _run_arrived(
         self,
@@ -356,50 +287,6 @@ class Messages:
         except Refusal as refusal:
             self._decisions.counters.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, reply, refusal)
-
-    def _accepted(self, now: float, link: Link, keys: Sequence[Key]) -> None:
-        """The far side has delivered these messages."""
-        decisions, in_flight = self._decisions, link.in_flight
-        counters, collisions, late, timed = decisions.counters, in_flight.collisions, 0, link.timed
-        for part in in_flight.take_accepted(keys):
-            if part is None:
-                late += 1
-            elif isinstance(part, Run):
-                if type(timed) is int and part.first <= timed < part.first + len(part.uuids):
-                    counters.timed(now, link)
-                asker = decisions.asker(part.link, part.stream)
-                if asker is not None and asker.bare:
-                    decisions.ready.to(part.link).accepted += part.keys
-                elif asker is not None:
-                    for each in part.each():
-                        decisions.settle(each, Code.OK, part.receiver, "", UNTOLD)
-            else:
-                if part is timed:
-                    counters.timed(now, link)
-                decisions.settle(part, Code.OK, part.receiver or link.position, "", UNTOLD)
-        decisions.statistics.late_acks += late
-        counters.accepted(now, link, len(keys) - late)
-        if collisions:
-            # Only a link without numbers has collisions, and its keys are uuids.
-            for uuid in cast("Sequence[str]", keys):
-                self._forwarding.release(now, link, uuid)
-
-    def _answered(self, now: float, link: Link, answer: Answer) -> None:
-        """The far side has answered one message."""
-        key, code, src, detail, told, sync = answer
-        decisions, in_flight = self._decisions, link.in_flight
-        part = in_flight.take(key, sync)
-        if part is None:
-            decisions.statistics.late_acks += 1
-        else:
-            if sync is False and code == Code.OK:
-                src = part.receiver or link.position
-            decisions.counters.answered(now, link, part, code)
-            decisions.settle(part, code, src, detail, told)
-            if link.quirks is not None:
-                self._forwarding.next_turn(now, link, link.quirks)
-        if in_flight.collisions and isinstance(key, str):
-            self._forwarding.release(now, link, key)
 
     def _send(self, now: float, send: Send) -> None:
         """Send a message of this node's own on its way, or again.

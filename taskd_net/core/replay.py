@@ -24,7 +24,8 @@ from taskd_net.core.links import Terms
 from taskd_net.core.names import CertificateName
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind, Ready, Writes
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.router import Router
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
 

@@ -1,8 +1,8 @@
 """The Router: every decision of a node. Events in, one `Ready` out; nothing here waits, and time is an argument.
 
-A Mgr, a Proxy and a Worker run the same Router; they differ in which links they have. There is one method for each kind
-of event. It returns everything that follows from the event, as data, for the node to carry out before the next one.
-The message path is in `core.messages`.
+A Mgr, a Proxy and a Worker run the same Router, with different links. Each kind of event has one method. It returns all
+decisions that follow from the event, as data; the node carries them out before the next event.
+The message path is in `core.messages`, the answer path in `core.answers`, and the invariants are in `core.invariants`.
 
 The rule for the next hop is contract section 4, delivery section 5, and the learning of routes section 3.
 """
@@ -10,7 +10,6 @@ The rule for the next hop is contract section 4, delivery section 5, and the lea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
@@ -31,27 +30,10 @@ from taskd_net.core.probes import Probes
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import EndStream, Forgot, Kind, Ready, Reason, Token
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
-from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position
-
-
-@dataclass(frozen=True, slots=True)
-class RouterConfig:
-    """Settings of a Router. Times in seconds; the reasons for the values are in `limits`."""
-
-    inbox: int = 8
-    dedup_window: int = limits.DEDUP_WINDOW
-    inbox_wait: float = limits.INBOX_WAIT_S
-    ack_timeout: float = limits.ACK_TIMEOUT_S
-    link_messages: int = limits.LINK_MESSAGES
-    link_bytes: int = limits.LINK_BYTES
-    max_children: int = limits.MAX_CHILDREN
-    grace: float = limits.GRACE_S
-    registration_hold: float = limits.REGISTRATION_HOLD_S
-    job: str = ""
-    limits: Limits = DEFAULT
 
 
 class Router(Messages):
@@ -77,7 +59,7 @@ class Router(Messages):
 
     def __init__(self, position: Position, *, upstream: bool, config: RouterConfig | None = None) -> None:
         self._config = config = config or RouterConfig()
-        # Until the parent says who it is, its place in our answers is taken by what it most likely is.
+        # The Mgr stands for a parent that has not named itself yet.
         self._up = Link(UP, Position.mgr()) if upstream else None
         self.children = Children(config.max_children, config.registration_hold, config.grace)
         self._topology = Topology(position, self._up, self.children, config.job, config.limits)
@@ -149,7 +131,7 @@ class Router(Messages):
         unwritten: Iterable[tuple[Frame, int]] = (),
         terms: Terms = Terms(),  # noqa: B008 - a tuple
     ) -> Ready:
-        """A child's stream stands; one that stood before for the same position ends.
+        """The stream of a child is up. An earlier stream of the same position ends.
 
         Args:
             now: the time.
@@ -174,7 +156,7 @@ class Router(Messages):
     def link_down(
         self, now: float, link_id: LinkId, session: object, unwritten: Iterable[tuple[Frame, int]] = ()
     ) -> Ready:
-        """A stream ended, with these messages still in its queue. News of a replaced stream changes nothing."""
+        """The stream of a child ended, with these messages in its queue. The end of a replaced stream is ignored."""
         link = self.children.by_id.get(link_id)
         if link is None or link.session is not session:
             for frame, _ in unwritten:
@@ -183,7 +165,7 @@ class Router(Messages):
                     self._decisions.lose(frame, Code.NETWORK_SEND_LOST, src, "the stream was replaced")
             return self._take()
         self.children.lost(now, link)
-        # Whoever else leads to this node was not believed as long as it was connected here.
+        # Other claims of a way to this child were refused while it was connected here.
         self.routes.yield_to_others(link.position.identity, link.id)
         self._admission.link_down(link)
         self._decisions.schedule.look(self.children, link.expires)
@@ -192,7 +174,7 @@ class Router(Messages):
         return self._take()
 
     def renewed(self, link_id: LinkId, session: object) -> None:
-        """The stream of a link goes on as another one, which has taken over all that was queued; nothing is lost."""
+        """Another stream continues the stream of a link. It has taken over the queue, so nothing is lost."""
         link = self._topology.link(link_id)
         assert link is not None and link.up, "only a stream that stands can go on"
         link.session = session
@@ -207,7 +189,7 @@ class Router(Messages):
         uuid: str,
         patience: float = 0.0,
     ) -> Ready:
-        """A child says which nodes lie behind it; `token` gets the answer when every node above knows it too.
+        """Take in a child's announcement; `token` gets the answer when every node above has taken it in too.
 
         `patience`: seconds for which the child can wait for this node to have a parent, if it has none.
         """
@@ -234,14 +216,14 @@ class Router(Messages):
         return self._take()
 
     def report_violation(self, peer: str, refusal: Violation) -> Ready:
-        """Somebody was refused, before it came to the Router, what nobody who is honest asks for."""
+        """Report a violation that was refused before it reached the Router."""
         self._admission.report_violation(peer, refusal)
         return self._take()
 
     def forget(self, position: Position) -> Ready:
-        """Somebody wants a node that is not connected to be forgotten before its time, with its routes.
+        """Forget a node and its routes before its grace time is over.
 
-        A node whose stream stands here stays; one that is connected elsewhere is known again when it is announced.
+        A node whose stream is up here stays. A node that is connected elsewhere returns with its next announcement.
         """
         link, gone = self._topology.forget(position.identity)
         self._has_forgotten(link, gone)
@@ -260,7 +242,7 @@ class Router(Messages):
         told: bool | None = None,
         terms: Terms = Terms(),  # noqa: B008 - a tuple
     ) -> Ready:
-        """The stream to the parent stands.
+        """The stream to the parent is up.
 
         Args:
             now: the time.
@@ -285,7 +267,7 @@ class Router(Messages):
         return self._take()
 
     def parent_told(self, now: float, joined: bool) -> Ready:
-        """The parent says whether it has joined."""
+        """Take in the parent's state: whether it has joined."""
         self._advertisements.told = joined
         if self._advertisements.judge():
             self._sends.look_again()
@@ -304,29 +286,29 @@ class Router(Messages):
         return self._take()
 
     def announce_all(self, token: Token, uuid: str) -> Ready:
-        """Tell the parent everything that can be reached through this node; `token` gets its answer."""
+        """Announce this node and every node behind it to the parent; `token` gets its answer."""
         self._advertisements.everything(Kind.COMPLETE, token, uuid)
         return self._take()
 
     def withdraw(self, token: Token, uuid: str) -> Ready:
-        """Tell the parent that nothing is to be reached through this node any more; `token` gets its answer.
+        """Withdraw this node and every node behind it from the parent; `token` gets its answer.
 
-        A parent that does not understand this is not told (6002): it forgets the node when its grace time is over.
+        The answer is 6002 where the parent does not support it: it forgets the node after its grace time.
         """
         self._advertisements.everything(Kind.WITHDRAW, token, uuid)
         return self._take()
 
     def withdraw_again(self, positions: Sequence[Position]) -> Ready:
-        """The parent did not take in that these nodes are gone: tell it again of those that are not back.
+        """Repeat a withdrawal that the parent did not take in, without the nodes that are back.
 
-        When it was this node itself that wanted to leave, whoever asked for it has the answer and decides.
+        The withdrawal of this node itself is not repeated: its caller has the answer and decides.
         """
         if self.identity not in positions:
             self._advertisements.gone([position for position in positions if position not in self.routes])
         return self._take()
 
     def announce_answered(self, session: object, code: int, src: Position) -> Ready:
-        """The parent answered the announcement under way."""
+        """Take in the parent's answer to the announcement under way."""
         if self._up is not None and self._up.session is session:
             self._advertisements.answered(code, src)
             if self._advertisements.judge():
@@ -336,11 +318,11 @@ class Router(Messages):
     # ---- time
 
     def next_deadline(self) -> float:
-        """When `tick` is due at the latest, or infinity. Never later than the first thing that has to happen."""
+        """The time of the next `tick`, or infinity. It is never later than the earliest deadline."""
         return self._decisions.schedule.wake
 
     def tick(self, now: float) -> Ready:
-        """Give up everything that has waited too long. Does nothing before `next_deadline`."""
+        """End every wait whose deadline has passed. Does nothing before `next_deadline`."""
         schedule = self._decisions.schedule
         if now < schedule.wake:
             return self._take()
@@ -365,7 +347,7 @@ class Router(Messages):
         return self._take()
 
     def close(self, now: float) -> Ready:
-        """The node closes: everything that waits is answered now."""
+        """Close the node: answer every message that waits."""
         self._end_waiting(self._sends.close(), "the node was closed before it joined")
         self._admission.close()
         self._delivery.shut()
@@ -378,11 +360,11 @@ class Router(Messages):
         return self._take()
 
     def drain(self) -> Ready:
-        """The node is about to close: take on nothing more whose answer is awaited, so that `busy` comes to an end.
+        """Prepare to close: refuse new messages whose answer is awaited, so that `busy` ends.
 
-        New messages for this node are answered 5000, new ones through it 5001; the sender still has them. `sync=false`
-        messages that another node has taken already are passed on, and the line before the inbox is still let in. Sends
-        that wait for the node to join are answered 6002.
+        A new message for this node is answered 5000, one through it 5001; the sender still has it. Messages with
+        `sync=false` that another node has taken are passed on, and the line before the inbox is still let in. Sends
+        that wait for the join are answered 6002.
         """
         self._reopens = self.door.open
         self.door.open = False
@@ -402,43 +384,14 @@ class Router(Messages):
 
     @property
     def busy(self) -> bool:
-        """Whether a message waits here: for its answer, to be written, for room in the inbox, for the node to join."""
+        """Whether a message waits here: for its answer, the write, room in the inbox, or the join."""
         links = self._topology.links()
         return bool(self._sends or self.door.line) or any(
             link.queued_messages or link.in_flight.count for link in links
         )
 
-    def check(self) -> None:
-        """Assert the Router's own invariants. For tests.
-
-        - The indexes of the routes agree with the table, and each route leads to a registered child.
-        - The counts of a link are those of its queue and of its messages in flight, and never negative.
-        - Only a link whose stream stands has messages in flight.
-        - A child's quota covers the messages that wait on its stream, and their bytes.
-        - The inbox holds no more than its room.
-        - Every deadline is on the schedule: the next wake-up is not later than any of them.
-        - Each send that is open has its token, and an event leaves no decision behind.
-        """
-        schedule = self._decisions.schedule
-        self.routes.check()
-        for link in self._topology.links():
-            assert link.queued_messages >= 0 and link.queued_bytes >= 0
-            assert link.in_flight.count == sum(1 for _ in link.in_flight)
-            assert link.up or not link.in_flight
-            assert link.waiting >= 0 and link.waiting_bytes >= 0
-            assert link.quota is None or link.quota.messages >= link.waiting
-            assert link.next_deadline() >= schedule.planned(link)
-        assert 0 <= self.door.held <= max(self.door.room, 0)
-        assert all(link_id in self.children.by_id for _, link_id in self.routes.items())
-        for part in (self.door, self._sends, self._advertisements, self._admission, self.children):
-            assert part.next_deadline() >= schedule.planned(part) >= schedule.wake
-        assert all(token == send.token for token, send in self._decisions.open.items())
-        assert not self._decisions.ready, "an event's decisions were left behind"
-
-    # ---- decisions
-
     def _has_forgotten(self, link: Link | None, gone: list[Position]) -> None:
-        """These can no longer be reached, and the child, if it was one, has no place any more."""
+        """End the child's place, if it was one, and withdraw these nodes."""
         if link is not None:
             link.stop_waiting()
             self._decisions.ready.notices.append(Forgot(link.id, link.position, len(gone)))

@@ -14,10 +14,12 @@ from taskd_net.core.acks import UNTOLD, Told
 from taskd_net.core.acks import Answer as Heard
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.identity import UNSHOWN, Credentials
+from taskd_net.core.invariants import check
 from taskd_net.core.links import Link, Terms
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Announce, Answered, Key, Kind, Notice, Ready, Writes
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.router import Router
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
 
@@ -144,8 +146,12 @@ class Driven:
                 actions.append(item)
         self.core._decisions.ready = _Ordered()
         if self._checked:
-            self.core.check()
+            self.check()
         return actions
+
+    def check(self) -> None:
+        """Assert the invariants of the Router."""
+        check(self.core)
 
     def name(self, reply: Reply, uuid: str = "") -> int:
         """A name for a request, whose answer goes to `reply`."""

@@ -7,7 +7,7 @@ import pytest
 from taskd_net.codes import Code
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Kind
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.peer_limits import Limits
 from tests.core.driven import Driven
 from tests.core.routers import Caller, add_child, answers, at, everybody, frame

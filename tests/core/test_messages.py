@@ -6,10 +6,12 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Frame
 from taskd_net.core.in_flight import InFlight, Run
+from taskd_net.core.invariants import check
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import Kind
 from taskd_net.core.replay import RecordedRouter, Recorder, replay
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.router import Router
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.seen import Seen
 from taskd_net.position import Destination
 from tests.core.routers import at
@@ -49,7 +51,7 @@ def test_refused_message_is_answered_by_its_name() -> None:
     assert router.children.by_id[1].waiting == 1
     router.written(1, "down", 0, 0, 1)
     assert router.children.by_id[1].waiting == 0
-    router.check()
+    check(router)
 
 
 def test_run_from_a_link_that_takes_acks_alone_is_answered_by_acks() -> None:
@@ -76,7 +78,7 @@ def test_one_message_of_a_link_is_timed_while_runs_follow_each_other() -> None:
     arrive(router, now=3.0)
     timed.append(up.timed)
     assert timed == [1, 1, None, 7], "the second run does not take the first one's place"
-    router.check()
+    check(router)
 
 
 def test_answers_to_a_run_whose_stream_has_ended_go_nowhere() -> None:
@@ -91,11 +93,11 @@ def test_run_that_is_not_answered_ends_with_its_deadline() -> None:
     router = proxy()
     arrive(router)
     router.answers_arrived(1.1, 0, [2])
-    router.check()
+    check(router)
     ready = router.tick(router.next_deadline())
     assert [answer.ack.code for answer in ready.writes[1].answers] == [Code.NETWORK_ACK_LOST] * 2
     assert router.upstream is not None and router.upstream.timed is None
-    router.check()
+    check(router)
 
 
 def test_singles_and_runs_are_taken_together() -> None:

@@ -10,7 +10,7 @@ from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Joined, Kind, Withdraw
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.peer_limits import DEFAULT
 from tests.core.driven import Action, Answer, Asked, Driven, Forward
 from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router, stand

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
+from taskd_net.core.invariants import check
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import Kind, Ready
-from taskd_net.core.router import Router, RouterConfig
+from taskd_net.core.router import Router
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.uuids import Uuids
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
@@ -61,7 +63,7 @@ class Pair:
         assert self.whole.statistics == self.single.statistics
         assert self.whole.next_deadline() == self.single.next_deadline()
         for router in (self.whole, self.single):
-            router.check()
+            check(router)
         for one, other in zip(self.whole._topology.links(), self.single._topology.links(), strict=True):
             assert (one.queued_messages, one.queued_bytes, one.in_flight.count, one.waiting, one.waiting_bytes) == (
                 other.queued_messages,

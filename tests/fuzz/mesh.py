@@ -12,10 +12,11 @@ from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
+from taskd_net.core.invariants import check
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Kind
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
 from tests.core.driven import Action, Answer, Deliver, Driven, Forward, Reply
@@ -106,7 +107,7 @@ class _Game:
                     assert session is not self.honest.session, "a living node lost its place"
                 case _:
                     pass
-        self.router.check()
+        check(self.router.core)
         assert len(self.router.routes) <= _CONFIG.max_children * 5
         assert len(self.router.children) <= _CONFIG.max_children
 

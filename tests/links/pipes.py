@@ -9,6 +9,7 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.invariants import check
 from taskd_net.core.ready import Joined, Lost, Ready, ReportViolation, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -166,7 +167,7 @@ class FakeNode:
                 case _:
                     raise AssertionError(f"{notice} does not happen here")
         assert not ready.announcements, "no parent is told anything here"
-        self.router.check()
+        check(self.router)
 
     def send(self, message: Frame) -> list[Ack]:
         """The application sends a message; the answer will be in the list."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pytest
 
 from taskd_net import Message, Node, NodeConfig
+from taskd_net.core.invariants import check
 from taskd_net.core.ready import Ready
 from tests.links import memory
 
@@ -43,7 +44,7 @@ class WatchedNode(Node):
     def perform(self, ready: Ready) -> None:
         super().perform(ready)
         try:
-            self.router.check()
+            check(self.router)
         except AssertionError as error:
             self._mesh.broken.append(f"{self.position}: {error!r}")
         self._mesh.changed()
@@ -147,7 +148,7 @@ class Mesh:
         try:
             for node in reversed(self.nodes):
                 await soon(node.close())
-                node.router.check()
+                check(node.router)
             gc.collect()
             await asyncio.sleep(0)
         finally:

@@ -26,7 +26,7 @@ from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.links import UP, Link
 from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, ReportViolation, Withdraw
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
 from taskd_net.links import peer as peers

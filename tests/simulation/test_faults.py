@@ -17,7 +17,7 @@ from hypothesis.strategies import DataObject
 
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.uuids import split
 from taskd_net.position import Destination, Position, Role
 from tests.simulation.mesh import Mesh, Node, Sent

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.limits import INBOX
 from taskd_net.position import Position
 from tests.simulation.mesh import Mesh, Node, Tree

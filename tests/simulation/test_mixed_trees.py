@@ -10,7 +10,7 @@ from hypothesis.strategies import DataObject
 
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
-from taskd_net.core.router import RouterConfig
+from taskd_net.core.router_config import RouterConfig
 from taskd_net.position import Position, Role
 from tests.simulation.mesh import Mesh, Node
 from tests.simulation.trees import trees

@@ -1,0 +1,43 @@
+"""Invariants of a Router between two events. The tests and the fuzzers assert them after every event."""
+
+from __future__ import annotations
+
+from taskd_net.core.links import Link
+from taskd_net.core.router import Router
+from taskd_net.core.schedule import Schedule
+
+
+def check(router: Router) -> None:
+    """Assert the invariants of a Router between two events.
+
+    - The indexes of the routes agree with the table, and each route leads to a registered child.
+    - The counts of a link are those of its queue and of its messages in flight, and never negative.
+    - Only a link whose stream is up has messages in flight.
+    - A child's quota covers the messages that wait on its stream, and their bytes.
+    - The inbox holds no more than its room.
+    - The schedule has every deadline: no wake-up is later than the deadline that it is for.
+    - Each open send is stored under its token, and no decision of the last event is left.
+
+    Raises:
+        AssertionError: an invariant does not hold.
+    """
+    decisions = router._decisions
+    schedule, children = decisions.schedule, router.children
+    router.routes.check()
+    assert all(link_id in children.by_id for _, link_id in router.routes.items())
+    for link in router._topology.links():
+        _check_link(link, schedule)
+    assert 0 <= router.door.held <= max(router.door.room, 0)
+    for part in (router.door, router._sends, router._advertisements, router._admission, children):
+        assert part.next_deadline() >= schedule.planned(part) >= schedule.wake
+    assert all(token == send.token for token, send in decisions.open.items())
+    assert not decisions.ready, "an event's decisions were left behind"
+
+
+def _check_link(link: Link, schedule: Schedule) -> None:
+    assert link.queued_messages >= 0 and link.queued_bytes >= 0
+    assert link.in_flight.count == sum(1 for _ in link.in_flight)
+    assert link.up or not link.in_flight
+    assert link.waiting >= 0 and link.waiting_bytes >= 0
+    assert link.quota is None or link.quota.messages >= link.waiting
+    assert link.next_deadline() >= schedule.planned(link)
