@@ -99,3 +99,14 @@ def test_line_is_emptied_at_once() -> None:
     assert entrance.take_line() == line
     assert entrance.take_line() == []
     assert entrance.next_deadline() == INF
+
+
+def test_run_goes_in_whole_or_not_at_all() -> None:
+    entrance, worker = door(5), at("Worker/0/0")
+    uuids = [f"tn1-{1:016x}-1-{number:x}-{0:016x}" for number in range(1, 8)]
+    assert entrance.enter_all(0.0, UP, uuids[:2], worker)
+    assert not entrance.enter_all(0.0, UP, uuids[1:4], worker), "one of them is in"
+    assert not entrance.enter_all(0.0, UP, uuids[2:6], worker), "more than there is room for"
+    assert entrance.held == 2
+    assert entrance.enter_all(0.0, UP, uuids[2:5], worker)
+    assert entrance.held == 5
