@@ -221,6 +221,8 @@ def replay(lines: Iterable[str]) -> list[str]:
             position, upstream, config = decode(line["node"], session)
             router = Router(position, upstream=upstream, config=config)
         elif "event" in line:
+            if line["event"] not in EVENTS:
+                raise ValueError(f"line {number}: {line['event']!r} is no event of a Router")
             assert router is not None, "a record begins with its node"
             named = decode(line["named"], session) if "named" in line else {}
             outcome = getattr(router, line["event"])(*decode(line["given"], session), **named)

@@ -46,7 +46,7 @@ async def test_ready_lines_joining_logs_and_a_clean_end(tmp_path: Path) -> None:
         async with Daemon("proxy", "--links", "tasknet", logs=tmp_path, env=settings) as proxy:
             ready = r"taskd-net proxy Proxy/3 ready, listening on 127\.0\.0\.1:\d+, upstream " + re.escape(mgr.address)
             assert re.fullmatch(ready, proxy.ready)
-            await proxy.said(r" joined .*link=ToParent node=Proxy/3")
+            await proxy.said(r" joined .*link=tasknet node=Proxy/3")
             proxy.signal(TERM)
             assert (await proxy.rest(), await proxy.exit_code()) == ("", 0)
         mgr.signal(INT)

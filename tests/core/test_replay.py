@@ -134,3 +134,9 @@ def test_sessions_are_names() -> None:
     known: list[object] = [one, other]
     assert encode([one, other, one, "up"], known.index) == [{"session": 0}, {"session": 1}, {"session": 0}, "up"]
     assert decode({"session": 1}, known.__getitem__) is other
+
+
+def test_unknown_event_is_refused() -> None:
+    """A record names methods: only those of `EVENTS` are called."""
+    with pytest.raises(ValueError, match="line 1: '__init__' is no event of a Router"):
+        replay(['{"event": "__init__", "given": []}'])
