@@ -2,6 +2,8 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from taskd_net.links.peer import joined_metadata
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
+from taskd_net.transport.renewal import Renewal
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.parent import RawParent
@@ -109,3 +112,31 @@ async def test_move_to_a_foreign_parent_registers_once(mesh: Mesh, tmp_path: Pat
         assert parent.requests["Register"].empty()
         assert (await soon(parent.send("Worker/0/0", "down"))).code == 0
         assert mesh.count("upstream_lost") == 0
+
+
+async def test_old_connection_stays_until_its_calls_are_answered() -> None:
+    """Its messages would be cut off otherwise, though the parent has them."""
+    steps: list[str] = []
+    answered, over = asyncio.Event(), asyncio.Event()
+    over.set()
+
+    async def finish() -> None:
+        await answered.wait()
+        steps.append("answered")
+
+    async def close(grace: float) -> None:
+        steps.append("closed")
+
+    old: Any = SimpleNamespace(
+        session=SimpleNamespace(over=over, finish=finish, unwritten=lambda: steps.append("unwritten")),
+        opened=SimpleNamespace(line=SimpleNamespace(cancel=lambda: steps.append("cancelled"))),
+        channel=SimpleNamespace(close=close),
+    )
+    nobody: Any = None
+    ending = asyncio.create_task(Renewal(nobody, nobody, "", 1.0, nobody)._finish(old))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert steps == []
+    answered.set()
+    await soon(ending)
+    assert steps == ["answered", "unwritten", "cancelled", "closed"]
