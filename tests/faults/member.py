@@ -140,7 +140,10 @@ class Member:
         return {
             **opened(),
             # gRPC waits for the next call in a task that is not there for a moment after each.
-            "tasks": sum("AioServer._request_call" not in repr(task.get_coro()) for task in asyncio.all_tasks()),
+            "tasks": sum(
+                getattr(task.get_coro(), "__qualname__", "") != "AioServer._request_call"
+                for task in asyncio.all_tasks()
+            ),
             "python_threads": threading.active_count(),
             "routes": len(self.node.routes()),
             "children": len(self.node.router.children),
