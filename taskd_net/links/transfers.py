@@ -11,8 +11,9 @@ import asyncio
 import time
 
 from taskd_net import limits
-from taskd_net.codes import Refusal
+from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.ready import Ready
 from taskd_net.core.routes import LinkId
 from taskd_net.links.grpc_calls import Context
 from taskd_net.links.grpc_stream import caller_of
@@ -102,6 +103,10 @@ class Transfers(Acceptor):
             try:
                 budget = call.context.time_remaining()
                 token = host.request(call.reply)
+            except Exception as error:  # noqa: BLE001 - its own caller is told
+                call.answer.set_exception(error)
+                continue
+            try:
                 host.perform(
                     router.call_arrived(now, call.came_from, call.frame, token, budget, early=self.catching_up)
                 )
@@ -110,6 +115,10 @@ class Transfers(Acceptor):
                 if call.answer.done():
                     raise
                 call.answer.set_exception(error)
+                # The request is over: the node would keep it, and the connection with it.
+                failed = Ready()
+                failed.completed.append((token, Ack(call.frame.uuid, Code.SERVER_ERR, router.position)))
+                host.perform(failed)
 
     def _gather(self, call: _Call) -> None:
         self._gathered.append(call)

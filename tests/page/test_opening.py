@@ -12,7 +12,7 @@ from taskd_net import ConfigError
 from taskd_net.page import StatusPage
 from tests.peers.mesh import Mesh
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
