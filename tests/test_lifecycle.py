@@ -375,7 +375,7 @@ async def test_closing_wakes_whoever_waits(mesh: Mesh) -> None:
         await worker.joined(1)
 
 
-# Not with the oldest gRPC: of a stream that is cut in the middle of a message it now and then leaves its own task behind.
+# Not with the oldest gRPC: of a stream cut in the middle of a message it now and then leaves its own task behind.
 @both_links
 async def test_closing_beside_a_child_that_reads_nothing(mesh: Mesh) -> None:
     """A write that cannot end does not keep the node open for longer than its grace time."""
