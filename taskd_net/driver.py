@@ -107,7 +107,9 @@ class Driver:
             if self._arrivals.readers:
                 self._arrivals.wake()
         for token, ack in ready.completed:
-            self._requests.pop(token)(ack)
+            # A fault under a request has ended it; the Router may still answer what it had begun.
+            if (reply := self._requests.pop(token, None)) is not None:
+                reply(ack)
         for announce in ready.announcements:
             assert self._joiner is not None
             self._joiner.announce(announce.kind, announce.positions)

@@ -245,9 +245,9 @@ class Lifecycle(Driver):
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.wait([self._watch])
-            if self._record is not None:
-                self._record.close()
             self.log.info("closed")
+        if self._record is not None:
+            self._record.close()
         self._arrivals.wake()
 
     def _client_changed(self) -> None:

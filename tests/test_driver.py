@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code, NodeConfig
+from taskd_net import Code, Node, NodeConfig, Position
 from taskd_net.codes import ConfigError
-from taskd_net.core.ready import Lost
+from taskd_net.core.frame import Ack
+from taskd_net.core.ready import Lost, Ready
 from taskd_net.core.replay import replay
 from taskd_net.driver import Driver
 from tests.core.routers import frame
@@ -108,3 +109,21 @@ async def test_record_from_real_sockets_is_replayed_to_the_same_decisions(mesh: 
 async def test_record_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="record cannot be written"):
         Driver(NodeConfig.mgr(record=str(tmp_path / "no" / "file")))
+
+
+async def test_second_answer_to_a_request_is_dropped_and_the_others_are_given() -> None:
+    """The first one may be that of a fault, under which the Router had begun to answer."""
+    driver = Driver(NodeConfig.mgr())
+    given: list[str] = []
+    one, other = (driver.request(lambda ack: given.append(ack.uuid)) for _ in range(2))
+    for answers in ([(one, "fault")], [(one, "late"), (other, "other")]):
+        ready = Ready()
+        ready.completed += [(token, Ack(uuid, Code.OK, Position.mgr())) for token, uuid in answers]
+        driver.perform(ready)
+    assert given == ["fault", "other"]
+
+
+async def test_record_is_closed_with_a_node_that_was_never_started(tmp_path: Path) -> None:
+    node = Node(NodeConfig.mgr(record=str(tmp_path / "record")))
+    await node.close()
+    assert node._record is not None and node._record.closed

@@ -88,7 +88,7 @@ class Messages(Answers):
         if send is not None:
             self._sends.cancel(send)
             self._forwarding.withdraw(send)
-            # Whoever else follows the message learns its end; it may have been delivered.
+            # Counters and spans learn the end of the message, which may have been delivered.
             ack = Ack(send.frame.uuid, Code.NETWORK_ACK_LOST, self._decisions.position, "the send was cancelled")
             self._decisions.ready.completed.append((token, ack))
         return self._take()
