@@ -16,8 +16,6 @@ class Arrivals:
         readers: one future for each reader that waits.
     """
 
-    __slots__ = ("frames", "readers")
-
     def __init__(self) -> None:
         self.frames: deque[Frame] = deque()
         self.readers: list[asyncio.Future[None]] = []

@@ -15,7 +15,7 @@ from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import ViolationReports
 from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready, ReportViolation, Token, Withdraw
-from taskd_net.core.replay import RecordedRouter, Recorder
+from taskd_net.core.replay import Recorder
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
@@ -79,14 +79,14 @@ class Driver:
         Raises:
             ConfigError: the file cannot be written.
         """
-        config, upstream = self.config, self.config.upstream is not None
+        config = self.config
+        router = Router(config.position, upstream=config.upstream is not None, config=config.router)
         if config.record is None:
-            return Router(config.position, upstream=upstream, config=config.router), None
+            return router, None
         try:
             record = Path(config.record).open("w", encoding="utf-8")  # noqa: SIM115 - closed with the node
         except OSError as error:
             raise ConfigError(f"record cannot be written: {error}") from error
-        router = RecordedRouter(config.position, upstream=upstream, config=config.router)
         Recorder(router, config.router, lambda line: record.write(line + "\n"), limits.RECORD_CHARACTERS)
         return router, record
 

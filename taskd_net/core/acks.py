@@ -7,6 +7,7 @@ inbox.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from taskd_net.codes import Code
@@ -35,6 +36,7 @@ class Origin(NamedTuple):
     size: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Send:
     """One send of the application, until it is answered.
 
@@ -53,30 +55,16 @@ class Send:
         refused_by: the node that said last that there is no way to the Mgr.
     """
 
-    __slots__ = (
-        "copies",
-        "deadline",
-        "epoch",
-        "frame",
-        "number",
-        "refused_by",
-        "sent_at",
-        "token",
-        "upward",
-        "wait",
-    )
-
-    def __init__(self, frame: Frame, token: Token, deadline: float, wait: bool = True) -> None:
-        self.frame = frame
-        self.token = token
-        self.deadline = deadline
-        self.wait = wait
-        self.number = 0
-        self.upward = False
-        self.epoch = 0
-        self.sent_at = 0.0
-        self.copies: list[tuple[LinkId, Frame, Awaited, Key]] = []
-        self.refused_by: Position | None = None
+    frame: Frame
+    token: Token
+    deadline: float
+    wait: bool = True
+    number: int = 0
+    upward: bool = False
+    epoch: int = 0
+    sent_at: float = 0.0
+    copies: list[tuple[LinkId, Frame, Awaited, Key]] = field(default_factory=list)
+    refused_by: Position | None = None
 
     def __lt__(self, other: Send) -> bool:
         return self.number < other.number
@@ -124,6 +112,7 @@ class Answer(NamedTuple):
     sync: bool | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Pending:
     """A unicast whose answer is awaited, in flight on one link or waiting before the own inbox.
 
@@ -136,17 +125,12 @@ class Pending:
         deadline: when the answer is given up.
     """
 
-    __slots__ = ("deadline", "receiver", "reply", "sender", "sync", "uuid")
-
-    def __init__(
-        self, uuid: str, reply: ReplyTo, sender: Position, sync: bool, receiver: Position | None, deadline: float
-    ) -> None:
-        self.uuid = uuid
-        self.reply = reply
-        self.sender = sender
-        self.sync = sync
-        self.receiver = receiver
-        self.deadline = deadline
+    uuid: str
+    reply: ReplyTo
+    sender: Position
+    sync: bool
+    receiver: Position | None
+    deadline: float
 
     def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
         """The answer. A unicast has one receiver, so the count of receivers needs no telling."""

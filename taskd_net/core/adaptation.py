@@ -81,8 +81,6 @@ class Copies:
     For some seconds only: a sender that repeats the message later has a reason.
     """
 
-    __slots__ = ("_known", "_order", "_seconds", "_window")
-
     def __init__(self, window: int, seconds: float) -> None:
         self._window = window
         self._seconds = seconds

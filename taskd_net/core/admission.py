@@ -33,8 +33,6 @@ class Admission:
         size: bytes of the messages that wait for an announcement.
     """
 
-    __slots__ = ("_advertisements", "_decisions", "_quarantine", "_seen", "_topology")
-
     def __init__(
         self, topology: Topology, advertisements: Advertisements, decisions: Decisions, seen: Copies, size: int
     ) -> None:

@@ -21,21 +21,19 @@ from taskd_net.core.topology import Topology
 from taskd_net.position import Position
 
 
+@dataclass(slots=True, eq=False)
 class Waiter:
     """Somebody who asked for an announcement and gets the parent's answer, once all its requests are answered.
 
     `link` is the child that asked; None for this node itself.
     """
 
-    __slots__ = ("_code", "_open", "_src", "link", "token", "uuid")
-
-    def __init__(self, uuid: str, token: Token, link: Link | None = None) -> None:
-        self.uuid = uuid
-        self.token = token
-        self.link = link
-        self._open = 0
-        self._code: int = Code.OK
-        self._src: Position | None = None
+    uuid: str
+    token: Token
+    link: Link | None = None
+    _open: int = 0
+    _code: int = Code.OK
+    _src: Position | None = None
 
     def asked(self) -> None:
         """Count one more request that has to be answered."""
@@ -62,8 +60,6 @@ class AnnouncementQueue:
     Attributes:
         limit: positions in one request.
     """
-
-    __slots__ = ("_queue", "_under_way", "limit")
 
     def __init__(self) -> None:
         self.limit = limits.ANNOUNCE_POSITIONS
@@ -133,19 +129,6 @@ class Advertisements:
         joined: whether the Mgr knows the way to this node, as far as can be known here; at the root always.
         epoch: how often that has changed.
     """
-
-    __slots__ = (
-        "_accepted",
-        "_complete",
-        "_decisions",
-        "_patient",
-        "_topology",
-        "_withdraws",
-        "epoch",
-        "joined",
-        "queue",
-        "told",
-    )
 
     def __init__(self, topology: Topology, decisions: Decisions) -> None:
         self._topology = topology

@@ -21,8 +21,6 @@ from taskd_net.position import Position
 class Answers:
     """The part of a Router that answers pass. `Router` sets the attributes."""
 
-    __slots__ = ("_decisions", "_forwarding", "_topology")
-
     _decisions: Decisions
     _forwarding: Forwarding
     _topology: Topology

@@ -29,8 +29,6 @@ class Counters:
         broadcasts: broadcasts and multicasts that came by here.
     """
 
-    __slots__ = ("batches", "broadcasts", "forgotten", "joins", "losses", "outcomes")
-
     def __init__(self) -> None:
         self.outcomes: dict[Way, Outcomes] = {way: Outcomes() for way in WAYS}
         self.batches = [0] * BATCH_SIZES

@@ -45,8 +45,6 @@ class Decisions:
         ended: takes the answer to a send of this node. Returns the application's answer; None: the send waits again.
     """
 
-    __slots__ = ("_topology", "counters", "ended", "open", "position", "ready", "schedule", "statistics")
-
     def __init__(self, topology: Topology, counters: Counters) -> None:
         self._topology = topology
         self.position = topology.position

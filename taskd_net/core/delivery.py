@@ -24,8 +24,6 @@ class Delivery:
         wait: seconds that a sync message waits for room.
     """
 
-    __slots__ = ("_counters", "_decisions", "_wait", "door")
-
     def __init__(self, door: InboxDoor, decisions: Decisions, wait: float) -> None:
         self.door = door
         self._decisions = decisions

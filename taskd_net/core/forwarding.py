@@ -35,8 +35,6 @@ class Forwarding:
         draining: the node accepts no further message whose answer is awaited.
     """
 
-    __slots__ = ("_counters", "_decisions", "_delivery", "_messages", "_seen", "_size", "_topology", "draining")
-
     def __init__(
         self, topology: Topology, decisions: Decisions, delivery: Delivery, seen: Copies, messages: int, size: int
     ) -> None:

@@ -64,8 +64,6 @@ class ViolationReports:
         peers: peers that are told apart at most; the longest known is forgotten.
     """
 
-    __slots__ = ("_known", "_peers", "_seconds")
-
     def __init__(self, seconds: float, peers: int) -> None:
         self._seconds = seconds
         self._peers = peers

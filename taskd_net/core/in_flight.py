@@ -18,6 +18,7 @@ from taskd_net.position import Position
 INFINITY: Final = float("inf")
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """Unicasts of one flow that came in together and went out together, under consecutive numbers.
 
@@ -31,27 +32,14 @@ class Run:
         deadline: when the answers are given up.
     """
 
-    __slots__ = ("deadline", "first", "keys", "link", "receiver", "sender", "stream", "uuids")
-
-    def __init__(
-        self,
-        first: int,
-        uuids: list[str],
-        link: int,
-        stream: int,
-        keys: Sequence[Key],
-        sender: Position,
-        receiver: Position,
-        deadline: float,
-    ) -> None:
-        self.first = first
-        self.uuids = uuids
-        self.link = link
-        self.stream = stream
-        self.keys = keys
-        self.sender = sender
-        self.receiver = receiver
-        self.deadline = deadline
+    first: int
+    uuids: list[str]
+    link: int
+    stream: int
+    keys: Sequence[Key]
+    sender: Position
+    receiver: Position
+    deadline: float
 
     def __len__(self) -> int:
         return len(self.uuids)

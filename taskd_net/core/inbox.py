@@ -37,8 +37,6 @@ class InboxDoor:
         line_messages, line_bytes: bounds of the line.
     """
 
-    __slots__ = ("_line_bytes", "_line_limit", "_line_limit_bytes", "held", "line", "open", "room", "seen")
-
     def __init__(self, room: int, window: int, line_messages: int, line_bytes: int) -> None:
         self.room = room
         self.held = 0

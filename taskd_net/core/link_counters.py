@@ -8,6 +8,7 @@ as often as one that is not.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from math import ceil, log2
 from typing import Final
 
@@ -28,15 +29,13 @@ def bucket_of(seconds: float) -> int:
     return 0 if seconds <= SHORTEST_S else min(ceil(PER_OCTAVE * log2(seconds / SHORTEST_S)), _BUCKETS - 1)
 
 
+@dataclass(slots=True, eq=False)
 class Latency:
     """A histogram of times. Its memory is that of its buckets, some 700 bytes, from the first time on."""
 
-    __slots__ = ("_buckets", "count", "total")
-
-    def __init__(self) -> None:
-        self._buckets: list[int] | None = None
-        self.count = 0
-        self.total = 0.0
+    count: int = 0
+    total: float = 0.0
+    _buckets: list[int] | None = None
 
     def add(self, seconds: float, bucket: int) -> None:
         """Take in one time, and the bucket that it belongs to."""
@@ -71,6 +70,7 @@ class Latency:
         self._buckets, self.count, self.total = None, 0, 0.0
 
 
+@dataclass(slots=True, eq=False)
 class LinkCounters:
     """Counters of one link, or of several together.
 
@@ -82,16 +82,13 @@ class LinkCounters:
         recent: times from sending to the answer, since whoever looks at them has last cleared them.
     """
 
-    __slots__ = ("failed", "heard", "received", "received_bytes", "recent", "sent", "sent_bytes")
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.sent_bytes = 0
-        self.received = 0
-        self.received_bytes = 0
-        self.failed = 0
-        self.heard = float("-inf")
-        self.recent = Latency()
+    sent: int = 0
+    sent_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    failed: int = 0
+    heard: float = float("-inf")
+    recent: Latency = field(default_factory=Latency)
 
     def add(self, other: LinkCounters) -> None:
         """Take in the counters of another."""
@@ -102,6 +99,7 @@ class LinkCounters:
         self.failed += other.failed
 
 
+@dataclass(slots=True, eq=False)
 class Outcomes:
     """The outcomes of the messages of one way, with their answer times.
 
@@ -110,11 +108,8 @@ class Outcomes:
         latency: times from sending to the answer; sampled.
     """
 
-    __slots__ = ("by_code", "latency")
-
-    def __init__(self) -> None:
-        self.by_code: dict[int, int] = {}
-        self.latency = Latency()
+    by_code: dict[int, int] = field(default_factory=dict)
+    latency: Latency = field(default_factory=Latency)
 
     def count(self, code: int, messages: int = 1) -> None:
         """So many messages were answered with a code."""

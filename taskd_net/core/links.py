@@ -7,12 +7,13 @@ not taken for the newer one's. A `LinkId` is the link's number, which its sessio
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited
 from taskd_net.core.identity import UNSHOWN, Credentials
-from taskd_net.core.in_flight import InFlight
+from taskd_net.core.in_flight import INFINITY, InFlight
 from taskd_net.core.link_counters import LinkCounters
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.quota import Quota
@@ -41,6 +42,7 @@ class Terms(NamedTuple):
     probes: int | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Link:
     """The state of one link, as the Router knows it.
 
@@ -57,66 +59,38 @@ class Link:
         waiting, waiting_bytes: the part of it that belongs to the messages of this stream.
     """
 
-    __slots__ = (
-        "_allowance",
-        "_allowed_at",
-        "_changed_hands",
-        "_pause",
-        "announcing",
-        "bare",
-        "counters",
-        "counts",
-        "credentials",
-        "epoch",
-        "expires",
-        "id",
-        "in_flight",
-        "in_flight_limit",
-        "position",
-        "probes",
-        "queued_bytes",
-        "queued_messages",
-        "quirks",
-        "quota",
-        "session",
-        "since",
-        "spellings",
-        "streams",
-        "timed",
-        "timed_at",
-        "waiting",
-        "waiting_bytes",
-    )
+    id: LinkId
+    position: Position
+    credentials: Credentials = UNSHOWN
+    session: object | None = None
+    epoch: int = 0
+    expires: float = INFINITY
+    in_flight: InFlight = field(default_factory=InFlight)
+    in_flight_limit: int = SHARED_IN_FLIGHT
+    queued_messages: int = 0
+    queued_bytes: int = 0
+    quirks: Quirks | None = None
+    spellings: dict[Position, Position] = field(default_factory=dict)
+    announcing: int = 0
+    since: float = -INFINITY
+    streams: int = 0
+    counters: LinkCounters = field(default_factory=LinkCounters)
+    timed: Awaited | int | None = None
+    timed_at: float = 0.0
+    probes: int | None = None
+    counts: bool = False
+    bare: bool = False
+    quota: Quota | None = None
+    waiting: int = 0
+    waiting_bytes: int = 0
+    _changed_hands: float = -INFINITY
+    _pause: float = 0.0
+    _allowance: float = INFINITY
+    _allowed_at: float = 0.0
 
-    def __init__(self, id: LinkId, position: Position) -> None:
-        self.id = id
-        self.position = position
-        self.credentials = UNSHOWN
-        self.session: object | None = None
-        self.epoch = 0
-        self.expires = float("inf")
-        self.in_flight = InFlight()
-        self.in_flight_limit = LEAF_IN_FLIGHT if self.is_leaf else SHARED_IN_FLIGHT
-        self.queued_messages = 0
-        self.queued_bytes = 0
-        self.quirks: Quirks | None = None
-        self.spellings: dict[Position, Position] = {}
-        self.announcing = 0
-        self.since = float("-inf")
-        self.streams = 0
-        self.counters = LinkCounters()
-        self.timed: Awaited | int | None = None
-        self.timed_at = 0.0
-        self.probes: int | None = None
-        self.counts = False
-        self.bare = False
-        self.quota: Quota | None = None
-        self.waiting = 0
-        self.waiting_bytes = 0
-        self._changed_hands = float("-inf")
-        self._pause = 0.0
-        self._allowance = float("inf")
-        self._allowed_at = 0.0
+    def __post_init__(self) -> None:
+        if self.is_leaf:
+            self.in_flight_limit = LEAF_IN_FLIGHT
 
     @property
     def is_child(self) -> bool:
@@ -194,8 +168,6 @@ class Children:
         grace: seconds a child whose stream is gone keeps its place.
     """
 
-    __slots__ = ("_by_identity", "_grace", "_hold", "_last_id", "_limit", "by_id")
-
     def __init__(self, limit: int, hold: float, grace: float) -> None:
         self._limit = limit
         self._hold = hold
@@ -242,7 +214,7 @@ class Children:
     def renew(self, now: float, link: Link) -> None:
         """Let a registration that waits for its stream hold its place for another while."""
         if not link.up:
-            link.expires = max(now + self._hold, link.expires if link.expires != float("inf") else 0.0)
+            link.expires = max(now + self._hold, link.expires if link.expires != INFINITY else 0.0)
 
     def lost(self, now: float, link: Link) -> None:
         """A child's stream is gone: the grace time begins."""
@@ -255,7 +227,7 @@ class Children:
         link.session = session
         link.since = now
         link.streams += 1
-        link.expires = float("inf")
+        link.expires = INFINITY
 
     def remove(self, link: Link) -> None:
         """Take out a child."""
@@ -274,4 +246,4 @@ class Children:
 
     def next_deadline(self) -> float:
         """When the next child has to be forgotten, or infinity."""
-        return min((link.expires for link in self.by_id.values()), default=float("inf"))
+        return min((link.expires for link in self.by_id.values()), default=INFINITY)

@@ -31,19 +31,6 @@ LARGE: Final = 4096
 class Messages(Answers):
     """The part of a Router that messages pass. `Router` sets the attributes."""
 
-    __slots__ = (
-        "_ack_timeout",
-        "_admission",
-        "_advertisements",
-        "_delivery",
-        "_hop_timeout",
-        "_probes",
-        "_reopens",
-        "_sends",
-        "_up",
-        "routes",
-    )
-
     _ack_timeout: float
     _admission: Admission
     _advertisements: Advertisements

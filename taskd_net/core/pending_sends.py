@@ -9,6 +9,7 @@ A message with the answer 6002 was delivered to nobody, so a retransmission is n
 from __future__ import annotations
 
 from bisect import insort
+from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net.codes import Code
@@ -23,6 +24,7 @@ from taskd_net.position import Destination, Position
 INFINITY: Final = float("inf")
 
 
+@dataclass(slots=True, eq=False)
 class _Lane:
     """The waiting sends to one destination.
 
@@ -34,15 +36,12 @@ class _Lane:
         until: number of the last send that goes one by one; None before the first successful trial.
     """
 
-    __slots__ = ("dst", "due", "pace", "trial", "until", "waiting")
-
-    def __init__(self, dst: Destination) -> None:
-        self.dst = dst
-        self.waiting: list[Send] = []
-        self.trial: Send | None = None
-        self.due = 0.0
-        self.pace = BACKOFF_INITIAL_S
-        self.until: int | None = None
+    dst: Destination
+    waiting: list[Send] = field(default_factory=list)
+    trial: Send | None = None
+    due: float = 0.0
+    pace: float = BACKOFF_INITIAL_S
+    until: int | None = None
 
 
 class PendingSends:
@@ -54,19 +53,6 @@ class PendingSends:
         schedule: takes the time of the next call of `ready`.
         messages, size: bounds over all lanes; size in bytes.
     """
-
-    __slots__ = (
-        "_bytes",
-        "_closed",
-        "_count",
-        "_lanes",
-        "_messages",
-        "_number",
-        "_schedule",
-        "_size",
-        "_topology",
-        "_up",
-    )
 
     def __init__(
         self,

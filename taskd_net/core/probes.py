@@ -30,8 +30,6 @@ class Probes:
         settle: records the answer to a probe.
     """
 
-    __slots__ = ("_forward", "_settle", "_topology")
-
     def __init__(
         self,
         topology: Topology,

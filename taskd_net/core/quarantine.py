@@ -34,8 +34,6 @@ class Quarantine:
         size: bytes of all at most.
     """
 
-    __slots__ = ("_bytes", "_line", "_messages", "_of", "_size")
-
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
         self._size = size

@@ -84,10 +84,6 @@ class _Names:
         return len(self._known) - 1
 
 
-class RecordedRouter(Router):
-    """A Router whose entrances a `Recorder` may stand before."""
-
-
 class Recorder:
     """Writes down the events of a Router and their outcome.
 
@@ -98,9 +94,7 @@ class Recorder:
         limit: characters in all; beyond it nothing more is written.
     """
 
-    def __init__(
-        self, router: RecordedRouter, config: RouterConfig, write: Callable[[str], object], limit: int
-    ) -> None:
+    def __init__(self, router: Router, config: RouterConfig, write: Callable[[str], object], limit: int) -> None:
         self._write = write
         self._left = limit
         self._names = _Names()

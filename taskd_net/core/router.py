@@ -45,18 +45,6 @@ class Router(Messages):
         config: bounds and times.
     """
 
-    __slots__ = (
-        "_config",
-        "children",
-        "counters",
-        "door",
-        "identity",
-        "limits",
-        "position",
-        "quota",
-        "statistics",
-    )
-
     def __init__(self, position: Position, *, upstream: bool, config: RouterConfig | None = None) -> None:
         self._config = config = config or RouterConfig()
         # The Mgr stands for a parent that has not named itself yet.

@@ -24,8 +24,6 @@ _Key = TypeVar("_Key")
 class Routes:
     """Map from position to link, with the indexes for broadcasts. Positions are identities (`Position.identity`)."""
 
-    __slots__ = ("_by_link", "_by_pattern", "_by_process", "_claims", "_epoch", "_next_hop", "_replaced", "next_hop")
-
     def __init__(self) -> None:
         self._next_hop: dict[Position, LinkId] = {}
         # The link to a node; None without a route. Bound to the dict's own method, because each message calls it twice.

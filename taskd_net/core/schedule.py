@@ -24,8 +24,6 @@ class Schedule:
         wake: the earliest look, or infinity.
     """
 
-    __slots__ = ("_looks", "wake")
-
     def __init__(self) -> None:
         self._looks: dict[Timed, float] = {}
         self.wake = INFINITY

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from taskd_net.core.routes import LinkId
@@ -44,52 +45,44 @@ _TOUCH_S: Final = 10.0
 _PageKey: TypeAlias = tuple[Position, str, int]
 
 
+@dataclass(slots=True, eq=False)
 class _Page:
     """The received numbers among 1,024 of a flow, one bit each."""
 
-    __slots__ = ("bits", "key", "link", "touched")
-
-    def __init__(self, key: _PageKey, link: LinkId, now: float) -> None:
-        self.key = key
-        self.link = link
-        self.touched = now
-        self.bits = 0
+    key: _PageKey
+    link: LinkId
+    touched: float
+    bits: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class _Sender:
     """The uuids of one sender that are not of this package."""
 
-    __slots__ = ("blocks", "src", "uuids")
-
-    def __init__(self, src: Position) -> None:
-        self.src = src
-        self.uuids: set[str] = set()
-        self.blocks: deque[_Block] = deque()
+    src: Position
+    uuids: set[str] = field(default_factory=set)
+    blocks: deque[_Block] = field(default_factory=deque)
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """Consecutive uuids of one sender that came over one link."""
 
-    __slots__ = ("bytes", "link", "sender", "touched", "uuids")
-
-    def __init__(self, sender: _Sender, link: LinkId, now: float) -> None:
-        self.sender = sender
-        self.link = link
-        self.touched = now
-        self.uuids: list[str] = []
-        self.bytes = BLOCK_BYTES
+    sender: _Sender
+    link: LinkId
+    touched: float
+    uuids: list[str] = field(default_factory=list)
+    bytes: int = BLOCK_BYTES
 
 
+@dataclass(slots=True, eq=False)
 class _Charges:
     """The entries of one link, the least recently used first, and their bytes."""
 
-    __slots__ = ("blocks", "bytes", "pages")
-
-    def __init__(self) -> None:
-        # OrderedDict, because a dict walks over all deleted entries to find its oldest key.
-        self.pages: OrderedDict[_Page, None] = OrderedDict()
-        self.blocks: OrderedDict[_Block, None] = OrderedDict()
-        self.bytes = 0
+    # OrderedDict, because a dict walks over all deleted entries to find its oldest key.
+    pages: OrderedDict[_Page, None] = field(default_factory=OrderedDict)
+    blocks: OrderedDict[_Block, None] = field(default_factory=OrderedDict)
+    bytes: int = 0
 
     def oldest(self, newest: _Page | _Block) -> _Page | _Block | None:
         """The least recently used page or block except `newest`; None if there is no other."""
@@ -107,8 +100,6 @@ class Seen:
         size: maximum bytes of all entries.
         seconds: minimum time to keep a page after its last message.
     """
-
-    __slots__ = ("_block", "_charges", "_others", "_pages", "_seconds", "_size", "_window", "bytes")
 
     def __init__(self, window: int, size: int = SEEN_BYTES, seconds: float = SEEN_S) -> None:
         self._window = window

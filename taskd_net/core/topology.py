@@ -58,8 +58,6 @@ class Topology:
         limits: bounds for each child.
     """
 
-    __slots__ = ("_job", "_limits", "children", "identity", "position", "routes", "up")
-
     def __init__(
         self, position: Position, up: Link | None, children: Children, job: str = "", limits: Limits = DEFAULT
     ) -> None:

@@ -13,6 +13,7 @@ To everybody else such a uuid is a text like any other. Source: contract, sectio
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from taskd_net.limits import UUID_FLOWS
@@ -30,8 +31,6 @@ class Uuids:
         incarnation: 16 hexadecimal digits that no other life of a node has.
         noise: draws so many random bytes.
     """
-
-    __slots__ = ("_draw", "_flows", "_head", "_last_flow", "_noise")
 
     def __init__(self, incarnation: str, noise: Callable[[int], bytes]) -> None:
         self._head = f"{_MARK}{incarnation}-"
@@ -63,12 +62,10 @@ class Uuids:
         return flow
 
 
+@dataclass(slots=True, eq=False)
 class _Flow:
-    __slots__ = ("head", "number")
-
-    def __init__(self, head: str) -> None:
-        self.head = head
-        self.number = 0
+    head: str
+    number: int = 0
 
 
 def split(uuid: str) -> tuple[str, int] | None:

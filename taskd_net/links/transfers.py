@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
@@ -21,16 +22,14 @@ from taskd_net.links.kind import Acceptor, Parent
 from taskd_net.wire import codec
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
     """One call that waits for its answer."""
 
-    __slots__ = ("answer", "came_from", "context", "frame")
-
-    def __init__(self, frame: Frame, came_from: LinkId, context: Context, answer: asyncio.Future[Ack]) -> None:
-        self.frame = frame
-        self.came_from = came_from
-        self.context = context
-        self.answer = answer
+    frame: Frame
+    came_from: LinkId
+    context: Context
+    answer: asyncio.Future[Ack]
 
     def reply(self, ack: Ack) -> None:
         """Answer it; an answer that comes after the caller has gone is dropped."""

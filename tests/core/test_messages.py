@@ -9,7 +9,7 @@ from taskd_net.core.in_flight import InFlight, Run
 from taskd_net.core.invariants import check
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import Kind
-from taskd_net.core.replay import RecordedRouter, Recorder, replay
+from taskd_net.core.replay import Recorder, replay
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.seen import Seen
@@ -150,7 +150,7 @@ def test_inbox_takes_a_run_at_once_or_leaves_it_alone() -> None:
 
 def test_sessions_are_named_in_a_record() -> None:
     lines: list[str] = []
-    router = RecordedRouter(at("Mgr"), upstream=False)
+    router = Router(at("Mgr"), upstream=False)
     Recorder(router, RouterConfig(), lines.append, 1_000_000)
     router.register(0.0, WORKER)
     one, other = object(), object()
