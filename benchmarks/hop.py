@@ -25,6 +25,7 @@ from taskd_net import Message, Node, NodeConfig, Position
 from taskd_net.core.links import UP
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
+from taskd_net.wire.link_pb2 import Batch, SpanContext
 
 MESSAGES = 64
 ROUNDS = 400
@@ -75,9 +76,9 @@ def _traced_link(position: Position) -> Callable[..., Any]:
 
 
 def _spans(uuids: list[str]) -> bytes:
-    from taskd_net.wire.batches import write_spans
-
-    return write_spans([(uuid, {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}) for uuid in uuids])
+    spans = [SpanContext(uuid=uuid, traceparent=f"00-{'a' * 32}-{'b' * 16}-01") for uuid in uuids]
+    data: bytes = Batch(spans=spans).SerializeToString()
+    return data
 
 
 async def measure(*, traced: bool = False) -> float:

@@ -27,8 +27,8 @@ from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES, BATCHES_AHEAD, BATCHES
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
 from taskd_net.wire import codec
-from taskd_net.wire.batches import Batch, branch_of, read_batch, read_branches, write_batch
-from taskd_net.wire.link_pb2 import Branch
+from taskd_net.wire.batches import branch_of, read_batch, read_branches, write_batch
+from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
 
 # What a batch says of whether a parent has joined (`proto/link.proto`).
 _JOINED: Final = 1
@@ -77,6 +77,8 @@ class BatchedLink(Session[bytes]):
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
         self._taken = 0
+        # The spans of the messages that are taken out of the queue.
+        self._spans: Sequence[SpanContext] = ()
         # What the child is still to be told of whether this node has joined; 0 for nothing.
         self._news = 0
 
@@ -155,7 +157,7 @@ class BatchedLink(Session[bytes]):
         taken, self._taken = self._taken, 0
         news, self._news = self._news, 0
         if self._ahead >= BATCHES_AHEAD or not self._has_queued():
-            return await self._pipe.write(write_batch((), (), (), (), taken, joined=news))
+            return await self._pipe.write(write_batch(taken=taken, joined=news))
         self._ahead += 1
         frames, patience, numbers = self._take_batch()
         self._under_way = frames
@@ -165,14 +167,20 @@ class BatchedLink(Session[bytes]):
         branches, self._branches = self._branches, []
         messages = [frame.data for frame in frames]
         size = sum(map(len, messages))
-        if self.numbered:
-            by_number = cast("list[int]", accepted)
-            data = write_batch(
-                messages, patience, (), answers, taken, numbers, by_number, answer_numbers, branches, news
-            )
-        else:
-            by_uuid = cast("list[str]", accepted)
-            data = write_batch(messages, patience, by_uuid, answers, taken, branches=branches, joined=news)
+        by_uuid, by_number = ((), accepted) if self.numbered else (accepted, ())
+        data = write_batch(
+            messages,
+            patience,
+            cast("Sequence[str]", by_uuid),
+            answers,
+            taken,
+            numbers if self.numbered else (),
+            cast("Sequence[int]", by_number),
+            answer_numbers,
+            branches,
+            news,
+            self._spans,
+        )
         if not await self._pipe.write(data):
             return False
         self._router.written(self.link, self, len(frames), size, len(accepted) + len(answers))
@@ -215,7 +223,7 @@ class BatchedLink(Session[bytes]):
         if self.successor is None and host.links.get(link) is not self:
             return
         self._ahead = max(0, self._ahead - batch.taken)
-        accepted: Sequence[Key] = batch.accepted_numbers if self.numbered else batch.accepted
+        accepted: Sequence[Key] = list(batch.accepted_numbers if self.numbered else batch.accepted)
         if batch.messages or accepted or acks:
             self._taken += 1
         now = host.now()

@@ -17,25 +17,8 @@ from taskd_net.links.batched import BatchedLink
 from taskd_net.links.session import Host, Pipe
 from taskd_net.links.tracer import End, Tracer
 from taskd_net.position import Position
-from taskd_net.wire.batches import read_spans, write_spans
-
-
-class _Behind:
-    """A stream that appends a field to the next batch."""
-
-    def __init__(self, pipe: Pipe[bytes]) -> None:
-        self._pipe = pipe
-        self.behind = b""
-
-    async def read(self) -> bytes | None:
-        return await self._pipe.read()
-
-    async def write(self, data: bytes) -> bool:
-        behind, self.behind = self.behind, b""
-        return await self._pipe.write(data + behind)
-
-    async def finish(self) -> None:
-        await self._pipe.finish()
+from taskd_net.wire.batches import read_spans, write_span
+from taskd_net.wire.link_pb2 import Batch
 
 
 class TracedLink(BatchedLink):
@@ -52,10 +35,9 @@ class TracedLink(BatchedLink):
         numbered: bool = False,
         counts: bool = False,
     ) -> None:
-        self._behind = _Behind(pipe)
-        super().__init__(host, link, peer, self._behind, numbered=numbered, counts=counts)
+        super().__init__(host, link, peer, pipe, numbered=numbered, counts=counts)
         self._tracer = tracer
-        self._spans: Mapping[str, Mapping[str, str]] = {}
+        self._headers: Mapping[str, Mapping[str, str]] = {}
         # The ends of the spans of messages that this node has not answered.
         self._ends: dict[Key, End] = {}
 
@@ -77,13 +59,13 @@ class TracedLink(BatchedLink):
 
     def _take_batch(self) -> tuple[list[Frame], list[int], list[int]]:
         frames, patience, numbers = super()._take_batch()
-        traced = [(frame.uuid, frame.span) for frame in frames if isinstance(frame, Traced) and frame.span]
-        self._behind.behind = write_spans(traced) if traced else b""
+        traced = (frame for frame in frames if isinstance(frame, Traced) and frame.span)
+        self._spans = [write_span(frame.uuid, frame.span) for frame in traced]
         return frames, patience, numbers
 
-    def _take_in(self, data: bytes) -> None:
-        self._spans = read_spans(data)
-        super()._take_in(data)
+    def _read_messages(self, now: float, batch: Batch) -> Ready:
+        self._headers = read_spans(batch.spans)
+        return super()._read_messages(now, batch)
 
     def _arrived(
         self,
@@ -94,7 +76,7 @@ class TracedLink(BatchedLink):
         refused: Sequence[tuple[Key, Refusal]],
     ) -> Ready:
         for index, (frame, key) in enumerate(zip(frames, keys, strict=True)):
-            headers = self._spans.get(frame.uuid)
+            headers = self._headers.get(frame.uuid)
             if headers is not None and type(frame) is Frame:
                 frames[index], end = self._tracer.arrived(frame, headers, awaited=key is not None)
                 if end is not None and key is not None:

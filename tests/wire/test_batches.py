@@ -1,8 +1,9 @@
-"""Batches of the batched link: by hand or by the generated class, the bytes and what is read are the same."""
+"""Batches of the batched link: they are written as the generated class writes them, and read within bounds."""
 
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,8 @@ from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import Position
-from taskd_net.wire import link_pb2
-from taskd_net.wire.batches import Batch, branch_of, read_batch, read_branches, write_batch
-from taskd_net.wire.link_pb2 import Branch
+from taskd_net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
+from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
 
 pytestmark = pytest.mark.compat
 
@@ -23,17 +23,18 @@ BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([100, 127, 128, 4095, 
 PATIENCE = st.one_of(st.integers(0, 5000), st.integers(0, 2**32 - 1))
 NUMBER = st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1))
 BATCHES = st.builds(
-    lambda messages, accepted, answers, taken, numbered, numbers, branches, joined: Batch(
-        [data for data, _, _ in messages],
-        [wait for _, wait, _ in messages],
-        accepted,
-        [data for data, _ in answers],
-        taken,
-        [number for _, _, number in messages] if numbered else [],
-        numbers,
-        [number for _, number in answers] if numbered else [],
-        branches,
-        joined,
+    lambda messages, accepted, answers, taken, numbered, numbers, branches, joined, spans: Batch(
+        messages=[data for data, _, _ in messages],
+        patience=[wait for _, wait, _ in messages],
+        accepted=accepted,
+        answers=[data for data, _ in answers],
+        taken=taken,
+        spans=spans,
+        branches=branches,
+        joined=joined,
+        numbers=[number for _, _, number in messages] if numbered else [],
+        accepted_numbers=numbers,
+        answer_numbers=[number for _, number in answers] if numbered else [],
     ),
     st.lists(st.tuples(BYTES, PATIENCE, NUMBER), max_size=6),
     st.lists(st.text(max_size=9), max_size=6),
@@ -51,42 +52,55 @@ BATCHES = st.builds(
         max_size=3,
     ),
     st.one_of(st.integers(0, 3), st.integers(0, 2**32 - 1)),
+    st.lists(st.builds(SpanContext, uuid=st.text(max_size=9), traceparent=st.text(max_size=9)), max_size=3),
 )
+
+
+def fields(batch: Batch) -> dict[str, Any]:
+    """The fields of a batch, by name."""
+    return {name: getattr(batch, name) for name in batch.DESCRIPTOR.fields_by_name}
 
 
 def generated(batch: Batch) -> bytes:
     """A batch as the generated class writes it."""
-    data: bytes = link_pb2.Batch(**batch._asdict()).SerializeToString(deterministic=True)
+    data: bytes = batch.SerializeToString(deterministic=True)
     return data
-
-
-def plain(batch: Batch) -> tuple[object, ...]:
-    """A batch in a form that can be compared."""
-    return (*(list(part) for part in batch[:4]), batch.taken, *(list(part) for part in batch[5:9]), batch.joined)
 
 
 @given(BATCHES)
 def test_batch_is_written_as_the_generated_class_writes_it(batch: Batch) -> None:
-    assert write_batch(*batch) == generated(batch)
+    assert write_batch(**fields(batch)) == generated(batch)
 
 
 @given(BATCHES)
 def test_batch_comes_back_in_order(batch: Batch) -> None:
-    assert plain(read_batch(generated(batch))) == plain(batch)
+    assert read_batch(generated(batch)) == batch
 
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
-    for batch in (Batch([b"message"], [1000], ["u"], [b"ack"]), Batch([b"one that is alone"], [1], [], [])):
+    for batch in (
+        Batch(messages=[b"message"], patience=[1000], accepted=["u"], answers=[b"ack"]),
+        Batch(messages=[b"one that is alone"], patience=[1]),
+    ):
         for unknown in (b"\x5a\x03new", b"\x58\x01", b"\x58\x7f"):
             for data in (unknown + generated(batch), generated(batch) + unknown):
-                assert plain(read_batch(data)) == plain(batch)
+                assert write_batch(**fields(read_batch(data))) == generated(batch)
 
 
 def test_patience_one_by_one_is_patience_all_the_same() -> None:
     """A peer may write a repeated number unpacked."""
     two = read_batch(b"\x0a\x01x\x0a\x01y\x10\x07\x10\x08")
-    assert plain(two) == ([b"x", b"y"], [7, 8], [], [], 0, [], [], [], [], 0)
-    assert plain(read_batch(b"\x0a\x05alone\x10\x07")) == ([b"alone"], [7], [], [], 0, [], [], [], [], 0)
+    assert two == Batch(messages=[b"x", b"y"], patience=[7, 8])
+    assert read_batch(b"\x0a\x05alone\x10\x07") == Batch(messages=[b"alone"], patience=[7])
+
+
+def test_spans_come_back_by_the_uuids_of_their_messages() -> None:
+    headers = {"traceparent": "00-1-2-01", "tracestate": "a=b"}
+    spans = [write_span("u", headers), write_span("v", {"traceparent": "00-3-4-01"})]
+    assert read_spans(read_batch(write_batch(spans=spans)).spans) == {
+        "u": headers,
+        "v": {"traceparent": "00-3-4-01", "tracestate": ""},
+    }
 
 
 @pytest.mark.parametrize(
@@ -96,10 +110,10 @@ def test_patience_one_by_one_is_patience_all_the_same() -> None:
         b"\x0a",
         b"\x1a\x01\xff",
         b"\x0a\x09x",
-        generated(Batch([b"x"], [], [], [])),
+        generated(Batch(messages=[b"x"])),
         b"\x12\x01\x01",
-        generated(Batch([b"x", b"y"], [1, 1], [], [], 0, [1])),
-        generated(Batch([], [], [], [b"x", b"y"], 0, [], [], [1])),
+        generated(Batch(messages=[b"x", b"y"], patience=[1, 1], numbers=[1])),
+        generated(Batch(answers=[b"x", b"y"], answer_numbers=[1])),
         b"\x72\x01\x80",
         b"\x0a\x01x\x12\x01\x80\x12\x01\x01",
     ],
@@ -140,7 +154,7 @@ PROXY = Position.proxy(0)
 def test_what_an_answer_says_comes_back(receivers: int | None) -> None:
     failures = (Failure(Position.worker(0, 3), 6001), Failure(Position("Agent", "1", "17"), 5001))
     acks = [Ack("u", 6001, PROXY, "", receivers, failures), Ack("v", 0, PROXY, "", receivers)]
-    data = write_batch((), (), (), [b"", b"", b""], branches=[branch_of(0, acks[0]), branch_of(2, acks[1])])
+    data = write_batch(answers=[b"", b"", b""], branches=[branch_of(0, acks[0]), branch_of(2, acks[1])])
     assert read_branches(read_batch(data).branches, PROXY) == {0: Told(receivers, failures), 2: Told(receivers)}
 
 
