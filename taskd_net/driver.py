@@ -41,6 +41,9 @@ class Driver:
         closed: the node is closed, or about to be.
     """
 
+    # The Router's time: the clock of the event loop, which never steps. uvloop's own value goes by whole milliseconds.
+    now = staticmethod(time.monotonic)
+
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.log = get_logger(node=str(config.position))
@@ -65,13 +68,6 @@ class Driver:
     def position(self) -> Position:
         """The node's position."""
         return self.config.position
-
-    def now(self) -> float:
-        """The Router's time: seconds on the clock of the event loop, which never steps.
-
-        It is read anew, as uvloop's own value goes by whole milliseconds.
-        """
-        return time.monotonic()
 
     def _new_router(self) -> tuple[Router, TextIO | None]:
         """The Router, and the file of its record.

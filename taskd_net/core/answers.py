@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from taskd_net.codes import Code
@@ -23,6 +23,7 @@ class Answers:
 
     _decisions: Decisions
     _forwarding: Forwarding
+    _take: Callable[[], Ready]  # ends an event
     _topology: Topology
 
     def answers_arrived(
@@ -82,10 +83,6 @@ class Answers:
             link.queued_bytes -= size
 
     # ---- decisions
-
-    def _take(self) -> Ready:
-        """End an event. Returns its decisions."""
-        return self._decisions.take()
 
     def _accepted(self, now: float, link: Link, keys: Sequence[Key]) -> None:
         """Settle messages that the far side has delivered."""

@@ -31,8 +31,8 @@ class Quota:
     @property
     def room(self) -> int:
         """The number of further messages that may wait."""
-        room = self._most_messages - self.messages
-        return room if self._whole is None else min(room, self._whole.room)
+        room, whole = self._most_messages - self.messages, self._whole
+        return room if whole is None else min(room, whole._most_messages - whole.messages)
 
     def fits(self, size: int) -> bool:
         """Whether so many more bytes may wait."""
@@ -42,8 +42,9 @@ class Quota:
         """Count messages that begin to wait, or with negative numbers such as have been answered."""
         self.messages += messages
         self.size += size
-        if self._whole is not None:
-            self._whole.add(messages, size)
+        if (whole := self._whole) is not None:
+            whole.messages += messages
+            whole.size += size
 
     def require(self, size: int) -> None:
         """Check that there is room for one message more.

@@ -59,6 +59,7 @@ class Router(Messages):
         self.door = InboxDoor(config.inbox, config.dedup_window, config.link_messages, config.link_bytes)
         self.counters = Counters()
         self._decisions = decisions = Decisions(self._topology, self.counters)
+        self._take = decisions.take
         self.statistics = decisions.statistics
         self._ack_timeout = self._hop_timeout = config.ack_timeout
         self._advertisements = Advertisements(self._topology, decisions)

@@ -155,9 +155,9 @@ class Session(ABC, Generic[T]):
                     if not await self._write_next():
                         break
                 else:
-                    if not self._has_queued():
-                        _rouse(self._idle)
                     self._sleep = self._loop.create_future()
+                    if self._idle is not None and not self._has_queued():
+                        _rouse(self._idle)
                     if self._paused:
                         _rouse(self._quiet)
                     await self._sleep
@@ -231,7 +231,8 @@ class Session(ABC, Generic[T]):
     def _wake(self) -> None:
         """Something was queued: the writer has work."""
         sleep, self._sleep = self._sleep, None
-        _rouse(sleep)
+        if sleep is not None and not sleep.done():
+            sleep.set_result(None)
 
     def _interrupted(self, frames: Iterable[Frame]) -> None:
         """Report the messages under whose write the stream ended: they may or may not have been written (6001).
