@@ -215,7 +215,8 @@ async def test_registration_that_runs_out_while_the_stream_opens(mesh: Mesh) -> 
 
 async def test_child_that_hangs_up_at_any_moment(mesh: Mesh) -> None:
     """One turn of the loop after the other between opening the stream and hanging up: nothing is left behind."""
-    mgr = await mesh.mgr(grace=0.05)
+    # A stream that is cut before the parent has seen it leaves the registration, for as long as that holds.
+    mgr = await mesh.mgr(grace=0.05, registration_hold=1.0)
     for turns in range(25):
         async with RawChild("Worker/0/0") as child:
             child.connect(mgr.address or "")
