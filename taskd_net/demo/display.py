@@ -135,11 +135,8 @@ def table(report: Report) -> RenderableType:
     drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     drawn.add_column("")
     drawn.add_column("send")
-    drawn.add_column("times", justify="right")
-    drawn.add_column("code", justify="right")
-    drawn.add_column("expected", justify="right")
-    drawn.add_column("p50", justify="right")
-    drawn.add_column("p99", justify="right")
+    for number in ("times", "code", "expected", "p50", "p99"):
+        drawn.add_column(number, justify="right")
     for sends in report.sends:
         drawn.add_row(
             Text("✓", "green") if sends.ok else Text("✗", "bold red"),

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 from taskd_net import Position, TaskdNetError
-from taskd_net.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
+from taskd_net.demo.process import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 
 START_S: Final = 60.0
 """Seconds for the start of a process, beside all others."""
@@ -44,7 +44,7 @@ class Interrupted(DemoFailed):
 
 
 class NodeProcess:
-    """One process with one Node in it. Made by `Fleet.start`."""
+    """One process with one Node in it, which gets one request at a time. Made by `Fleet.start`."""
 
     def __init__(self, position: Position, process: asyncio.subprocess.Process, fleet: Fleet) -> None:
         self.position = position
@@ -54,15 +54,13 @@ class NodeProcess:
         self._process = process
         self._fleet = fleet
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
-        self._asked: dict[int, asyncio.Future[object]] = {0: asyncio.get_running_loop().create_future()}
-        self._last_id = 0
         self._watcher = asyncio.create_task(self._watch(), name=f"watcher of {position}")
 
     # ---- requests
 
     async def started(self) -> None:
         """Wait until the node has started; then `address` and `started_at` (`time.monotonic`) are set."""
-        started = cast(Started, await self._answer_to(0, "start", START_S))
+        started = cast(Started, await self._answer_to("start", START_S))
         self.address, self.started_at = started["address"] or "", started["at"]
 
     async def join(self, timeout: float) -> None:
@@ -138,48 +136,35 @@ class NodeProcess:
     async def _ask(self, do: str, *, wait: float = ANSWER_S, **arguments: object) -> object:
         if self._watcher.done():
             raise DemoFailed(self.obituary())
-        self._last_id += 1
-        self._asked[self._last_id] = asyncio.get_running_loop().create_future()
-        request = {"id": self._last_id, "do": do, **arguments}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        return await self._answer_to(self._last_id, do, wait)
+        self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+        return await self._answer_to(do, wait)
 
-    async def _answer_to(self, request_id: int, do: str, wait: float) -> object:
+    async def _answer_to(self, do: str, wait: float) -> object:
+        assert self._process.stdout is not None
         try:
             async with asyncio.timeout(wait):
-                return await self._asked[request_id]
+                line = await self._process.stdout.readline()
+                if not line:
+                    await asyncio.shield(self._watcher)
+                    raise DemoFailed(self.obituary())
+                answer = json.loads(line)
         except TimeoutError:
             raise DemoFailed(f"{self.position} (pid {self.pid}) did not answer {do!r} within {wait:.0f} s") from None
-        finally:
-            del self._asked[request_id]
+        except ValueError as error:
+            raise DemoFailed(f"{self.position} (pid {self.pid}) said something unreadable: {error}") from None
+        if "error" in answer:
+            raise DemoFailed(f"{self.position}: {answer['error']}")
+        return answer["value"]
 
     async def _watch(self) -> None:
-        """Read the output of the process, until it has ended."""
-        try:
-            await asyncio.gather(self._read_answers(), self._read_stderr())
-        except (ValueError, LookupError) as error:
-            self._fleet.abort(DemoFailed(f"{self.position} (pid {self.pid}) said something unreadable: {error}"))
-        await self._process.wait()
-        if not self.ending:
-            self._fleet.abort(DemoFailed(self.obituary()))
-
-    async def _read_answers(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            answer = json.loads(line)
-            future = self._asked.get(answer["id"])
-            if future is None or future.done():
-                continue  # its caller has given up
-            if "error" in answer:
-                future.set_exception(DemoFailed(f"{self.position}: {answer['error']}"))
-            else:
-                future.set_result(answer["value"])
-
-    async def _read_stderr(self) -> None:
+        """Read the stderr of the process, until it has ended."""
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             self._stderr.append(line.decode(errors="replace").rstrip())
+        await self._process.wait()
+        if not self.ending:
+            self._fleet.abort(DemoFailed(self.obituary()))
 
 
 class Fleet:

@@ -1,4 +1,10 @@
-"""The program of a process of the demo: one Node, steered over stdin and stdout (`steering`)."""
+"""The program of a process of the demo: one Node, which its controller steers over stdin and stdout.
+
+A line on stdin is a request in JSON, `{"do": "send", ...}`; a line on stdout is its answer, `{"value": ...}` or
+`{"error": "..."}`. The controller waits for each answer before the next request. The first line on stdout comes
+unasked, when the Node has started. A process ends when its stdin does, so it cannot outlive the controller, however
+that ends.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +17,43 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypedDict
 from uuid import uuid4
 
 import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, Position
-from taskd_net.demo.steering import CLOSE_S, LINE_BYTES, Reached, Sent, Started
 from taskd_net.retry import repeat
+
+LINE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one line, either way: far above a list of a thousand uuids."""
+
+CLOSE_S: Final = 5
+"""Seconds between the end of stdin and the end of the process, at the latest."""
 
 RETRY_PAUSE_S: Final = 0.01
 REACH_ATTEMPT_S: Final = 1.0
+
+
+class Started(TypedDict):
+    """The node has started: its address, and the time (`time.monotonic`, which is the same for all processes)."""
+
+    address: str | None
+    at: float
+
+
+class Sent(TypedDict):
+    """The answers to messages sent one after another, and the microseconds until each of them."""
+
+    codes: list[int]
+    us: list[float]
+
+
+class Reached(TypedDict):
+    """The time of a destination's acknowledgement (`time.monotonic`; None without one), and the last code."""
+
+    at: float | None
+    code: int
 
 
 class DemoNode:
@@ -95,26 +127,24 @@ def _say(line: dict[str, object]) -> None:
 
 async def _serve(demo: DemoNode, request: dict[str, object]) -> None:
     try:
-        _say({"id": request["id"], "value": await demo.answer(request)})
+        _say({"value": await demo.answer(request)})
     except (TimeoutError, ValueError) as error:
-        _say({"id": request["id"], "error": str(error)})
+        _say({"error": str(error)})
 
 
 async def _run(config: NodeConfig) -> None:
     stdin = asyncio.StreamReader(limit=LINE_BYTES)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     async with Node(config) as node:
-        _say({"id": 0, "value": Started(address=node.address, at=time.monotonic())})
+        _say({"value": Started(address=node.address, at=time.monotonic())})
         demo = DemoNode(node)
-        serving: set[asyncio.Task[None]] = set()
+        serving = None
         while line := await stdin.readline():
-            task = asyncio.create_task(_serve(demo, json.loads(line)))
-            serving.add(task)
-            task.add_done_callback(serving.discard)
+            serving = asyncio.create_task(_serve(demo, json.loads(line)))
         # No controller is left to kill a process that hangs while closing.
         signal.alarm(CLOSE_S)
-        for task in serving:
-            task.cancel()
+        if serving is not None:
+            serving.cancel()
 
 
 def main() -> None:

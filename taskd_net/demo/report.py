@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
 from taskd_net import Position
@@ -119,11 +119,7 @@ class Report:
                 }
                 for sends in self.sends
             ],
-            "broadcast": {
-                "expected": self.broadcast.expected,
-                "delivered": self.broadcast.delivered,
-                "duplicates": self.broadcast.duplicates,
-            },
+            "broadcast": asdict(self.broadcast),
             "recovered_s": None if self.recovered_s is None else round(self.recovered_s, 4),
             "ok": self.ok,
         }

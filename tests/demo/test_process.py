@@ -4,8 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
+
+from taskd_net import limits
+from taskd_net.demo.process import CLOSE_S, LINE_BYTES
+from taskd_net.demo.tour import UNICAST_SENDS
 
 
 @pytest.fixture
@@ -27,20 +32,16 @@ def ask(process: subprocess.Popen[str], **request: object) -> object:
 def test_a_node_from_its_start_to_the_end_of_its_stdin(mgr: subprocess.Popen[str]) -> None:
     assert mgr.stdin is not None and mgr.stdout is not None
     started = json.loads(mgr.stdout.readline())
-    assert started["id"] == 0
     assert started["value"]["address"].startswith("127.0.0.1:")
 
     sent = {"do": "send", "to": "Mgr", "mtype": "a", "uuids": ["1", "2"]}
-    answer = ask(mgr, id=1, **sent)
+    answer = ask(mgr, **sent)
     assert isinstance(answer, dict)
     assert answer["value"]["codes"] == [0, 0]
-    assert ask(mgr, id=2, do="received") == {"id": 2, "value": {"a": ["1", "2"]}}
-    assert ask(mgr, id=3, do="routes") == {"id": 3, "value": {}}
-    assert ask(mgr, id=4, do="reach", to=["Worker/0/0"], timeout=0.0) == {
-        "id": 4,
-        "value": [{"at": None, "code": 5002}],
-    }
-    assert ask(mgr, id=5, do="dance") == {"id": 5, "error": "not a request: {'id': 5, 'do': 'dance'}"}
+    assert ask(mgr, do="received") == {"value": {"a": ["1", "2"]}}
+    assert ask(mgr, do="routes") == {"value": {}}
+    assert ask(mgr, do="reach", to=["Worker/0/0"], timeout=0.0) == {"value": [{"at": None, "code": 5002}]}
+    assert ask(mgr, do="dance") == {"error": "not a request: {'do': 'dance'}"}
 
     stdout, stderr = mgr.communicate(timeout=20)
     assert (mgr.returncode, stdout, stderr) == (0, "", "")
@@ -49,10 +50,10 @@ def test_a_node_from_its_start_to_the_end_of_its_stdin(mgr: subprocess.Popen[str
 def test_what_has_not_been_read_is_not_lost(mgr: subprocess.Popen[str]) -> None:
     assert mgr.stdout is not None
     mgr.stdout.readline()
-    assert ask(mgr, id=1, do="pause") == {"id": 1, "value": None}
-    ask(mgr, id=2, do="send", to="Mgr", mtype="a", uuids=["1"])
-    assert ask(mgr, id=3, do="resume") == {"id": 3, "value": None}
-    assert ask(mgr, id=4, do="received") == {"id": 4, "value": {"a": ["1"]}}
+    assert ask(mgr, do="pause") == {"value": None}
+    ask(mgr, do="send", to="Mgr", mtype="a", uuids=["1"])
+    assert ask(mgr, do="resume") == {"value": None}
+    assert ask(mgr, do="received") == {"value": {"a": ["1"]}}
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,11 @@ def test_a_bad_configuration_is_one_line(arguments: list[str], reason: str) -> N
     assert done.returncode == 1
     assert done.stdout == ""
     assert reason in done.stderr.splitlines()[-1]
+
+
+def test_a_line_has_room_for_every_uuid_of_a_request() -> None:
+    assert len(str(uuid4())) * max(UNICAST_SENDS, limits.INBOX["Worker"]) * 100 < LINE_BYTES
+
+
+def test_a_process_ends_before_its_controller_gives_it_up() -> None:
+    assert limits.BACKOFF_MAX_S < CLOSE_S < 10
