@@ -20,7 +20,7 @@ import uvloop
 from benchmarks import systems
 from benchmarks.load import open_loop
 from benchmarks.systems.member import Member, NotAcknowledged, Spec
-from taskd_net.demo.steering import CLOSE_S, LINE_BYTES
+from taskd_net.demo.process import CLOSE_S, LINE_BYTES
 
 
 class Started(TypedDict):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import click
 
@@ -40,31 +40,38 @@ def command(name: str, **attributes: Any) -> Callable[[Callable[..., object]], C
     return click.command(name, **{"cls": Command, **attributes}, params=[CONFIG, *COMMANDS[name]])
 
 
-if TYPE_CHECKING:
-    _PositionType = click.ParamType[Position]
-else:  # not generic in the oldest click
-    _PositionType = click.ParamType
+JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
 
-class PositionArgument(_PositionType):
-    """A position on the command line.
+def add_each(group: click.Group, names: Iterable[str], about: Callable[..., None], text: str) -> None:
+    """Add to a group a command about each of some commands, which takes the settings of that one.
+
+    Args:
+        group: the group.
+        names: keys in `COMMANDS`.
+        about: the work, with the context and `as_json`.
+        text: the help, with `{}` for the name.
+    """
+    for name in names:
+        params: list[click.Parameter] = [CONFIG, *COMMANDS[name], JSON]
+        group.add_command(
+            click.Command(name, params=params, callback=click.pass_context(about), help=text.format(name))
+        )
+
+
+def to_position(
+    check: Callable[[Position], Position] = lambda position: position,
+) -> Callable[[click.Context, click.Parameter, str], Position]:
+    """The callback of an argument that is a position.
 
     Args:
         check: returns the position to use, or raises `ValueError` or `Refusal`.
     """
 
-    name = "position"
-
-    def __init__(self, check: Callable[[Position], Position] = lambda position: position) -> None:
-        self._check = check
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Position:
-        """Read the text.
-
-        Raises:
-            click.UsageError: not a position, or none that the command takes.
-        """
+    def read(_: click.Context, param: click.Parameter, value: str) -> Position:
         try:
-            return self._check(Position.parse(str(value)))
+            return check(Position.parse(value))
         except (ValueError, Refusal) as error:
-            raise click.UsageError(f"{param.human_readable_name if param else 'position'}: {error}") from None
+            raise click.UsageError(f"{param.human_readable_name}: {error}") from None
+
+    return read

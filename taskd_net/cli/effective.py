@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Final
 
 import click
 
 from taskd_net import ConfigError, Position
+from taskd_net.cli.command import JSON, add_each
 from taskd_net.cli.options import SettingOption, place
-from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, refused
+from taskd_net.cli.output import print_json
+from taskd_net.cli.settings import COMMANDS, node_config, refused
 from taskd_net.cli.tool import free_position, leaf
 
 
@@ -57,12 +58,9 @@ def _print(contexts: list[click.Context], as_json: bool) -> None:
             except ConfigError as error:
                 raise refused(ctx, error) from None
     if as_json:
-        click.echo(json.dumps({str(ctx.command.name): _as_object(ctx) for ctx in contexts}, ensure_ascii=False))
+        print_json({str(ctx.command.name): _as_object(ctx) for ctx in contexts})
     else:
         click.echo("\n\n".join(map(_as_text, contexts)))
-
-
-JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
 
 
 @click.group(
@@ -96,15 +94,9 @@ def config(ctx: click.Context, /, as_json: bool) -> None:
         _print([command.make_context(name, [], parent=ctx) for name, command in group.commands.items()], as_json)
 
 
-def _about(command: str) -> click.Command:
-    @click.pass_context
-    def about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
-        assert ctx.parent is not None
-        _print([ctx], as_json or ctx.parent.params["as_json"])
-
-    text = f"The settings of taskd-net {command}."
-    return click.Command(command, params=[CONFIG, *COMMANDS[command], JSON], callback=about, help=text)
+def _about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
+    assert ctx.parent is not None
+    _print([ctx], as_json or ctx.parent.params["as_json"])
 
 
-for _command in COMMANDS:
-    config.add_command(_about(_command))
+add_each(config, COMMANDS, _about, "The settings of taskd-net {}.")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 
 import click
 
 from taskd_net import Position
 from taskd_net.address import Address
-from taskd_net.cli.command import PositionArgument, command
+from taskd_net.cli.command import command, to_position
+from taskd_net.cli.output import print_json
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
 from taskd_net.position import require_node
@@ -26,7 +26,7 @@ def _one_node(position: Position) -> Position:
     "forget",
     short_help="Remove a node that has left from the routes and from tree.",
 )
-@click.argument("position", type=PositionArgument(_one_node))
+@click.argument("position", callback=to_position(_one_node))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, timeout: float, **_: object) -> None:
@@ -58,15 +58,17 @@ def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, ti
         state = asyncio.run(asked())
     except (NotForgotten, AskFailed) as error:
         if as_json:
-            click.echo(_json(position, False, None, str(error)))
+            _print_json(position, False, None, str(error))
         if isinstance(error, AskFailed):
             raise
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
     was = "a route alone" if state is None else state.value.replace("_", " ")
-    click.echo(_json(position, True, state, "") if as_json else f"{position} is forgotten; it was {was}")
+    if as_json:
+        _print_json(position, True, state, "")
+    else:
+        click.echo(f"{position} is forgotten; it was {was}")
 
 
-def _json(position: Position, forgotten: bool, state: State | None, detail: str) -> str:
-    fields = {"position": str(position), "forgotten": forgotten, "state": state and state.value, "detail": detail}
-    return json.dumps(fields, ensure_ascii=False)
+def _print_json(position: Position, forgotten: bool, state: State | None, detail: str) -> None:
+    print_json({"position": str(position), "forgotten": forgotten, "state": state and state.value, "detail": detail})

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
+import click
+from rich.console import Console
+
 from taskd_net import Message, limits
 
 STDOUT: Final = 1
@@ -79,6 +82,16 @@ class Output:
         poller.register(STDOUT, 0)
         poller.poll()
         self._tell(self._gone)
+
+
+def styled() -> Console:
+    """The standard output for lines with a style, which are printed as they are."""
+    return Console(highlight=False, soft_wrap=True, markup=False)
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    click.echo(json.dumps(value, ensure_ascii=False))
 
 
 def as_json(message: Message) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import sys
@@ -10,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Console
 
 from taskd_net import Position
-from taskd_net.cli.command import PositionArgument, command
+from taskd_net.cli.command import command, to_position
+from taskd_net.cli.output import print_json, styled
 from taskd_net.cli.probing import as_object, ask, counted, counted_object, failure, milliseconds
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo, Series
@@ -73,7 +72,7 @@ def percentile(times: Sequence[float], share: float) -> float:
     "ping",
     short_help="Measure round trips to positions.",
 )
-@click.argument("dest", type=PositionArgument())
+@click.argument("dest", callback=to_position())
 @click.option(
     "--count",
     type=click.IntRange(0),
@@ -116,26 +115,26 @@ def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_
     A signal ends it as --count does: with the summary.
     """
     series = Series(dest, settings["timeout"], count, interval)
-    console = Console(highlight=False, soft_wrap=True)
+    console = styled()
     summary = Summary()
 
     async def work(client: NodeClient) -> None:
         about = await client.about()
         if not as_json:
-            console.print(f"PING {dest} from {about.position} at {settings['at']}", markup=False)
+            console.print(f"PING {dest} from {about.position} at {settings['at']}")
         async for echo in client.ping(series):
             summary.add(echo)
             if as_json:
                 answer = {"seq": summary.sent, **as_object(echo), **counted_object(echo)}
-                click.echo(json.dumps(answer, ensure_ascii=False))
+                print_json(answer)
             else:
                 came = str(echo.src) if echo.ok else failure(echo)
                 text = f"{summary.sent}  {came}  {milliseconds(echo.seconds)} ms{counted(echo, dest, 'answered')}"
-                console.print(text, style="green" if echo.ok else "red", markup=False)
+                console.print(text, style="green" if echo.ok else "red")
 
     ask(ctx, work)
     if as_json:
-        click.echo(json.dumps(summary.as_object(str(dest)), ensure_ascii=False))
+        print_json(summary.as_object(str(dest)))
     else:
-        console.print(summary.as_text(str(dest)), markup=False)
+        console.print(summary.as_text(str(dest)))
     sys.exit(0 if summary.complete else 1)

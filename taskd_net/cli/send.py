@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import click
 
 from taskd_net import Ack, Code, Node, Position
-from taskd_net.cli.command import PositionArgument, command
+from taskd_net.cli.command import command, to_position
+from taskd_net.cli.output import print_json
 from taskd_net.cli.probing import counted, counted_object, detail, failure, name
 from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import run_until_signal
@@ -26,7 +26,7 @@ class _NotJoinedError(Exception):
     "send",
     short_help="Send a message and print the answer.",
 )
-@click.argument("dest", type=PositionArgument())
+@click.argument("dest", callback=to_position())
 @click.argument("body", default="-")
 @click.option("--sync/--no-sync", default=True, help="Wait for the delivery, or for the first hop alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
@@ -80,13 +80,16 @@ def send(ctx: click.Context, /, dest: Position, body: str, sync: bool, as_json: 
         ack = run_until_signal(join_and_send)
     except _NotJoinedError as error:
         if as_json:
-            click.echo(_json(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error), 0)))
+            _print_json(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error), 0))
         click.echo(f"Error: {error}", err=True)
         sys.exit(NOT_JOINED)
     if isinstance(ack, signal.Signals):
         sys.exit(128 + ack)
-    said = f"0 OK from {ack.src}" if ack.ok else failure(ack)
-    click.echo(_json(ack) if as_json else said + (counted(ack, dest, "have it") if sync else ""))
+    if as_json:
+        _print_json(ack)
+    else:
+        said = f"0 OK from {ack.src}" if ack.ok else failure(ack)
+        click.echo(said + (counted(ack, dest, "have it") if sync else ""))
     sys.exit(0 if ack.ok else 1)
 
 
@@ -100,6 +103,6 @@ def _standard_input() -> str:
         raise click.UsageError(f"BODY from the standard input is not UTF-8 text: {error.reason}") from None
 
 
-def _json(ack: Ack) -> str:
+def _print_json(ack: Ack) -> None:
     fields = {"code": int(ack.code), "name": name(ack.code), "src": str(ack.src), "uuid": ack.uuid}
-    return json.dumps({**fields, "detail": detail(ack), **counted_object(ack)}, ensure_ascii=False)
+    print_json({**fields, "detail": detail(ack), **counted_object(ack)})

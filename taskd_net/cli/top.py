@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
 import click
-from rich.console import Console
 
 from taskd_net import Role
 from taskd_net.cli.branches import milliseconds
 from taskd_net.cli.command import command
 from taskd_net.cli.mesh import look
+from taskd_net.cli.output import print_json, styled
 from taskd_net.observe.document import TROUBLE, Document, in_trouble
 from taskd_net.observe.rates import Rate, Rates
 
@@ -78,7 +77,7 @@ def top(
 
     128+N: ended by signal N.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = styled()
     rates = Rates()
     order = by
     last: tuple[Document, Mapping[str, Rate]] | None = None
@@ -90,7 +89,7 @@ def top(
             said = {
                 name: {field: round(value, 3) for field, value in asdict(rate).items()} for name, rate in now.items()
             }
-            click.echo(json.dumps(mesh | {"rates": said}, ensure_ascii=False))
+            print_json(mesh | {"rates": said})
             return
         last = mesh, now
         draw()
@@ -102,7 +101,7 @@ def top(
             console.file.write(_HOME)
             lines = lines[: max(2, console.height - 1)]
         for text, style in lines:
-            console.print(text[: console.width] if console.is_terminal else text, style=style, markup=False)
+            console.print(text[: console.width] if console.is_terminal else text, style=style)
         if not console.is_terminal:
             console.print()
 

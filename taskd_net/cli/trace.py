@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
-from rich.console import Console
 
 from taskd_net import Code, Position
-from taskd_net.cli.command import PositionArgument, command
+from taskd_net.cli.command import command, to_position
+from taskd_net.cli.output import print_json, styled
 from taskd_net.cli.probing import as_object, ask, failure, milliseconds
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import About, Echo
@@ -21,7 +20,7 @@ from taskd_net.observe.prober import one_node
     "trace",
     short_help="Show the way to a position, hop by hop.",
 )
-@click.argument("dest", type=PositionArgument(one_node))
+@click.argument("dest", callback=to_position(one_node))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.pass_context
 def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any) -> None:
@@ -45,30 +44,30 @@ def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any)
 
     128+N: ended by signal N.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = styled()
     hops: list[Echo] = []
     start: list[About] = []
 
     async def work(client: NodeClient) -> None:
         start.append(await client.about())
         if not as_json:
-            console.print(f"TRACE {dest} from {start[0].position} at {settings['at']}", markup=False)
+            console.print(f"TRACE {dest} from {start[0].position} at {settings['at']}")
         async for echo in client.trace(dest, settings["timeout"]):
             hops.append(echo)
             if not as_json:
                 text = _line(len(hops), echo)
-                console.print(text, style="green" if echo.ok else "red", markup=False)
+                console.print(text, style="green" if echo.ok else "red")
 
     stopped = ask(ctx, work)
     reached = bool(hops) and hops[-1].ok
     if as_json:
         fields = {"to": str(dest), "from": str(start[0].position) if start else None, "reached": reached}
-        click.echo(json.dumps(fields | {"hops": [as_object(echo) for echo in hops]}, ensure_ascii=False))
+        print_json(fields | {"hops": [as_object(echo) for echo in hops]})
     elif reached:
-        console.print(f"reached {dest}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}", markup=False)
+        console.print(f"reached {dest}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}")
     elif stopped is None:
         last = hops[-2].src if len(hops) > 1 else start[0].position
-        console.print(f"ends after {last}", markup=False)
+        console.print(f"ends after {last}")
     sys.exit(128 + stopped if stopped is not None else 0 if reached else 1)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
-from rich.console import Console
 
-from taskd_net.cli.branches import Line, draw
+from taskd_net.cli.branches import draw
 from taskd_net.cli.command import command
 from taskd_net.cli.mesh import look
+from taskd_net.cli.output import print_json, styled
 from taskd_net.observe.document import Document, healthy
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
@@ -46,25 +45,21 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
 
     128+N: ended by signal N, as with --watch.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = styled()
     last = True
 
     def show(mesh: Document) -> None:
         nonlocal last
         last = healthy(mesh)
         if as_json:
-            click.echo(json.dumps(mesh, ensure_ascii=False))
+            print_json(mesh)
             return
         if watch and console.is_terminal:
             console.file.write(_CLEAR)
-        _print(console, draw(mesh, everything=everything))
+        for text, style in draw(mesh, everything=everything):
+            console.print(text, style=style)
         if watch and not console.is_terminal:
             console.print()
 
     look(ctx, show, interval=1.0, count=0 if watch else 1)
     sys.exit(0 if last else 1)
-
-
-def _print(console: Console, lines: list[Line]) -> None:
-    for text, style in lines:
-        console.print(text, style=style, markup=False)

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from taskd_net import ConfigError, Position
-from taskd_net.cli.command import NOT_ASKED, Command, PositionArgument, command
+from taskd_net.cli.command import NOT_ASKED, Command, command, to_position
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.observe.client import AskFailed
 
@@ -46,7 +46,7 @@ def test_a_position_is_read_and_checked() -> None:
         return position
 
     @click.command()
-    @click.argument("dest", type=PositionArgument(only_agents))
+    @click.argument("dest", callback=to_position(only_agents))
     def show(dest: Position) -> None:
         click.echo(repr(dest))
 
@@ -58,4 +58,9 @@ def test_a_position_is_read_and_checked() -> None:
 
 @pytest.mark.parametrize("text", ["Mgr", "Worker/All/All", "Agent/0,3"])
 def test_without_a_check_any_destination_will_do(text: str) -> None:
-    assert PositionArgument().convert(text, None, None) == Position.parse(text)
+    @click.command()
+    @click.argument("dest", callback=to_position())
+    def show(dest: Position) -> None:
+        click.echo(repr(dest))
+
+    assert CliRunner().invoke(show, [text]).output == f"{Position.parse(text)!r}\n"

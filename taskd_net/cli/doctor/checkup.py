@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from typing import Final
 
 import click
 import uvloop
-from rich.console import Console
 
 from taskd_net import ConfigError, NodeConfig
 from taskd_net.address import Address
+from taskd_net.cli.command import add_each
 from taskd_net.cli.doctor import listening, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
-from taskd_net.cli.settings import COMMANDS, CONFIG, node_config, refused
+from taskd_net.cli.output import print_json, styled
+from taskd_net.cli.settings import node_config, refused
 
 CHECKED: Final = ("mgr", "proxy", "listen", "send")
 """The commands that run a node."""
@@ -60,15 +60,15 @@ def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:
             for found in findings
         ]
         fields = {"command": ctx.info_name, "wrong": counts[State.WRONG], "warnings": counts[State.WARNING]}
-        click.echo(json.dumps({**fields, "checks": checks}, ensure_ascii=False))
+        print_json({**fields, "checks": checks})
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = styled()
     for found in findings:
-        console.print(f"{found.state.value:8} {found.check:9} {found.text}", style=_STYLES[found.state], markup=False)
+        console.print(f"{found.state.value:8} {found.check:9} {found.text}", style=_STYLES[found.state])
         if found.advice:
-            console.print(f"{'':18} {found.advice}", markup=False)
+            console.print(f"{'':18} {found.advice}")
     total = f"{counts[State.WRONG]} wrong, {counts[State.WARNING]} to look at"
-    console.print(total if counts[State.WRONG] + counts[State.WARNING] else "nothing wrong was found", markup=False)
+    console.print(total if counts[State.WRONG] + counts[State.WARNING] else "nothing wrong was found")
 
 
 @click.group(
@@ -95,19 +95,10 @@ def doctor() -> None:
     """
 
 
-_JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
+def _about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
+    findings = _findings(ctx)
+    _print(ctx, findings, as_json)
+    sys.exit(1 if any(found.state is State.WRONG for found in findings) else 0)
 
 
-def _about(command: str) -> click.Command:
-    @click.pass_context
-    def about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
-        findings = _findings(ctx)
-        _print(ctx, findings, as_json)
-        sys.exit(1 if any(found.state is State.WRONG for found in findings) else 0)
-
-    text = f"Check what taskd-net {command} would run with."
-    return click.Command(command, params=[CONFIG, *COMMANDS[command], _JSON], callback=about, help=text)
-
-
-for _command in CHECKED:
-    doctor.add_command(_about(_command))
+add_each(doctor, CHECKED, _about, "Check what taskd-net {} would run with.")
