@@ -14,6 +14,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import ViolationReports
+from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready, ReportViolation, Token, Withdraw
 from taskd_net.core.replay import Recorder
 from taskd_net.core.router import Router
@@ -117,8 +118,12 @@ class Driver:
     def _take_notice(self, notice: Notice) -> None:
         match notice:
             case EndStream(session, reason):
-                assert self._server is not None
-                self._server.end_stream(session, reason)
+                upstream = self.links.get(UP)
+                if upstream is session and upstream is not None:
+                    upstream.abort()
+                else:
+                    assert self._server is not None
+                    self._server.end_stream(session, reason)
             case Forgot():
                 assert self._server is not None
                 self._server.forgot(notice)

@@ -73,6 +73,10 @@ the links above it, which have room for four such."""
 SHARED_IN_FLIGHT: Final = 4096
 """Messages in flight on a link that many share (to a Proxy, or upstream)."""
 
+ANSWERS_UNTAKEN: Final = 2 * SHARED_IN_FLIGHT
+"""Answers that wait for one neighbour beyond its quota of messages; then its stream ends. An honest neighbour awaits no
+more than SHARED_IN_FLIGHT, and may have given up on as many. With the default quota, 16,384 answers take some 7 MiB."""
+
 ABANDONED_UUIDS: Final = 1024
 """Messages of one link that nobody waits for any more and whose answers may still come: as many as a leaf has in
 flight."""

@@ -72,8 +72,11 @@ class Answers:
                 link.queued_messages -= messages
                 link.queued_bytes -= size
                 self._decisions.counters.written(link, messages, size)
-            if link.waiting:
-                link.count_waiting(-min(link.waiting, answers), 0)
+            if answers and link.waiting:
+                taken = min(link.waiting, answers)
+                link.waiting -= taken
+                if link.quota is not None:
+                    link.quota.add(-taken, 0)
 
     def withdrawn(self, link_id: LinkId, session: object, size: int) -> None:
         """Count a message of `size` bytes that was taken out of the queue of a link's stream."""

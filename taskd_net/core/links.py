@@ -56,7 +56,7 @@ class Link:
         timed, timed_at: the one message in flight whose answer is being timed, or its number, and when it was sent.
         bare, counts, probes: those of the stream's `Terms`.
         quota: the child's; None towards a parent.
-        waiting, waiting_bytes: the part of it that belongs to the messages of this stream.
+        waiting, waiting_bytes: messages of this stream whose answers have not left, and the bytes that count.
     """
 
     id: LinkId
@@ -120,6 +120,7 @@ class Link:
     def stop_waiting(self) -> None:
         """The stream has ended, and with it every message that came on it."""
         self.count_waiting(-self.waiting, -self.waiting_bytes)
+        self.waiting = 0
 
     def spell(self, position: Position) -> None:
         """Note how a node behind this link is written there."""

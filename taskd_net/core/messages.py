@@ -7,6 +7,7 @@ is decided once (`_run_arrived`); anything unusual goes the path of one message 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Final, cast
 
 from taskd_net import limits
@@ -17,15 +18,19 @@ from taskd_net.core.advertisements import Advertisements
 from taskd_net.core.answers import Answers
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Ack, Frame, Probe
-from taskd_net.core.links import UP, Link
+from taskd_net.core.identity import Violation
+from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.pending_sends import PendingSends
 from taskd_net.core.probes import Probes
-from taskd_net.core.ready import Key, Ready, Token
+from taskd_net.core.quota import Quota
+from taskd_net.core.ready import EndStream, Key, Ready, Reason, Token
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.core.topology import LOCAL, Plan
 
 LARGE: Final = 4096
 """Bytes from which on a message counts towards its child's quota of bytes."""
+
+_waiting: Final = attrgetter("waiting")
 
 
 class Messages(Answers):
@@ -36,10 +41,14 @@ class Messages(Answers):
     _advertisements: Advertisements
     _delivery: Delivery
     _hop_timeout: float
+    _most_of_all: int
+    _most_unanswered: int
     _probes: Probes
     _reopens: bool
     _sends: PendingSends
     _up: Link | None
+    children: Children
+    quota: Quota
     routes: Routes
 
     # ---- this node's own
@@ -153,8 +162,11 @@ class Messages(Answers):
             at = end
         if link is not None:
             self._decisions.counters.arrived(now, link, count, sum(sizes))
+            link.waiting += awaited
             if quota is not None:
-                link.count_waiting(awaited, 0)
+                quota.add(awaited, 0)
+            if link.waiting > self._most_unanswered or self.quota.messages > self._most_of_all:
+                self._end_hoarder(link)
         return self._take()
 
     def call_arrived(
@@ -238,6 +250,18 @@ class Messages(Answers):
                 self._arrive(now, came_from, frame, reply, budget)
         elif reply is not None:
             self._decisions.answer(reply, frame.uuid, Code.OK)
+
+    def _end_hoarder(self, link: Link) -> None:
+        """End the stream of a neighbour that sends messages and leaves their answers untaken.
+
+        Where all children together are beyond their bound, the one with the most such messages goes.
+        """
+        if link.waiting <= self._most_unanswered:
+            link = max(self.children.by_id.values(), key=_waiting)
+        if link.session is not None:
+            text = f"{link.waiting} messages of {link.position} wait for answers that it does not take"
+            self._admission.report_violation(str(link.position), Violation(Code.RECV_BUF_BUSY, text))
+            self._decisions.ready.notices.append(EndStream(link.session, Reason.VIOLATION))
 
     def _patience(self, budget: float | None) -> tuple[float, float]:
         """Seconds that this node awaits an answer, from above and from below."""

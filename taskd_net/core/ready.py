@@ -77,14 +77,15 @@ class Announce:
 
 
 class Reason(StrEnum):
-    """Why a child's stream is ended."""
+    """Why this node ends a stream."""
 
     POSITION_TAKEN = "position taken by a newer stream"
+    VIOLATION = "beyond the bounds of the link"
 
 
 @dataclass(slots=True)
 class EndStream:
-    """End a child's stream; `session` is the name that `link_up` gave it."""
+    """End a stream; `session` is the name that `link_up` or `upstream_up` gave it."""
 
     session: object
     reason: Reason

@@ -52,6 +52,9 @@ class Router(Messages):
         self.children = Children(config.max_children, config.registration_hold, config.grace)
         self._topology = Topology(position, self._up, self.children, config.job, config.limits)
         self.quota = Quota(config.limits)
+        self._most_unanswered = config.limits.child_messages + limits.ANSWERS_UNTAKEN
+        # As many messages again were refused, and their answers are not taken.
+        self._most_of_all = 2 * config.limits.total_messages
         self.limits = config.limits
         self.position = position
         self.identity = self._topology.identity

@@ -19,6 +19,7 @@ from taskd_net.codes import TaskdNetError
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
 from taskd_net.core.quota import Quota
+from taskd_net.core.ready import Reason
 from taskd_net.core.routes import LinkId
 from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import Failures, Handler
@@ -55,8 +56,9 @@ class Requests(Protocol):
 class End(Enum):
     """The reasons for which a parent refuses or ends a link."""
 
-    POSITION_TAKEN = "position taken by a newer stream"
+    POSITION_TAKEN = Reason.POSITION_TAKEN.value
     CLOSING = "the parent is closing"
+    VIOLATION = Reason.VIOLATION.value
     # The original's own words.
     UNKNOWN = "un registry error"
 

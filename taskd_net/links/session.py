@@ -106,6 +106,7 @@ class Session(ABC, Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._sleep: asyncio.Future[None] | None = None
         self._writer_over: asyncio.Future[None] = self._loop.create_future()
+        self._reader: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
         self._paused = False
@@ -135,7 +136,7 @@ class Session(ABC, Generic[T]):
 
     async def run(self) -> None:
         """Read and write, each in a task of its own, until the stream has ended or `close` is called."""
-        reader = asyncio.create_task(self._read_until_end(), name=f"reads from {self.peer}")
+        self._reader = reader = asyncio.create_task(self._read_until_end(), name=f"reads from {self.peer}")
         writer = asyncio.create_task(self._write_until_end(), name=f"writes to {self.peer}")
         try:
             await self._writer_over
@@ -177,6 +178,13 @@ class Session(ABC, Generic[T]):
         _rouse(self._sleep)
         _rouse(self._idle)
         _rouse(self._quiet)
+
+    def abort(self) -> None:
+        """Let `run` return at once: nothing more is read, and a write under way is not waited for."""
+        self.close()
+        _rouse(self._writer_over)
+        if self._reader is not None:
+            self._reader.cancel()
 
     # ---- moving to another stream
 

@@ -196,7 +196,10 @@ class ToParent(Session[bytes]):
         return bool(self._acks)
 
     async def _write_next(self) -> bool:
-        return await self._pipe.write(self._acks.popleft())
+        if not await self._pipe.write(self._acks.popleft()):
+            return False
+        self._router.written(UP, self, 0, 0, 1)
+        return True
 
     def _take_in(self, data: bytes) -> None:
         host, router = self._host, self._router
@@ -206,7 +209,7 @@ class ToParent(Session[bytes]):
             host.log.warning("message_refused", parent=str(self.peer), detail=refusal.detail)
             if refusal.sync and (refusal.uuid or self._line is not None):
                 key, _ = self._expect(refusal.uuid)
-                self._answer(key, Ack(refusal.uuid, refusal.code, router.position))
+                host.perform(router.messages_arrived(host.now(), UP, (), (), (), [(key, refusal)]))
             return
         expected, budget = self._expect(frame.uuid) if frame.sync else (None, None)
         try:

@@ -169,10 +169,11 @@ class MeshServer:
         return any(acceptor.busy for acceptor in self._acceptors)
 
     def end_stream(self, session: object, reason: Reason) -> None:
-        """End a stream whose position another one has taken."""
+        """End the stream of a child."""
         assert isinstance(session, Session)
-        self.host.log.info("child_replaced", child=str(session.peer), reason=reason.value)
-        self._streams.end(session, End.POSITION_TAKEN)
+        if reason is Reason.POSITION_TAKEN:
+            self.host.log.info("child_replaced", child=str(session.peer), reason=reason.value)
+        self._streams.end(session, End(reason.value))
 
     def tell(self, joined: bool) -> None:
         """Tell the children that hear it, and the callers that ask for this node's health, whether it has joined."""

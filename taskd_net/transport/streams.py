@@ -81,7 +81,11 @@ class Streams:
     def end(self, session: Session[Any], end: End) -> None:
         """End a stream."""
         self._ends.setdefault(session, end)
-        session.close()
+        if end is End.CLOSING:
+            # The answers in the batch under way still leave.
+            session.close()
+        else:
+            session.abort()
 
     def end_all(self) -> None:
         """End the streams of all children, because this node leaves."""

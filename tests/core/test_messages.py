@@ -8,11 +8,13 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.in_flight import InFlight, Run
 from taskd_net.core.invariants import check
 from taskd_net.core.links import Terms
-from taskd_net.core.ready import Kind
+from taskd_net.core.ready import EndStream, Kind, Ready, Reason, ReportViolation
 from taskd_net.core.replay import Recorder, replay
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.seen import Seen
+from taskd_net.limits import ANSWERS_UNTAKEN
+from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination
 from tests.core.routers import at
 
@@ -159,3 +161,55 @@ def test_sessions_are_named_in_a_record() -> None:
     router.announced(1.0, 1, Kind.ADD, [WORKER], 1, "a")
     router.link_down(2.0, 1, other)
     assert replay(lines) == []
+
+
+# ---- answers that are not taken
+
+
+def hoard(router: Router, link: int, count: int) -> Ready:
+    """A neighbour sends messages, and takes no answer."""
+    frames = [Frame(f"u{number}", True, at("Mgr"), Destination.of(at("Worker/9/9")), b"x") for number in range(count)]
+    return router.messages_arrived(1.0, link, frames, range(1, count + 1), [1.0] * count)
+
+
+def ended(ready: Ready) -> list[object]:
+    """The streams that are ended for a violation, each of which is reported."""
+    ends = [notice for notice in ready.notices if isinstance(notice, EndStream)]
+    assert all(end.reason is Reason.VIOLATION for end in ends)
+    assert len(ends) == sum(isinstance(notice, ReportViolation) for notice in ready.notices if "take" in str(notice))
+    return [end.session for end in ends]
+
+
+def test_neighbour_that_takes_no_answers_is_ended_beyond_its_bound() -> None:
+    """Either neighbour; and nothing happens below the bound, nor when the answers leave meanwhile."""
+    config = RouterConfig(limits=Limits(child_messages=10))
+    bound = 10 + ANSWERS_UNTAKEN
+    for link in (0, 1):
+        router = Router(at("Proxy/0"), upstream=True, config=config)
+        router.upstream_up(0.0, "up", at("Mgr"), 1, True, None, True, NUMBERED)
+        router.register(0.0, WORKER)
+        router.link_up(0.0, 1, "down", (), NUMBERED)
+        session = ("up", "down")[link]
+        assert ended(hoard(router, link, bound)) == []
+        router.written(link, session, 0, 0, 1)
+        assert ended(hoard(router, link, 1)) == []
+        assert ended(hoard(router, link, 1)) == [session]
+        check(router)
+
+
+def test_hoarder_that_is_gone_is_not_ended_again() -> None:
+    router = proxy()
+    router.link_down(0.0, 1, "down")
+    assert ended(hoard(router, 1, Limits().child_messages + ANSWERS_UNTAKEN + 1)) == []
+
+
+def test_largest_hoarder_is_ended_where_all_together_are_beyond_their_bound() -> None:
+    router = Router(at("Mgr"), upstream=False, config=RouterConfig(limits=Limits(total_messages=100)))
+    for link, name in ((1, "Worker/0/0"), (2, "Worker/0/1"), (3, "Worker/0/2")):
+        router.register(0.0, at(name))
+        router.link_up(0.0, link, name, (), NUMBERED)
+    assert ended(hoard(router, 1, 150)) == ended(hoard(router, 2, 40)) == ended(hoard(router, 3, 10)) == []
+    assert ended(hoard(router, 3, 1)) == ["Worker/0/0"]
+    router.link_down(1.0, 1, "Worker/0/0")
+    assert ended(hoard(router, 3, 1)) == []
+    check(router)

@@ -10,7 +10,7 @@ from structlog.stdlib import BoundLogger
 
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.invariants import check
-from taskd_net.core.ready import Joined, Lost, Ready, ReportViolation, Withdraw
+from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.session import Session
@@ -164,6 +164,9 @@ class FakeNode:
                     pass
                 case ReportViolation(peer, refusal):
                     self.accused.append((peer, int(refusal.code)))
+                case EndStream(session, reason):
+                    assert isinstance(session, Session), reason
+                    session.abort()
                 case _:
                     raise AssertionError(f"{notice} does not happen here")
         assert not ready.announcements, "no parent is told anything here"

@@ -129,6 +129,21 @@ async def test_queue_that_the_router_counts_is_counted_down_when_it_is_written(c
     assert (cable.child.queued_messages, cable.child.queued_bytes) == (0, 0)
 
 
+async def test_stream_ends_under_a_write_when_the_answers_are_not_taken() -> None:
+    """The child sends on and on, and reads nothing."""
+    cable = Cable(numbered=True)
+    cable.pipe.gate.clear()
+    unread = cable.quota.room + limits.ANSWERS_UNTAKEN
+    message = frame(src="Worker/0/0", to="Mgr").data
+    for first in range(0, unread + 1000, 1000):
+        batch = link_pb2.Batch(messages=[message] * 1000, patience=[3000] * 1000)
+        batch.numbers.extend(range(first + 1, first + 1001))
+        cable.pipe.comes_in(batch.SerializeToString())
+    await soon(cable.running)
+    assert set(cable.node.accused) == {("Worker/0/0", Code.RECV_BUF_BUSY)}
+    cable.pipe.cut()
+
+
 # ---- how far one end is ahead of the other
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import grpc
 import pytest
 
-from taskd_net import Ack, Code, Position
+from taskd_net import Ack, Code, Position, limits
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.links.peer import CONTRACT
@@ -249,3 +249,15 @@ async def test_link_comes_to_rest_when_its_post_has_got_there_and_goes_on_later(
     assert up.channel.calls.empty()
     up.link.resume()
     assert {await soon(up.channel.calls.get()) for _ in range(2)} == {"b", "c"}
+
+
+async def test_stream_ends_under_a_write_when_the_parent_takes_no_answers(up: Up) -> None:
+    """Also those to messages that cannot be read."""
+    up.pipe.gate.clear()
+    bound = up.node.router.limits.child_messages + limits.ANSWERS_UNTAKEN
+    good = frame().data
+    unreadable = pb.Message(header=pb.MessageHeader(uuid="u", sync=True)).SerializeToString()
+    for number in range(bound + 1):
+        up.pipe.comes_in(good if number % 2 else unreadable)
+    await soon(up.running)
+    assert set(up.node.accused) == {("Proxy/0", Code.RECV_BUF_BUSY)}

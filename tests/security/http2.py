@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
@@ -14,6 +15,8 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDO
 ACK: Final = 0x1
 END_STREAM: Final = 0x1
 END_HEADERS: Final = 0x4
+INITIAL_WINDOW_SIZE: Final = 0x4
+FRAME_BYTES: Final = 16384
 
 
 class Frame(NamedTuple):
@@ -66,6 +69,11 @@ def grpc_message(data: bytes) -> bytes:
     return b"\x00" + len(data).to_bytes(4) + data
 
 
+def _ends(got: Frame) -> bool:
+    """Whether it is the last frame of a call, with its status."""
+    return got.kind == HEADERS and bool(got.flags & END_STREAM)
+
+
 class Http2:
     """A connection.
 
@@ -82,6 +90,9 @@ class Http2:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._last_stream = -1
+        # Bytes of DATA that the other end takes: in all, and more than at first on each stream.
+        self._room = self._first_room = 65535
+        self._room_of: Counter[int] = Counter()
 
     async def __aenter__(self) -> Self:
         host, _, port = self._address.rpartition(":")
@@ -124,7 +135,28 @@ class Http2:
         got = Frame(head[3], head[4], int.from_bytes(head[5:]) & 0x7FFF_FFFF, payload)
         if got.kind == PING and not got.flags & ACK and self._answers_pings:
             self.write(frame(PING, ACK, 0, payload))
+        elif got.kind == WINDOW_UPDATE:
+            self._room_of[got.stream] += int.from_bytes(payload)
+        elif got.kind == SETTINGS:
+            for at in range(0, len(payload), 6):
+                if int.from_bytes(payload[at : at + 2]) == INITIAL_WINDOW_SIZE:
+                    self._first_room = int.from_bytes(payload[at + 2 : at + 6])
         return got
+
+    async def send(self, stream: int, data: bytes) -> bool:
+        """Write DATA as far as the other end takes it. Returns False when the call or the connection has ended."""
+        while data:
+            room = min(self._room + self._room_of[0], self._first_room + self._room_of[stream], FRAME_BYTES, len(data))
+            if room > 0:
+                self.write(frame(DATA, 0, stream, data[:room]))
+                data = data[room:]
+                self._room_of[0] -= room
+                self._room_of[stream] -= room
+                continue
+            got = await self.read()
+            if got is None or (got.stream == stream and (got.kind == RST_STREAM or _ends(got))):
+                return False
+        return True
 
     async def until(self, wanted: Callable[[Frame], object], timeout: float = PATIENCE_S) -> Frame | None:
         """Read until a wanted frame; None at the end of the connection."""
@@ -135,7 +167,7 @@ class Http2:
 
     async def answer(self, stream: int) -> Frame | None:
         """The last frame of a call, with its status."""
-        return await self.until(lambda got: got.stream == stream and got.kind == HEADERS and got.flags & END_STREAM)
+        return await self.until(lambda got: got.stream == stream and _ends(got))
 
     async def closed(self, timeout: float = PATIENCE_S) -> bool:
         """Wait for the end of the connection."""
