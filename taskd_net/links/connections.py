@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from taskd_net.core.routes import LinkId
 from taskd_net.links.peer import Peer
 from taskd_net.links.remote import Remote
+
+_NO_STREAMS: Mapping[LinkId, int] = {}
 
 
 class Connections:
@@ -66,7 +69,7 @@ class Connections:
 
     def streams(self, connection: Remote) -> AbstractSet[LinkId]:
         """The children whose streams stand over a connection."""
-        return self._streams.get(connection, Counter()).keys()
+        return self._streams.get(connection, _NO_STREAMS).keys()
 
     def links(self, connection: Remote) -> AbstractSet[LinkId]:
         """The children that have registered over a connection, or opened their stream."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from taskd_net.address import Address
 from taskd_net.core.names import CertificateName
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(NamedTuple):
     """The address of a connection's far end. Two connections that stand at the same time have different ones.
 
     Attributes:
