@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from taskd_net.codes import Code
@@ -11,11 +11,25 @@ from taskd_net.mesh_errors import error_for
 from taskd_net.position import Destination, Position
 
 
+class Flow(NamedTuple):
+    """The common part of the headers of a sender's messages to one destination.
+
+    `create_time` is None where each message has its own, in the last seven bytes of its header.
+    """
+
+    mtype: str
+    sync: bool
+    src: Position
+    dst: Destination
+    create_time: int | None
+
+
 @dataclass(slots=True, eq=False)
 class Frame:
     """A checked message on its way.
 
-    `data` is the serialized Message; a Router never looks into it and every link of a broadcast shares it.
+    `data` is the serialized Message; a Router never looks into it and every link of a broadcast shares it. `flow` is
+    set if the message came in with the usual layout, so that its delivery does not split the header again.
     """
 
     uuid: str
@@ -23,6 +37,7 @@ class Frame:
     src: Position
     dst: Destination
     data: bytes
+    flow: Flow | None = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)

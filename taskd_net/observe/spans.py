@@ -60,7 +60,9 @@ class SpanTracer:
         span = self._tracer.start_span(f"taskd_net {name}", above, kind, attributes)
         headers: dict[str, str] = {}
         _HEADERS.inject(headers, set_span_in_context(span, Context()))
-        return Traced(frame.uuid, frame.sync, frame.src, frame.dst, frame.data, headers), span
+        traced = Traced(frame.uuid, frame.sync, frame.src, frame.dst, frame.data, headers)
+        traced.flow = frame.flow
+        return traced, span
 
 
 def _end_of(span: Span) -> End:

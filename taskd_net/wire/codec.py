@@ -11,13 +11,14 @@ layouts go through the generated classes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.frame import Ack, Adapted, Frame
+from taskd_net.core.frame import Ack, Flow, Frame
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position
 from taskd_net.wire import tasknet_pb2 as pb
@@ -25,9 +26,8 @@ from taskd_net.wire.fields import cached_varint, text_field, varint
 from taskd_net.wire.headers import (
     NOT_AS_EXPECTED,
     SIX_BYTES,
-    Flow,
     body_text,
-    read_time,
+    read_body,
     require_body,
     require_sender,
     split_message,
@@ -87,7 +87,7 @@ def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
     if len(uuid) > limits.uuid_length:
         require_uuid(uuid, limits)
     try:
-        dst, common = _common_fields(mtype, sync, src, dst_written)
+        flow, common = _common_fields(mtype, sync, src, dst_written)
         uuid_field = text_field(b"\x0a", uuid)
         created = _time_field(create_time)
         body = text.encode()
@@ -101,7 +101,9 @@ def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
         data = b"".join((b"\x0a", header, uuid_field, common, created))
     if len(data) > limits.message_bytes:
         raise too_large(len(data), limits)
-    return Frame(uuid, sync, src, dst, data)
+    frame = Frame(uuid, sync, src, flow.dst, data)
+    frame.flow = flow if len(created) == 7 else flow._replace(create_time=create_time)
+    return frame
 
 
 def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
@@ -112,13 +114,15 @@ def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
             carries the uuid if there is one.
     """
     try:
-        uuid, flow, _, end = split_message(data)
+        uuid, flow, end = split_message(data)
         body_text(data, end)
     except NOT_AS_EXPECTED:
         return _read_any_frame(data, limits)
     if len(data) > limits.message_bytes:
         return _read_any_frame(data, limits)
-    return Frame(uuid, flow.sync, flow.src, flow.dst, data)
+    frame = Frame(uuid, flow.sync, flow.src, flow.dst, data)
+    frame.flow = flow
+    return frame
 
 
 def _read_any_frame(data: bytes, limits: Limits) -> Frame:
@@ -157,61 +161,50 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
     return Frame(uuid, header.sync, src, dst, data)
 
 
-def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
-    """Read the header of a message that a node of ours has checked, at a tenth of the cost of `read_frame`.
-
-    Only a body may follow the header. Nodes that read the whole message would believe a second header, and take the
-    message for another sender's.
-
-    Raises:
-        Refusal: the header is not valid; never for the body. The codes are those of `read_frame`.
-    """
-    frame = read_known_frames((data,), limits)[0]
-    if isinstance(frame, Refusal):
-        raise frame
-    return frame
-
-
 def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> list[Frame | Refusal]:
-    """Read the headers of several messages as `read_known_frame` does. A refusal takes the place of its message.
+    """Read the headers of messages that a node of ours has checked, at a tenth of the cost of `read_frame`.
+
+    A refusal takes the place of its message, with the codes of `read_frame`; it is never for the body. Only a body may
+    follow the header. Nodes that read the whole message would believe a second header, and take the message for another
+    sender's.
 
     The messages of a batch mostly belong to one flow. A header with the layout of the one before it, and with the same
     bytes between uuid and time, is not split again.
     """
     frames: list[Frame | Refusal] = []
-    flow: Flow | None = None
+    before: Flow | None = None
     lead = common = b""
     uuid_at = middle = time_at = end = 0
     most = limits.message_bytes
     for data in messages:
-        if (
-            flow is None
-            or not end <= len(data) <= most
-            or data[:uuid_at] != lead
-            or data[middle:time_at] != common
-            or data[time_at] != 0x30
-            or int.from_bytes(data[time_at + 1 : end]) & SIX_BYTES != SIX_BYTES - 0x80
-        ):
-            flow = None
-            try:
-                uuid, known, created, end = split_message(data)
-                _require_known_body(data, end, most)
-            except NOT_AS_EXPECTED:
-                frames.append(_any_frame_or_refusal(data, limits))
-                continue
-            if created:
-                uuid_at = 4 if data[1] < 0x80 else 5
-                middle, time_at = uuid_at + data[uuid_at - 1], end - 7
-                lead, common, flow = data[:uuid_at], data[middle:time_at], known
-            frames.append(Frame(uuid, known.sync, known.src, known.dst, data))
-            continue
         try:
-            size = len(data) - end - 2
-            if size != -2 and (data[end] != 0x12 or data[end + 1] != size or size >= 0x80):
-                require_body(data, end)
-            frames.append(Frame(data[uuid_at:middle].decode(), flow.sync, flow.src, flow.dst, data))
+            if (
+                before is not None
+                and end <= len(data) <= most
+                and data[:uuid_at] == lead
+                and data[middle:time_at] == common
+                and data[time_at] == 0x30
+                and int.from_bytes(data[time_at + 1 : end]) & SIX_BYTES == SIX_BYTES - 0x80
+            ):
+                size = len(data) - end - 2
+                if size != -2 and (data[end] != 0x12 or data[end + 1] != size or size >= 0x80):
+                    require_body(data, end)
+                uuid, flow = data[uuid_at:middle].decode(), before
+            else:
+                before = None
+                uuid, flow, end = split_message(data)
+                _require_known_body(data, end, most)
+                if flow.create_time is None:
+                    before = flow
+                    uuid_at = 4 if data[1] < 0x80 else 5
+                    middle, time_at = uuid_at + data[uuid_at - 1], end - 7
+                    lead, common = data[:uuid_at], data[middle:time_at]
         except NOT_AS_EXPECTED:
             frames.append(_any_frame_or_refusal(data, limits))
+            continue
+        frame = Frame(uuid, flow.sync, flow.src, flow.dst, data)
+        frame.flow = flow
+        frames.append(frame)
     return frames
 
 
@@ -237,12 +230,10 @@ def write_checked(frame: Frame) -> bytes:
     Raises:
         Refusal: 4000, the bytes are not a Message.
     """
-    if not isinstance(frame, Adapted):
-        try:
-            body_text(frame.data, split_message(frame.data)[3])
+    if frame.flow is not None:
+        with suppress(*NOT_AS_EXPECTED):
+            read_body(frame.data, frame.flow)
             return frame.data
-        except NOT_AS_EXPECTED:
-            pass
     try:
         message = pb.Message.FromString(frame.data)
     except DecodeError as error:
@@ -260,19 +251,18 @@ def read_message(frame: Frame) -> Message:
     Raises:
         Refusal: 4000, the bytes are not a Message; never for a frame from `read_frame`.
     """
-    data = frame.data
+    flow, dst = frame.flow, frame.dst.position
+    if flow is not None:
+        try:
+            created, text = read_body(frame.data, flow)
+            return Message(frame.uuid, flow.mtype, frame.sync, frame.src, dst, created, text)
+        except NOT_AS_EXPECTED:
+            pass
     try:
-        uuid, flow, created, end = split_message(data)
-        text = body_text(data, end)
-        when = read_time(created) if created else flow.create_time
-        return Message(uuid, flow.mtype, flow.sync, flow.src, flow.dst.position, when, text)
-    except NOT_AS_EXPECTED:
-        pass
-    try:
-        message = pb.Message.FromString(data)
+        message = pb.Message.FromString(frame.data)
     except DecodeError as error:
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a Message (or its text is not UTF-8)") from error
-    header, dst = message.header, frame.dst.position
+    header = message.header
     return Message(frame.uuid, header.mtype, frame.sync, frame.src, dst, header.createTime, message.body)
 
 
@@ -307,8 +297,8 @@ def read_ack(data: bytes, default_src: Position) -> Ack:
 
 
 @lru_cache(maxsize=4096)
-def _common_fields(mtype: str, sync: bool, src: Position, dst_written: Position) -> tuple[Destination, bytes]:
-    """The destination, and the common fields of the headers of a sender's messages to it."""
+def _common_fields(mtype: str, sync: bool, src: Position, dst_written: Position) -> tuple[Flow, bytes]:
+    """The flow, and the common fields of the headers of a sender's messages to it."""
     dst = Destination.of(dst_written)
     if mtype.startswith(PROBE_PREFIX):
         raise Refusal(
@@ -316,7 +306,7 @@ def _common_fields(mtype: str, sync: bool, src: Position, dst_written: Position)
         )
     flag = b"\x18\x01" if sync else b""
     positions = position_field(b"\x22", src) + position_field(b"\x2a", dst.position)
-    return dst, text_field(b"\x12", mtype) + flag + positions
+    return Flow(mtype, sync, src, dst, None), text_field(b"\x12", mtype) + flag + positions
 
 
 @lru_cache(maxsize=16)

@@ -7,11 +7,12 @@ of `NOT_AS_EXPECTED`, and `codec` reads the message with the generated classes.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
+from taskd_net.core.frame import Flow
 from taskd_net.position import Destination, Position, require_node
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import read_varint
@@ -22,31 +23,16 @@ NOT_AS_EXPECTED: Final = (DecodeError, IndexError, ValueError, Refusal)
 """Errors of the hand-written readers. The generated classes then decide."""
 
 
-class Flow(NamedTuple):
-    """The common part of the headers of a sender's messages to one destination."""
-
-    mtype: str
-    sync: bool
-    src: Position
-    dst: Destination
-    create_time: int
-
-
-def split_message(data: bytes) -> tuple[str, Flow, bytes, int]:
-    """Split a message into its uuid, its flow, its serialized creation time, and the index behind its header.
+def split_message(data: bytes) -> tuple[str, Flow, int]:
+    """Split a message into its uuid, its flow, and the index behind its header.
 
     The uuid stands first in the header and the time last. The bytes between them are the same for every message of a
     flow, and are parsed once. The body is not read.
 
-    Returns:
-        The parts. The serialized time is empty where `Flow.create_time` has the time.
-
     Raises:
         NOT_AS_EXPECTED: the header has another layout, or is not valid.
     """
-    size, start = data[1], 2
-    if size >= 0x80:
-        size, start = read_varint(data, 1)
+    size, start = read_varint(data, 1)
     end = start + size
     length = data[start + 1]
     middle = start + 2 + length
@@ -54,12 +40,10 @@ def split_message(data: bytes) -> tuple[str, Flow, bytes, int]:
         raise ValueError("the message does not begin with a header that begins with a short uuid")
     created = data[end - 7 : end]
     in_six = created[0] == 0x30 and int.from_bytes(created[1:]) & SIX_BYTES == SIX_BYTES - 0x80
-    if in_six and end - middle <= _FLOW_BYTES:
-        flow = _flow(data[middle : end - 7])
-    else:
-        # No time in milliseconds of this century, or a long header. Each message may have its own: not remembered.
-        created, flow = b"", _flow.__wrapped__(data[middle:end])
-    return data[start + 2 : middle].decode(), flow, created, end
+    # Without a time in milliseconds of this century, or with a long header, each message may have its own flow.
+    common = in_six and end - middle <= _FLOW_BYTES
+    flow = _remembered(data[middle : end - 7]) if common else _flow(data[middle:end])
+    return data[start + 2 : middle].decode(), flow, end
 
 
 _FLOW_BYTES: Final = 256
@@ -70,6 +54,10 @@ SIX_BYTES: Final = 0x8080_8080_8080
 
 
 @lru_cache(maxsize=16_384)
+def _remembered(data: bytes) -> Flow:
+    return _flow(data)._replace(create_time=None)
+
+
 def _flow(data: bytes) -> Flow:
     header = pb.MessageHeader.FromString(data)
     # Another length when serialized again means a field that is there twice, such as an empty second uuid.
@@ -116,7 +104,18 @@ def body_text(data: bytes, at: int) -> str:
     return "" if at == len(data) else data[require_body(data, at) :].decode()
 
 
+def read_body(data: bytes, flow: Flow) -> tuple[int, str]:
+    """The creation time and the body of a message that was split before.
+
+    Raises:
+        NOT_AS_EXPECTED: as `body_text`.
+    """
+    size, start = read_varint(data, 1)
+    end = start + size
+    created = _time(data[end - 6 : end]) if flow.create_time is None else flow.create_time
+    return created, body_text(data, end)
+
+
 @lru_cache(maxsize=16)
-def read_time(data: bytes) -> int:
-    """The creation time of a message, from its serialized field; milliseconds since the epoch."""
-    return read_varint(data, 1)[0]
+def _time(data: bytes) -> int:
+    return read_varint(data, 0)[0]

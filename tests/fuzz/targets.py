@@ -41,6 +41,7 @@ from taskd_net.wire.fields import varint
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import read_announcement, read_register
 from tests.fuzz.mesh import play
+from tests.wire.known import read_known_frame
 
 Target: TypeAlias = Callable[[bytes], None]
 
@@ -78,7 +79,7 @@ def frames(data: bytes) -> None:
             assert codec.read_frame(frame.data, limits) is not frame
             _agrees(frame, codec.write_checked(frame))
     try:
-        frame = codec.read_known_frame(data)
+        frame = read_known_frame(data)
     except Refusal as refusal:
         assert int(refusal.code) in _SENDERS_ERRORS
         return

@@ -19,6 +19,7 @@ from taskd_net.position import Destination
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import varint
+from tests.wire.known import read_known_frame
 
 pytestmark = pytest.mark.compat
 
@@ -159,12 +160,12 @@ def test_largest_message_passes_and_one_byte_more_is_4999_with_size_and_limit() 
     body = "x" * (limits.MESSAGE_BYTES - rest)
     largest = codec.write_message(message(body))
     assert len(largest.data) == limits.MESSAGE_BYTES == 8_388_608
-    for read in (codec.read_frame, codec.read_known_frame):
+    for read in (codec.read_frame, read_known_frame):
         assert read(largest.data).data == largest.data
     refusal = refusal_of(codec.write_message, message(body + "x"))
     assert (refusal.code, "8388609" in refusal.detail, "8388608" in refusal.detail) == (Code.CLIENT_ERR, True, True)
     too_large = generated(message(body + "x")).SerializeToString()
-    for read in (codec.read_frame, codec.read_known_frame):
+    for read in (codec.read_frame, read_known_frame):
         refusal = refusal_of(read, too_large)
         assert (refusal.code, refusal.uuid, refusal.sync) == (Code.CLIENT_ERR, "u", True)
         assert "8388609" in refusal.detail
@@ -178,7 +179,7 @@ def test_message_comes_back(message: Message) -> None:
     assume(message.uuid)
     frame = codec.write_message(message)
     assert codec.read_message(frame) == message._replace(dst=Destination.of(message.dst).position)
-    for read in (codec.read_frame, codec.read_known_frame):
+    for read in (codec.read_frame, read_known_frame):
         assert seen(read(frame.data)) == seen(frame)
     assert codec.read_uuid(frame.data) == message.uuid
 
@@ -233,7 +234,7 @@ def test_of_several_faults_the_first_of_the_contracts_order_is_told(data: bytes,
     header = code not in (4000, 4001)
     has_uuid = header and bool(pb.Message.FromString(data).header.uuid)
     assert (refusal.uuid, refusal.sync) == ("u" if has_uuid else "", header and data != b"\x0a\x00")
-    again = refusal_of(codec.read_known_frame, data) if code != 4000 or data == b"\xff\xff" else refusal
+    again = refusal_of(read_known_frame, data) if code != 4000 or data == b"\xff\xff" else refusal
     assert (again.code, again.uuid, again.sync) == (refusal.code, refusal.uuid, refusal.sync)
 
 
@@ -243,7 +244,7 @@ def test_process_rank_of_a_destination_that_is_no_worker_becomes_minus_1(role: s
     """On the wire too, as the next hop may be anybody's; every other field stays."""
     sent = message(to=Position(role, "0", written), body="ünïcode", create_time=-5)
     data = generated(sent).SerializeToString()
-    for read in (codec.read_frame, codec.read_known_frame):
+    for read in (codec.read_frame, read_known_frame):
         frame = read(data)
         assert frame.dst.position == Position(role, "0", "-1")
         assert pb.Message.FromString(frame.data) == generated(sent._replace(dst=Position(role, "0", "-1")))
@@ -251,7 +252,7 @@ def test_process_rank_of_a_destination_that_is_no_worker_becomes_minus_1(role: s
 
 def test_process_rank_of_a_source_stays_as_it_is() -> None:
     data = generated(message(src=Position("Agent", "0", "1700000000"))).SerializeToString()
-    for read in (codec.read_frame, codec.read_known_frame):
+    for read in (codec.read_frame, read_known_frame):
         assert read(data).src == Position("Agent", "0", "1700000000")
         assert read(data).data is data
 
@@ -292,10 +293,10 @@ ANY_MESSAGE = st.builds(
 def test_known_frame_is_read_as_any_other(data: bytes) -> None:
     """`read_frame` and the reader of known frames accept and refuse alike."""
     frame = outcome(codec.read_frame, data)
-    assert outcome(codec.read_known_frame, data) == frame
+    assert outcome(read_known_frame, data) == frame
     if isinstance(frame, tuple):
         # And what goes on to the next hop is read there as it was here.
-        assert outcome(codec.read_known_frame, frame[-1]) == frame
+        assert outcome(read_known_frame, frame[-1]) == frame
 
 
 @given(ANY_MESSAGE, ANY_MESSAGE)
@@ -303,7 +304,7 @@ def test_message_with_fields_twice_is_read_alike_at_every_hop(one: bytes, other:
     """protobuf merges what comes twice; the first hop writes it so that nobody else has to."""
     frame = outcome(codec.read_frame, one + other)
     if isinstance(frame, tuple):
-        for read in (codec.read_frame, codec.read_known_frame):
+        for read in (codec.read_frame, read_known_frame):
             assert outcome(read, frame[-1]) == frame
 
 
@@ -323,7 +324,7 @@ def each(messages: Sequence[bytes], limits: Limits = DEFAULT) -> list[tuple[Any,
 @given(st.lists(ANY_MESSAGE, max_size=4), st.integers(20, 120))
 def test_messages_together_are_read_as_each_alone(messages: list[bytes], most: int) -> None:
     small = Limits(message_bytes=most)
-    alone = [outcome(lambda data: codec.read_known_frame(data, small), data) for data in messages]
+    alone = [outcome(lambda data: read_known_frame(data, small), data) for data in messages]
     assert each(messages, small) == alone
     # Behind themselves as well, where the second look at a header of the same flow is a short one.
     assert each([data for data in messages for _ in range(2)], small) == [one for one in alone for _ in range(2)]
@@ -337,13 +338,13 @@ def test_damage_is_seen_behind_a_message_of_the_same_flow(
     where %= len(whole)
     damaged = whole[:where] + change + whole[where + gone :]
     for data in (damaged, whole[:where]):
-        assert each([whole, data, whole]) == [outcome(codec.read_known_frame, one) for one in (whole, data, whole)]
+        assert each([whole, data, whole]) == [outcome(read_known_frame, one) for one in (whole, data, whole)]
 
 
 def test_known_frame_is_read_without_its_body() -> None:
     """The first hop has checked it; a fault in it harms nothing here."""
     header = pb.Message(header=generated(message()).header).SerializeToString()
-    assert codec.read_known_frame(header + b"\x12\x01\xff").uuid == "u"
+    assert read_known_frame(header + b"\x12\x01\xff").uuid == "u"
 
 
 @given(MESSAGES, st.integers(0), st.binary(max_size=4), st.booleans())
@@ -356,10 +357,10 @@ def test_header_is_never_read_otherwise_than_the_generated_class_reads_it(
     where %= len(header)
     header[where : where + (0 if grow else len(change))] = change
     data = pb.Message(header=pb.MessageHeader()).SerializeToString()[:1] + varint(len(header)) + header
-    view = outcome(codec.read_known_frame, data)
+    view = outcome(read_known_frame, data)
     if isinstance(view, tuple):
         read = pb.Message.FromString(data).header
-        frame = codec.read_known_frame(data)
+        frame = read_known_frame(data)
         assert (frame.uuid, frame.sync) == (read.uuid, read.sync)
         assert (frame.src, frame.dst) == (position(read.src), Destination.of(position(read.dst)))
         assert codec.read_message(frame)[:6] == (
@@ -377,7 +378,7 @@ def test_uuid_that_comes_twice_is_read_as_the_generated_class_reads_it() -> None
     parts[2].ClearField("uuid")
     header = b"".join(part.SerializeToString() for part in parts)
     data = b"\x0a" + varint(len(header)) + header
-    assert codec.read_known_frame(data).uuid == pb.Message.FromString(data).header.uuid == "v"
+    assert read_known_frame(data).uuid == pb.Message.FromString(data).header.uuid == "v"
 
 
 @given(MESSAGES, st.binary(max_size=8))
@@ -391,13 +392,13 @@ def test_message_with_something_behind_its_body_is_read_all_the_same(message: Me
 
 def test_message_whose_body_is_not_text_is_refused() -> None:
     header = generated(message()).header
-    frame = codec.read_known_frame(pb.Message(header=header).SerializeToString() + b"\x12\x01\xff")
+    frame = read_known_frame(pb.Message(header=header).SerializeToString() + b"\x12\x01\xff")
     assert refusal_of(codec.read_message, frame).code == Code.NIL_MESSAGE
 
 
 READERS: list[Callable[[bytes], object]] = [
     codec.read_frame,
-    codec.read_known_frame,
+    read_known_frame,
     lambda data: codec.read_ack(data, Position.mgr()),
     codec.read_uuid,
 ]

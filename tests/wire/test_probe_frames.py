@@ -10,6 +10,7 @@ from taskd_net.core.frame import Frame, Probe
 from taskd_net.position import Destination
 from taskd_net.wire import codec, probe_frames
 from taskd_net.wire import tasknet_pb2 as pb
+from tests.wire.known import read_known_frame
 
 pytestmark = pytest.mark.compat
 
@@ -17,19 +18,19 @@ pytestmark = pytest.mark.compat
 def test_probe_is_read_as_it_goes_on_from_here() -> None:
     """Each link that it has crossed is one less; what is forwarded says so too."""
     sent = probe_frames.write_probe("u", Position.mgr(), Position.worker(0, 3), 2)
-    one = codec.read_known_frame(sent.data)
+    one = read_known_frame(sent.data)
     assert isinstance(one, Probe) and (one.uuid, one.sync, one.src, one.hops) == ("u", True, Position.mgr(), 1)
     assert one.dst == Destination.of(Position.worker(0, 3))
     last = codec.read_frame(one.data)
     assert isinstance(last, Probe) and last.hops == 0
     with pytest.raises(Refusal) as refused:
-        codec.read_known_frame(last.data)
+        read_known_frame(last.data)
     assert (refused.value.code, refused.value.uuid, refused.value.sync) == (Code.CLIENT_ERR, "u", True)
 
 
 def test_probe_without_bound_stays_as_it_is() -> None:
     sent = probe_frames.write_probe("u", Position.mgr(), Position("Worker", "All", "All"))
-    for read in (codec.read_frame, codec.read_known_frame):
+    for read in (codec.read_frame, read_known_frame):
         again = read(sent.data)
         assert isinstance(again, Probe) and (again.hops, again.data) == (None, sent.data)
 
@@ -44,7 +45,7 @@ def test_mtype_of_probes_is_kept_for_them(mtype: str, sync: bool) -> None:
         header = pb.MessageHeader(uuid="u", mtype=f"taskd-net/probe{mtype}", sync=sync)
         header.src.CopyFrom(pb.Position(role="Mgr", serverRank="0", processRank="-1"))
         header.dst.CopyFrom(pb.Position(role="Worker", serverRank="0", processRank="3"))
-        for read in (codec.read_frame, codec.read_known_frame):
+        for read in (codec.read_frame, read_known_frame):
             with pytest.raises(Refusal) as refused:
                 read(pb.Message(header=header).SerializeToString())
             assert (refused.value.code, refused.value.uuid, refused.value.sync) == (Code.CLIENT_ERR, "u", sync)
@@ -56,5 +57,5 @@ def test_mtype_of_probes_is_kept_for_them(mtype: str, sync: bool) -> None:
 def test_mtype_that_only_resembles_that_of_probes_is_anybodys() -> None:
     for mtype in ("taskd-net/prob", "probe", "Taskd-net/probe", "xtaskd-net/probe"):
         frame = codec.write_message(Message("u", mtype, True, Position.mgr(), Position.worker(0, 3), 0, "x"))
-        assert type(codec.read_known_frame(frame.data)) is Frame
+        assert type(read_known_frame(frame.data)) is Frame
         assert codec.read_message(frame).mtype == mtype

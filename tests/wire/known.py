@@ -1,0 +1,20 @@
+"""The reading of one message that a node of ours has checked."""
+
+from __future__ import annotations
+
+from taskd_net.codes import Refusal
+from taskd_net.core.frame import Frame
+from taskd_net.peer_limits import DEFAULT, Limits
+from taskd_net.wire import codec
+
+
+def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
+    """Read a message as a batch with that message alone is read.
+
+    Raises:
+        Refusal: the header is not valid.
+    """
+    frame = codec.read_known_frames((data,), limits)[0]
+    if isinstance(frame, Refusal):
+        raise frame
+    return frame
