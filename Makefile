@@ -30,7 +30,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help audit bench browser clean compat coverage demo faults fuzz guide install-test lint mutants profile proto proto-check soak test torch
+.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint mutants profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -101,6 +101,9 @@ torch: .venv-torch/stamp  ## a data loader that forks 600 times beside a node, a
 
 fuzz: .venv/stamp-fuzz  ## fuzz all input for MINUTES=10; fail on a broken invariant
 	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
+
+attacks: .venv/stamp-test  ## make every attack by cost beside traffic; figures into docs/security.md (ARGS="--only empty-messages")
+	@.venv/bin/python -m tests.security.attacks $(ARGS)
 
 # A new environment each time, as on a user's machine; pip uses its cache.
 install-test:  ## a new user: the wheel in a clean environment, the README, the examples

@@ -23,6 +23,7 @@ import uvloop
 
 from taskd_net import Message, Node, NodeClosed, NodeConfig
 from taskd_net.core.ready import Ready
+from taskd_net.limits import ACK_TIMEOUT_S
 from tests.faults import traffic
 from tests.faults.ledger import MARK, Recorder
 
@@ -116,9 +117,11 @@ class Member:
         """Wait until each of these is reachable. Returns the times."""
         return await traffic.probe(self.node, to, patience=patience)
 
-    async def offer(self, to: str, seconds: float, rate: float, size: int = 64) -> dict[str, Any]:
+    async def offer(
+        self, to: str, seconds: float, rate: float, size: int = 64, timeout: float = ACK_TIMEOUT_S, wait: bool = True
+    ) -> dict[str, Any]:
         """Send at a fixed rate."""
-        return await traffic.offer(self.node, to, seconds=seconds, rate=rate, size=size)
+        return await traffic.offer(self.node, to, seconds=seconds, rate=rate, size=size, timeout=timeout, wait=wait)
 
     async def inbox(self, reads: bool, pause: float = 0.0) -> None:
         """Read the inbox, with a pause after each message, or let it fill up."""

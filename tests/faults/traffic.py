@@ -141,24 +141,27 @@ async def flood(node: Node, to: str, *, seconds: float, in_flight: int, size: in
                 return
 
     await asyncio.gather(*(sender() for _ in range(in_flight)))
-    took.sort()
     return {
         "codes": {str(code): number for code, number in codes.items()},
         "rate": codes[0] / seconds,
-        "p50": took[len(took) // 2] if took else None,
-        "p99": took[len(took) * 99 // 100] if took else None,
-        "slowest": took[-1] if took else None,
+        **_spread(took),
     }
 
 
-async def offer(node: Node, to: str, *, seconds: float, rate: float, size: int) -> dict[str, Any]:
+async def offer(
+    node: Node, to: str, *, seconds: float, rate: float, size: int, timeout: float, wait: bool
+) -> dict[str, Any]:
     """Send at a fixed rate, without retries. Returns the outcomes."""
     loop = asyncio.get_running_loop()
     codes: Counter[int] = Counter()
+    took: list[float] = []
     body = "x" * size
 
     async def one() -> None:
-        ack = await node.send(body, to=to)
+        # Not the loop's time, which under uvloop goes by whole milliseconds.
+        began = time.monotonic()
+        ack = await node.send(body, to=to, timeout=timeout, wait=wait)
+        took.append(time.monotonic() - began)
         codes[ack.code] += 1
 
     began, sent = loop.time(), 0
@@ -168,7 +171,7 @@ async def offer(node: Node, to: str, *, seconds: float, rate: float, size: int) 
                 group.create_task(one())
                 sent += 1
             await asyncio.sleep(0.005)
-    return {"codes": {str(code): number for code, number in codes.items()}}
+    return {"codes": {str(code): number for code, number in codes.items()}, **_spread(took)}
 
 
 async def probe(node: Node, to: Sequence[str], *, patience: float) -> dict[str, Any]:
@@ -186,3 +189,12 @@ async def probe(node: Node, to: Sequence[str], *, patience: float) -> dict[str, 
             await asyncio.sleep(0.005)
 
     return dict(zip(to, await asyncio.gather(*map(look, to)), strict=True))
+
+
+def _spread(took: list[float]) -> dict[str, float | None]:
+    took.sort()
+    return {
+        "p50": took[len(took) // 2] if took else None,
+        "p99": took[len(took) * 99 // 100] if took else None,
+        "slowest": took[-1] if took else None,
+    }

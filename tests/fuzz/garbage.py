@@ -12,7 +12,7 @@ from typing import Final
 from tests.peers.mesh import Mesh
 from tests.peers.stubs import pb, position
 from tests.security import http2
-from tests.security.bystanders import Bystanders
+from tests.security.bystander.pair import Bystanders
 from tests.security.http2 import Http2, frame
 
 PATHS: Final = [

@@ -60,7 +60,7 @@ def throw_garbage(seconds: float) -> bool:
     """Send garbage to a node. Returns True if it held."""
     from tests.fuzz.garbage import Siege
     from tests.peers.mesh import Mesh
-    from tests.security.bystanders import Bystanders
+    from tests.security.bystander.pair import Bystanders
 
     seed = int.from_bytes(os.urandom(4))
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz.garbage import Siege
 from tests.peers.mesh import Mesh
-from tests.security.bystanders import Bystanders
+from tests.security.bystander.pair import Bystanders
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -14,7 +14,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, soon
 from tests.peers.stubs import name, pb, position
 from tests.peers.wire import Wire
-from tests.security.bystanders import Bystanders
+from tests.security.bystander.pair import Bystanders
 
 pytestmark = pytest.mark.timeout(180)
 

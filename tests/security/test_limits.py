@@ -16,7 +16,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.stubs import name, pb, position
 from tests.peers.wire import Wire
-from tests.security.bystanders import Bystanders
+from tests.security.bystander.pair import Bystanders
 from tests.security.http2 import DATA, RST_STREAM, Http2, frame
 
 pytestmark = pytest.mark.timeout(180)

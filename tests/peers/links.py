@@ -1,0 +1,205 @@
+"""Raw ends of both kinds of link: a child and a parent that write any bytes, with any settings of gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Self
+
+import grpc.aio
+
+from taskd_net.links import batched, batched_kind, tasknet
+from taskd_net.links import peer as peers
+from tests.peers.child import PATIENCE_S
+from tests.peers.stubs import pb, position
+
+Options = Sequence[tuple[str, str | int]]
+NO_LIMITS: Final[Options] = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+STREAMS: Final = {batched.NAME: batched_kind.STREAM, tasknet.NAME: tasknet.STREAM}
+
+
+def stream_metadata(place: str) -> tuple[tuple[str, str], ...]:
+    """The metadata that open a stream."""
+    me = position(place)
+    return (("role", me.role), ("serverrank", me.serverRank), ("processrank", me.processRank))
+
+
+class LinkChild:
+    """A child that registers as a node of ours, and writes bytes of its own making.
+
+    Args:
+        place: its position, `Worker/0/3`.
+        kind: of link, `batched` or `tasknet`.
+        without: keys of metadata that it leaves out at Register.
+        compression: of the stream.
+        options: of its channel.
+
+    Attributes:
+        channel: to the parent.
+        stream: of the link: batches, or Acks up and messages down.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        kind: str = batched.NAME,
+        *,
+        without: frozenset[str] = frozenset(),
+        compression: grpc.Compression | None = None,
+        options: Options = (),
+    ) -> None:
+        self.place = place
+        self.stream: Any = None
+        self._method = STREAMS[kind]
+        self._without = without
+        self._compression = compression
+        self._options = [("grpc.use_local_subchannel_pool", 1), *NO_LIMITS, *options]
+        self.channel: Any = None
+
+    async def join(self, address: str) -> Self:
+        """Register, open the stream, and announce itself."""
+        self.channel = grpc.aio.insecure_channel(address, options=self._options)
+        says = tuple(pair for pair in peers.own_metadata() if pair[0] not in self._without)
+        me = position(self.place)
+        register = pb.RegisterReq(uuid="register", pos=me)
+        assert (await self.call("Register", register.SerializeToString(), says)).code == 0
+        await self.open()
+        announcement = pb.PathDiscoveryReq(uuid="announce", proxyPos=me, path=[me])
+        assert (await self.call("PathDiscovery", announcement.SerializeToString())).code == 0
+        return self
+
+    async def open(self) -> None:
+        """Open the stream."""
+        call = self.channel.stream_stream(self._method)
+        self.stream = call(metadata=stream_metadata(self.place), compression=self._compression)
+        await asyncio.wait_for(self.stream.initial_metadata(), PATIENCE_S)
+
+    async def call(self, method: str, data: bytes, metadata: tuple[tuple[str, str], ...] = ()) -> Any:
+        """Make a unary call. Returns the Ack."""
+        call = self.channel.unary_unary(f"/TaskNet/{method}", response_deserializer=pb.Ack.FromString)
+        return await call(data, metadata=metadata, timeout=60.0)
+
+    async def write(self, data: bytes) -> None:
+        """Write an item. A stream that has ended ignores it."""
+        try:
+            await self.stream.write(data)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return
+
+    async def ended(self, timeout: float = 60.0) -> grpc.StatusCode:
+        """Read until the parent ends the stream. Returns its status."""
+        async with asyncio.timeout(timeout):
+            try:
+                while await self.stream.read() is not grpc.aio.EOF:
+                    pass
+            except grpc.aio.AioRpcError:
+                pass
+            status: grpc.StatusCode = await self.stream.code()
+            return status
+
+    async def cut(self) -> None:
+        """Lose the connection, like a killed process."""
+        if self.channel is not None:
+            await self.channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.cut()
+
+
+class LinkParent:
+    """A parent that offers one kind of link, accepts everything, and writes bytes of its own making.
+
+    Args:
+        kind: of link, `batched` or `tasknet`.
+        says: more metadata of its answer to Register, in place of ours where the keys are the same.
+        options: of its server.
+        compression: of its answers and streams.
+
+    Attributes:
+        address: where it listens.
+        requests: every request of a unary call, by the call's name.
+        streams: to the children, in the order of their opening.
+    """
+
+    def __init__(
+        self,
+        kind: str = batched.NAME,
+        says: Mapping[str, str] | None = None,
+        *,
+        options: Options = (),
+        compression: grpc.Compression | None = None,
+    ) -> None:
+        offer = ((peers.LINKS_KEY, batched_kind.OFFER), (peers.ANSWERS_KEY, peers.NUMBERS))
+        ours = peers.parent_metadata(0, offer if kind == batched.NAME else ())
+        self._says = tuple((dict(ours) | dict(says or {})).items())
+        self._options = [("grpc.so_reuseport", 0), *NO_LIMITS, *options]
+        self._compression = compression
+        self._server: Any = None
+        self._over = asyncio.Event()
+        self.address = ""
+        self.requests: dict[str, list[bytes]] = {}
+        self.streams: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def start(self, listen: str = "127.0.0.1:0") -> Self:
+        """Listen at `address`."""
+        self._server = grpc.aio.server(options=self._options, compression=self._compression)
+        unary: dict[str, Any] = {
+            method: grpc.unary_unary_rpc_method_handler(partial(self.called, method))
+            for method in ("Register", "PathDiscovery", "TransferMessage")
+        }
+        stream: Any = grpc.stream_stream_rpc_method_handler(self.serve)
+        for service, methods in (
+            ("TaskNet", {**unary, "InitServerDownStream": stream}),
+            ("taskd_net.link.TaskLink", {"Exchange": stream}),
+        ):
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        port = self._server.add_insecure_port(listen)
+        self.address = f"{listen.rpartition(':')[0]}:{port}"
+        await self._server.start()
+        return self
+
+    async def stop(self) -> None:
+        """End everything at once."""
+        self._over.set()
+        if self._server is not None:
+            await self._server.stop(0)
+            await self._server.wait_for_termination()
+
+    async def opened(self) -> Any:
+        """The next stream that a child opens: its context, to `write` items."""
+        return await asyncio.wait_for(self.streams.get(), 60.0)
+
+    async def answer(self, method: str, data: bytes) -> bytes:
+        """Answer a unary call with success."""
+        request = {"Register": pb.RegisterReq, "PathDiscovery": pb.PathDiscoveryReq}.get(method, pb.Message)
+        read = request.FromString(data)
+        uuid = read.header.uuid if method == "TransferMessage" else read.uuid
+        ack: bytes = pb.Ack(uuid=uuid, src=position("Mgr/0")).SerializeToString()
+        return ack
+
+    async def called(self, method: str, data: bytes, context: Any) -> bytes:
+        """Serve a unary call."""
+        self.requests.setdefault(method, []).append(data)
+        if method == "Register":
+            context.set_trailing_metadata(self._says)
+        return await self.answer(method, data)
+
+    async def serve(self, _: object, context: Any) -> None:
+        """Keep a stream open, and read it, until the end."""
+        await context.send_initial_metadata(peers.joined_metadata(True))
+        self.streams.put_nowait(context)
+        reading = asyncio.create_task(_drain(context))
+        try:
+            await self._over.wait()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _drain(context: Any) -> None:
+    while await context.read() is not grpc.aio.EOF:
+        pass

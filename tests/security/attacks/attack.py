@@ -1,0 +1,43 @@
+"""An attack: one way in which a peer may try to cost others their time or memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tests.security.bystander.stand import MIB, Stand
+
+Strikes: TypeAlias = Callable[[Stand], AsyncGenerator[None, None]]
+"""An asynchronous generator. With its first `yield` it is ready: it has joined, and its bytes are made. With each later
+one it has made one more strike, and has asserted the refusal. It goes on for ever."""
+
+PEER_BYTES = 64 * MIB
+"""The documented share of one peer."""
+
+ALL_BYTES = 256 * MIB
+"""The documented share of all peers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack, and a row of the table in docs/security.md.
+
+    Attributes:
+        sends: what the peer sends, for the table.
+        answer: the expected refusal, for the table.
+        strikes: makes it.
+        from_above: the attacker is a parent.
+        share: bytes by which the memory of the attacked node may grow.
+    """
+
+    sends: str
+    answer: str
+    strikes: Strikes
+    from_above: bool = False
+    share: int = PEER_BYTES
+
+    @property
+    def module(self) -> str:
+        """The module that makes it."""
+        return self.strikes.__module__

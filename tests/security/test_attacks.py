@@ -1,0 +1,34 @@
+"""Every attack by cost, a few times: it is refused, its bystanders reach each other, and memory stays within its share.
+
+Times are measured by `make attacks`: those of a busy machine say nothing of the attack.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.security.attacks import ATTACKS
+from tests.security.bystander.stand import Stand
+
+pytestmark = pytest.mark.timeout(180)
+
+STRIKES = 2
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_attack(tmp_path: Path, name: str) -> None:
+    attack = ATTACKS[name]
+    async with Stand(tmp_path, from_above=attack.from_above) as stand:
+        async with aclosing(attack.strikes(stand)) as strikes:
+            await anext(strikes)
+            await stand.joined()
+            assert not (await stand.offer(0.1)).failed
+            stand.reset_peak()
+            for _ in range(STRIKES):
+                await anext(strikes)
+        assert not (await stand.offer(0.1)).failed
+        assert stand.growth() < attack.share
+        assert "Traceback" not in stand.log()
