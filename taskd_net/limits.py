@@ -10,9 +10,9 @@ from typing import Final
 MESSAGE_BYTES: Final = 8_388_608
 """Bytes of a serialized Message. The contract's limit (section 2); the original's Mgr refuses more upwards as well."""
 
-RECEIVE_BYTES: Final = 8 * MESSAGE_BYTES
-"""Bytes gRPC accepts in one message at a parent. Above MESSAGE_BYTES, so that an oversized message gets 4999 instead of
-a broken call; bounded, so that one caller cannot exhaust memory."""
+RECEIVE_BYTES: Final = 3 * MESSAGE_BYTES // 2
+"""Bytes gRPC accepts in one message, at a parent and at a child. Above MESSAGE_BYTES, so that an oversized message gets
+4999 instead of a broken call; bounded, because while it is read it lies in memory up to four times."""
 
 RANKS_PER_LIST: Final = 16_384
 """Ranks in one comma list. A list that names every rank of a large job still fits; garbage does not."""

@@ -22,6 +22,10 @@ _FLOW_CONTROL: Final = [
     ("grpc.experimental.tcp_read_chunk_size", 256 * 1024),
 ]
 
+# The algorithms that a peer may use, a bit for each; bit 0 is no compression. Any other would be undone before a limit
+# applies. No peer of a mesh compresses, and the original answers who does with UNIMPLEMENTED as well.
+_UNCOMPRESSED: Final = ("grpc.compression_enabled_algorithms_bitset", 1)
+
 
 def open_channel(
     upstream: Address, credentials: grpc.ChannelCredentials | None, server_name: str | None, *, pings: bool
@@ -65,6 +69,7 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Optio
     """
     return [
         *_FLOW_CONTROL,
+        _UNCOMPRESSED,
         ("grpc.enable_channelz", int(channelz)),
         # Two nodes on one port would each get a part of the children.
         ("grpc.so_reuseport", 0),
@@ -97,14 +102,14 @@ def channel_options(*, pings: bool) -> Options:
     """
     options: Options = [
         *_FLOW_CONTROL,
+        _UNCOMPRESSED,
         ("grpc.use_local_subchannel_pool", 1),
         # So named, this bounds the connecting itself: a first packet that was lost, a parent that is frozen.
         ("grpc.min_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
         ("grpc.initial_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
-        # The parent is trusted not to send what it must not; a limit here could only tear down the stream.
-        ("grpc.max_receive_message_length", -1),
+        ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
         ("grpc.max_send_message_length", -1),
     ]
     if pings:

@@ -65,7 +65,7 @@ FIGURES: Final = {
         "the other is at most four ahead" if limits.BATCHES_AHEAD == 4 else "",
         "waits for the announcement, for a second" if limits.QUARANTINE_S == 1.0 else "",
         f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
-        f"A receive limit of {limits.RECEIVE_BYTES // _MIB} MiB at the parent",
+        f"A receive limit of {limits.RECEIVE_BYTES // _MIB} MiB at both ends",
     ],
     "docs/glossary.md": [
         f"{_seconds(limits.GRACE_S)} by default (`grace`)",

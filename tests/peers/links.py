@@ -32,11 +32,11 @@ class LinkChild:
         place: its position, `Worker/0/3`.
         kind: of link, `batched` or `tasknet`.
         without: keys of metadata that it leaves out at Register.
-        compression: of the stream.
         options: of its channel.
 
     Attributes:
         channel: to the parent.
+        compression: of later streams.
         stream: of the link: batches, or Acks up and messages down.
     """
 
@@ -46,14 +46,13 @@ class LinkChild:
         kind: str = batched.NAME,
         *,
         without: frozenset[str] = frozenset(),
-        compression: grpc.Compression | None = None,
         options: Options = (),
     ) -> None:
         self.place = place
         self.stream: Any = None
         self._method = STREAMS[kind]
         self._without = without
-        self._compression = compression
+        self.compression: grpc.Compression | None = None
         self._options = [("grpc.use_local_subchannel_pool", 1), *NO_LIMITS, *options]
         self.channel: Any = None
 
@@ -72,7 +71,7 @@ class LinkChild:
     async def open(self) -> None:
         """Open the stream."""
         call = self.channel.stream_stream(self._method)
-        self.stream = call(metadata=stream_metadata(self.place), compression=self._compression)
+        self.stream = call(metadata=stream_metadata(self.place), compression=self.compression)
         await asyncio.wait_for(self.stream.initial_metadata(), PATIENCE_S)
 
     async def call(self, method: str, data: bytes, metadata: tuple[tuple[str, str], ...] = ()) -> Any:
@@ -117,10 +116,10 @@ class LinkParent:
         kind: of link, `batched` or `tasknet`.
         says: more metadata of its answer to Register, in place of ours where the keys are the same.
         options: of its server.
-        compression: of its answers and streams.
 
     Attributes:
         address: where it listens.
+        compression: of later streams.
         requests: every request of a unary call, by the call's name.
         streams: to the children, in the order of their opening.
     """
@@ -131,13 +130,12 @@ class LinkParent:
         says: Mapping[str, str] | None = None,
         *,
         options: Options = (),
-        compression: grpc.Compression | None = None,
     ) -> None:
         offer = ((peers.LINKS_KEY, batched_kind.OFFER), (peers.ANSWERS_KEY, peers.NUMBERS))
         ours = peers.parent_metadata(0, offer if kind == batched.NAME else ())
         self._says = tuple((dict(ours) | dict(says or {})).items())
         self._options = [("grpc.so_reuseport", 0), *NO_LIMITS, *options]
-        self._compression = compression
+        self.compression: grpc.Compression | None = None
         self._server: Any = None
         self._over = asyncio.Event()
         self.address = ""
@@ -146,7 +144,7 @@ class LinkParent:
 
     async def start(self, listen: str = "127.0.0.1:0") -> Self:
         """Listen at `address`."""
-        self._server = grpc.aio.server(options=self._options, compression=self._compression)
+        self._server = grpc.aio.server(options=self._options)
         unary: dict[str, Any] = {
             method: grpc.unary_unary_rpc_method_handler(partial(self.called, method))
             for method in ("Register", "PathDiscovery", "TransferMessage")
@@ -162,16 +160,28 @@ class LinkParent:
         await self._server.start()
         return self
 
+    def end_streams(self) -> None:
+        """End the streams of all children."""
+        self._over.set()
+        self._over = asyncio.Event()
+
     async def stop(self) -> None:
         """End everything at once."""
-        self._over.set()
+        self.end_streams()
         if self._server is not None:
             await self._server.stop(0)
             await self._server.wait_for_termination()
 
     async def opened(self) -> Any:
-        """The next stream that a child opens: its context, to `write` items."""
+        """The next stream that a child opens: its context."""
         return await asyncio.wait_for(self.streams.get(), 60.0)
+
+    async def write(self, stream: Any, data: bytes) -> None:
+        """Write an item to a child. A stream that has ended ignores it."""
+        try:
+            await stream.write(data)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.InternalError, grpc.aio.UsageError):
+            return
 
     async def answer(self, method: str, data: bytes) -> bytes:
         """Answer a unary call with success."""
@@ -190,11 +200,14 @@ class LinkParent:
 
     async def serve(self, _: object, context: Any) -> None:
         """Keep a stream open, and read it, until the end."""
+        over = self._over
+        if self.compression is not None:
+            context.set_compression(self.compression)
         await context.send_initial_metadata(peers.joined_metadata(True))
         self.streams.put_nowait(context)
         reading = asyncio.create_task(_drain(context))
         try:
-            await self._over.wait()
+            await over.wait()
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, ConfigError, Node, NodeConfig, Position
-from taskd_net.limits import MESSAGE_BYTES
+from taskd_net.limits import MESSAGE_BYTES, RECEIVE_BYTES
 from tests.peers.child import PATIENCE_S, RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
 from tests.peers.parent import RawParent
@@ -230,7 +230,7 @@ async def test_largest_message_of_a_foreign_child_and_one_byte_more(mesh: Mesh) 
         await child.join(mgr.address or "")
         assert (await child.transfer(filled(MESSAGE_BYTES, child.message("Mgr/0")))).code == 0
         assert len((await mgr.take()).body) > MESSAGE_BYTES - 200
-        for size in (MESSAGE_BYTES + 1, 2 * MESSAGE_BYTES):
+        for size in (MESSAGE_BYTES + 1, RECEIVE_BYTES):
             message = filled(size, child.message("Mgr/0"))
             ack = await child.transfer(message)
             assert (ack.code, ack.uuid, name(ack.src)) == (Code.CLIENT_ERR, message.header.uuid, "Mgr/0")
@@ -238,7 +238,7 @@ async def test_largest_message_of_a_foreign_child_and_one_byte_more(mesh: Mesh) 
         assert (await mgr.send("x", to="Worker/0/0")).ok
         # Beyond the receive limit gRPC itself refuses it, and the connection stands.
         with pytest.raises(grpc.aio.AioRpcError) as error:
-            await child.transfer(filled(9 * MESSAGE_BYTES, child.message("Mgr/0")))
+            await child.transfer(filled(RECEIVE_BYTES + 1, child.message("Mgr/0")))
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert (await mgr.send("x", to="Worker/0/0")).ok
         assert mesh.count("child_lost") == 0
@@ -249,13 +249,17 @@ async def test_largest_message_of_a_foreign_parent_and_one_byte_more(mesh: Mesh)
     async with RawParent() as mgr:
         worker = await mesh.worker(0, 0, mgr.address)
         header = pb.MessageHeader(uuid="u", sync=True, src=position("Mgr/0"), dst=position("Worker/0/0"))
-        for size, code in ((MESSAGE_BYTES, 0), (MESSAGE_BYTES + 1, 4999), (2 * MESSAGE_BYTES, 4999)):
+        for size, code in ((MESSAGE_BYTES, 0), (MESSAGE_BYTES + 1, 4999), (RECEIVE_BYTES, 4999)):
             header.uuid = f"u-{size}"
             ack = await mgr.write("Worker/0/0", filled(size, pb.Message(header=header)))
             assert (ack.code, name(ack.src)) == (code, "Worker/0/0")
         assert len((await worker.take()).body) > MESSAGE_BYTES - 200
         assert worker.waiting() == 0
         assert mesh.count("upstream_lost") == 0
+        # Beyond the receive limit the stream ends, and the child joins again.
+        mgr.streams["Worker/0/0"].queue.put_nowait(filled(RECEIVE_BYTES + 1, pb.Message(header=header)))
+        await mesh.logged("joined", node=worker.position, times=2)
+        assert (await mgr.send("Worker/0/0")).code == 0
 
 
 # ---- requests

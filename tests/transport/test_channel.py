@@ -19,6 +19,9 @@ def test_options_are_those_that_work() -> None:
     assert server["grpc.so_reuseport"] == 0
     assert "grpc.keepalive_time_ms" not in dict(channel_options(pings=False))
     child = dict(channel_options(pings=True))
+    for options in (server, child):
+        assert options["grpc.max_receive_message_length"] == limits.RECEIVE_BYTES
+        assert options["grpc.compression_enabled_algorithms_bitset"] == 1
     assert child["grpc.http2.ping_timeout_ms"] == 2000
     assert child["grpc.keepalive_permit_without_calls"] == server["grpc.keepalive_permit_without_calls"] == 1
 

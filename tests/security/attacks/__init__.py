@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Final
 
 import taskd_net  # noqa: F401 - before any import of grpc, which reads its environment then
-from tests.security.attacks import batches
+from tests.security.attacks import batches, compression, sizes
 from tests.security.attacks.attack import Attack
 
 ATTACKS: Final[Mapping[str, Attack]] = {
     **batches.ATTACKS,
+    **compression.ATTACKS,
+    **sizes.ATTACKS,
 }
 """By name: lower case, with hyphens."""

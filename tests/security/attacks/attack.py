@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from tests.security.bystander.stand import MIB, Stand
@@ -40,4 +41,5 @@ class Attack:
     @property
     def module(self) -> str:
         """The module that makes it."""
-        return self.strikes.__module__
+        made: Strikes = self.strikes.func if isinstance(self.strikes, partial) else self.strikes
+        return made.__module__
