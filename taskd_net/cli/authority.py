@@ -82,15 +82,22 @@ class Authority:
         write(folder / CRT, self.certificate.public_bytes(Encoding.PEM), 0o644)
 
     def issue(
-        self, uris: Sequence[str], hosts: Sequence[str], lifetime: timedelta, begin: datetime | None = None
+        self,
+        uris: Sequence[str],
+        hosts: Sequence[str],
+        lifetime: timedelta,
+        begin: datetime | None = None,
+        *,
+        parent: bool = True,
     ) -> tuple[bytes, bytes]:
-        """Issue a certificate for both ends of a link.
+        """Issue a certificate for a node.
 
         Args:
             uris: the names of the node.
             hosts: names and IP addresses where it listens.
             lifetime: from `begin` on.
             begin: None: now.
+            parent: for both ends of a link; False: for a child's end alone, so that no child accepts it from a parent.
 
         Returns:
             Its key and itself, in PEM.
@@ -98,7 +105,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         begin = begin or datetime.now(UTC) - SKEW
         names = [x509.UniformResourceIdentifier(uri) for uri in uris]
-        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if parent else [])]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "taskd-net node")])
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         certificate = (

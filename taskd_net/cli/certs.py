@@ -11,6 +11,10 @@ import click
 
 from taskd_net import ConfigError
 from taskd_net.core.names import ANY, SCHEME, CertificateName
+from taskd_net.position import Role
+
+HERE: Final = ("localhost", "127.0.0.1", "::1")
+"""Hosts in the certificate of a node that can be a parent, where none is given."""
 
 FOLDER: Final = click.Option(
     ["--folder"],
@@ -90,9 +94,7 @@ def init(folder: Path, days: int) -> None:
             ["--host", "hosts"],
             multiple=True,
             metavar="HOST",
-            default=("localhost", "127.0.0.1", "::1"),
-            show_default=True,
-            help="Name or IP address that the node listens at; repeatable.",
+            help=f"Name or IP address that the node listens at; repeatable.  [default: {', '.join(HERE)}; for a leaf, none]",
         ),
         _days(90),
     ],
@@ -101,6 +103,8 @@ def init(folder: Path, days: int) -> None:
 def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) -> None:
     """Issue a certificate for NAME: Role/serverRank, for a Worker Role/serverRank/processRank; * stands for any rank.
     Without NAME it is for every position.
+
+    The certificate of a Worker or an Agent is for clients alone: no child accepts it from a parent.
 
     Prints the settings that use it, in the form of the file for --config. Repeating it replaces the files, and running
     nodes take the new ones.
@@ -115,8 +119,10 @@ def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) 
     from taskd_net.cli.authority import Authority, write
 
     try:
-        uri = str(CertificateName.parse(f"{SCHEME}{job}/{name}"))
-        key, crt = Authority.load(folder).issue([uri], hosts, timedelta(days=days))
+        uri = CertificateName.parse(f"{SCHEME}{job}/{name}")
+        parent = uri.role == ANY or not Role(uri.role).is_leaf
+        hosts = hosts or (HERE if parent else ())
+        key, crt = Authority.load(folder).issue([str(uri)], hosts, timedelta(days=days), parent=parent)
     except (ConfigError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     stem = "node" if name == "*/*/*" else name.lower().replace("/", "-").replace(ANY, "any")
@@ -126,9 +132,9 @@ def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) 
         write(files["crt"], crt, 0o644)
     except OSError as error:
         raise click.ClickException(f"folder is '{folder}'; expected one that can be written: {error}") from None
-    settings = {"ca": folder / "ca.crt"} | {
-        f"{end}_{kind}": path for end in ("server", "client") for kind, path in files.items()
-    }
-    click.echo(f"# {uri}, also as {', '.join(hosts)}, for {days} days")
+    ends = ("server", "client") if parent else ("client",)
+    settings = {"ca": folder / "ca.crt"} | {f"{end}_{kind}": path for end in ends for kind, path in files.items()}
+    also = f", also as {', '.join(hosts)}" if hosts else ""
+    click.echo(f"# {uri}{also}, for {days} days{'' if parent else ', for clients alone'}")
     for setting, path in settings.items():
         click.echo(f"{setting} = {json.dumps(str(path.resolve()), ensure_ascii=False)}")

@@ -17,6 +17,7 @@ PROBE_S: Final = 1.0
 """Seconds for the test whether a parent that hung up speaks TLS."""
 
 _VERIFY: Final = re.compile(r"(?:CERTIFICATE_VERIFY_FAILED|BAD_SIGNATURE)(?:: ([a-z][a-z ]+))?")
+_CLEARER: Final = {"unsupported certificate purpose": "it is not for servers (extended key usage), as a Worker's is not"}
 _OTHER_NAME: Final = ("Hostname Verification Check failed", "is not in peer certificate")
 _HUNG_UP: Final = ("Socket closed", "Connection reset")
 
@@ -32,7 +33,8 @@ async def explain(details: str, upstream: Address, *, tls: bool, name: str) -> s
     """
     if tls:
         if found := _VERIFY.search(details):
-            return f"the parent's certificate is refused: {found[1] or 'not of our CA, or not valid now'}"
+            reason = found[1] or "not of our CA, not valid now, or not for servers"
+            return f"the parent's certificate is refused: {_CLEARER.get(reason, reason)}"
         if any(text in details for text in _OTHER_NAME):
             return f"the parent's certificate is refused: it does not name {name!r}; see server_name"
         if "WRONG_VERSION_NUMBER" in details:

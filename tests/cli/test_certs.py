@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from taskd_net.cli.group import group
 from taskd_net.tls.certificates import read
@@ -51,6 +52,12 @@ def names(path: str) -> tuple[list[str], list[str], list[str]]:
     )
 
 
+def purposes(path: str) -> set[x509.ObjectIdentifier]:
+    """The purposes in a certificate."""
+    certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
+    return set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+
+
 def test_what_is_issued_can_be_used_as_it_is_printed(certs: Run, tmp_path: Path) -> None:
     certs("init")
     settings = tomllib.loads(certs("issue").stdout)
@@ -72,6 +79,29 @@ def test_a_certificate_for_one_node(certs: Run) -> None:
     assert sorted(path.name for path in Path("x/y").iterdir()) == [
         *("ca.crt", "ca.key", "proxy-3.crt", "proxy-3.key", "worker-3-any.crt", "worker-3-any.key"),
     ]
+
+
+@pytest.mark.parametrize("name", ["Worker/3/24", "Worker/*/*", "Agent/3"])
+def test_leaf_gets_a_certificate_for_clients_alone(certs: Run, name: str) -> None:
+    """A child must not accept it from a parent: another end of a link, and no host names."""
+    certs("init")
+    said = certs("issue", name).stdout
+    settings = tomllib.loads(said)
+    assert settings.keys() == {"ca", "client_key", "client_crt"} and "for clients alone" in said
+    assert read(Tls(**settings)).client is not None
+    assert names(settings["client_crt"]) == ([f"taskd://*/{name}"], [], [])
+    assert purposes(settings["client_crt"]) == {ExtendedKeyUsageOID.CLIENT_AUTH}
+    certs("issue", name, "--host", "node-3")
+    assert names(settings["client_crt"])[1] == ["node-3"]
+    assert purposes(settings["client_crt"]) == {ExtendedKeyUsageOID.CLIENT_AUTH}
+
+
+@pytest.mark.parametrize("name", ["Mgr/0", "Proxy/3", "*/3/*"])
+def test_possible_parent_gets_a_certificate_for_both_ends(certs: Run, name: str) -> None:
+    certs("init")
+    settings = tomllib.loads(certs("issue", name).stdout)
+    both = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH}
+    assert purposes(settings["server_crt"]) == both and names(settings["server_crt"])[1] == ["localhost"]
 
 
 def test_what_is_refused(certs: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,11 +41,13 @@ class Folder:
         hosts: tuple[str, ...] = HERE,
         days: tuple[float, float] = (-0.5, 0.5),
         authority: Authority | None = None,
+        parent: bool = True,
     ) -> None:
         """Write a key and a certificate, valid between these days from now."""
         begin, end = (timedelta(days=day) for day in days)
         signer = authority or self.authority
-        key, crt = signer.issue(uris or (EVERYBODY,), hosts, end - begin, datetime.now(UTC) + begin)
+        start = datetime.now(UTC) + begin
+        key, crt = signer.issue(uris or (EVERYBODY,), hosts, end - begin, start, parent=parent)
         write(self.path / "node.key", key, 0o600)
         write(self.path / "node.crt", crt, 0o644)
 

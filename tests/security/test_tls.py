@@ -161,6 +161,24 @@ async def test_certificates_that_are_not_valid_now(
     assert "the parent's certificate is refused: " in mesh.events[-1]["reason"]
 
 
+@both_links
+async def test_parent_with_the_certificate_of_a_leaf(
+    mesh: Mesh, certificates: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Worker that listens and has been given host names is still no parent: its certificate is for clients alone."""
+    leaf = Folder(tmp_path / "leaf", certificates.authority)
+    leaf.issue("taskd://*/Worker/0/3", parent=False)
+    monkeypatch.setattr("taskd_net.tls.certificates._check_purpose", lambda *_: None)
+    impostor = await mesh.mgr(tls=leaf.listening())
+    child = await mesh.worker(0, 2, impostor, tls=certificates.connecting(), join=False)
+    await mesh.logged("join_failed", node=child.position)
+    assert "it is not for servers (extended key usage)" in mesh.events[-1]["reason"]
+    assert not impostor.router.children.by_id
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 3, mgr, tls=leaf.connecting())
+    assert (await soon(worker.send("up", to="Mgr"))).ok
+
+
 # ---- versions of TLS
 
 

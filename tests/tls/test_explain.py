@@ -21,6 +21,10 @@ NOWHERE = Address("127.0.0.1", 1)
             "the parent's certificate is refused: certificate has expired",
         ),
         (
+            "Tls handshake failed: OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: unsupported certificate purpose: OK",
+            "the parent's certificate is refused: it is not for servers (extended key usage), as a Worker's is not",
+        ),
+        (
             "SSL_ERROR_SSL: ECDSA routines:OPENSSL_internal:BAD_SIGNATURE: certificate signature failure: OK",
             "the parent's certificate is refused: certificate signature failure",
         ),
@@ -39,7 +43,7 @@ NOWHERE = Address("127.0.0.1", 1)
         # grpcio 1.62
         (
             "Ssl handshake failed: SSL_ERROR_SSL: SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED",
-            "the parent's certificate is refused: not of our CA, or not valid now",
+            "the parent's certificate is refused: not of our CA, not valid now, or not for servers",
         ),
         (
             "Peer name mgr is not in peer certificate",
