@@ -94,7 +94,7 @@ def init(folder: Path, days: int) -> None:
             ["--host", "hosts"],
             multiple=True,
             metavar="HOST",
-            help=f"Name or IP address that the node listens at; repeatable.  [default: {', '.join(HERE)}; for a leaf, none]",
+            help=f"Name or IP address where the node listens; repeatable.  [default: {', '.join(HERE)}; leaves: none]",
         ),
         _days(90),
     ],

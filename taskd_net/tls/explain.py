@@ -17,7 +17,9 @@ PROBE_S: Final = 1.0
 """Seconds for the test whether a parent that hung up speaks TLS."""
 
 _VERIFY: Final = re.compile(r"(?:CERTIFICATE_VERIFY_FAILED|BAD_SIGNATURE)(?:: ([a-z][a-z ]+))?")
-_CLEARER: Final = {"unsupported certificate purpose": "it is not for servers (extended key usage), as a Worker's is not"}
+_CLEARER: Final = {
+    "unsupported certificate purpose": "it is not for servers (extended key usage), as a Worker's is not",
+}
 _OTHER_NAME: Final = ("Hostname Verification Check failed", "is not in peer certificate")
 _HUNG_UP: Final = ("Socket closed", "Connection reset")
 
