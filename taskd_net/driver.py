@@ -13,7 +13,6 @@ from taskd_net.arrivals import Arrivals
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
-from taskd_net.core.identity import ViolationReports
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready, ReportViolation, Token, Withdraw
 from taskd_net.core.replay import Recorder
@@ -62,8 +61,6 @@ class Driver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
-        self._lost = ViolationReports(1.0, 1)
-        self._violations = ViolationReports(limits.ACCUSE_EVERY_S, limits.ACCUSED_PEERS)
 
     @property
     def position(self) -> Position:
@@ -128,8 +125,9 @@ class Driver:
                 assert self._server is not None
                 self._server.forgot(notice)
                 self.log.info("child_forgotten", child=str(notice.position), routes=notice.routes)
-            case Lost():
-                self._log_lost(notice)
+            case Lost(frame, code, src, detail):
+                dst = str(frame.dst)
+                self.log.warning("messages_lost", src=str(src), dst=dst, code=int(code), detail=detail)
             case Withdraw(link, frame):
                 session = self.links.get(link)
                 if session is not None and session.withdraw(frame):
@@ -137,9 +135,7 @@ class Driver:
             case Joined(joined):
                 self._has_joined(joined)
             case ReportViolation(peer, refusal):
-                if count := self._violations.add(self.now(), peer):
-                    code = int(refusal.code)
-                    self.log.warning("violation", peer=peer, count=count, code=code, detail=refusal.detail)
+                self.log.warning("violation", peer=peer, code=int(refusal.code), detail=refusal.detail)
             case _:
                 assert_never(notice)
 
@@ -150,12 +146,6 @@ class Driver:
             (self._absence.end if joined else self._absence.begin)()
         if self._server is not None:
             self._server.tell(joined)
-
-    def _log_lost(self, lost: Lost) -> None:
-        # One line a second at most: a full inbox can cost thousands of messages. The counter counts each.
-        if count := self._lost.add(self.now(), ""):
-            dst, src = str(lost.frame.dst), str(lost.src)
-            self.log.warning("messages_lost", count=count, last_dst=dst, code=lost.code, src=src, detail=lost.detail)
 
     def _arm(self, deadline: float) -> None:
         """Bring the next `tick` forward to `deadline`. A later deadline is found when the timer fires."""

@@ -152,12 +152,6 @@ takes milliseconds, and a second when thousands of nodes join at once."""
 QUARANTINE_MESSAGES: Final = 256
 """Messages of one child that wait so; then 5001."""
 
-ACCUSE_EVERY_S: Final = 60.0
-"""Seconds between two lines in the log about violations of one peer."""
-
-ACCUSED_PEERS: Final = 1024
-"""Peers that are told apart for that. A peer with ever new names costs no memory for each."""
-
 KEEPALIVE_TIME_S: Final = 5.0
 """Seconds of silence before a link is pinged."""
 
@@ -253,6 +247,32 @@ LOG_FILE_BYTES: Final = 10 * 1024 * 1024
 LOG_FILES: Final = 5
 """Log files kept of one node, the current one included: at most 50 MiB, so 450 MiB for 8 Workers and their Proxy."""
 
+LOG_VALUE_CHARS: Final = 500
+"""Characters of one value in a log line: a path, or a reason with the text of an error. Longer values come from a fault
+or from an attacker: ten of 7 MiB would rotate every other line out of the files."""
+
+LOG_TRACEBACK_CHARS: Final = 4000
+"""Characters of a traceback in a log line, half of them from its end: some thirty frames."""
+
+LOG_PEER_LINES: Final = 10
+"""Lines of one event about one peer at once: enough to see a pattern."""
+
+LOG_PEER_REFILL_S: Final = 60.0
+"""Seconds until one more of them: 1,440 a day, some 300 KiB."""
+
+LOG_PEERS: Final = 8192
+"""Events and peers with a budget of their own, above the children of a large parent. Beyond it all budgets begin again;
+the bound on all peers together stays."""
+
+LOG_WARNINGS: Final = 100
+"""Lines of one event of level WARNING or above at once, about all peers together: some 50 KiB."""
+
+LOG_CHANGES: Final = 5000
+"""Lines of any other event at once: every child of a large parent joins."""
+
+LOG_REFILL_S: Final = 10.0
+"""Seconds until one more line about all peers together: 2 MiB a day of one event."""
+
 REPORT_RETRY_S: Final = 1.0
 """Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
 
@@ -262,12 +282,6 @@ REPORTS_WAITING: Final = 256
 REGISTER_EVERY_S: Final = 30.0
 """Seconds between a node's registrations with the Mgr: so long may one that was restarted not know who is there. 5,000
 Workers cost it 170 messages a second, a few per cent of what it can take."""
-
-READER_LOG_S: Final = 60.0
-"""Seconds between two lines in the log about faults of one kind that messages bring to their reader."""
-
-READER_KINDS: Final = 256
-"""Kinds of fault that are told apart for that: an error's type, and the line that raised it."""
 
 HANDLER_GRACE_S: Final = 2.0
 """Seconds that destroying a node waits for a handler of the application's to return; nothing can end it by force."""
@@ -382,6 +396,3 @@ STRANGERS_LOOK_S: Final = 1.0
 STRANGERS_HEARD_S: Final = 10.0
 """Seconds after which whoever has begun TLS and has not registered is a stranger: as long as a registration may take
 that a parent holds back, and more."""
-
-STRANGERS_LOG_S: Final = 60.0
-"""Seconds between two lines about one address."""

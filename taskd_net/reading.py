@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net import limits
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import NodeClosed, TaskdNetError
-from taskd_net.core.identity import ViolationReports
 from taskd_net.logger import get_logger
 from taskd_net.node import Node
 from taskd_net.wire.codec import Message
@@ -45,7 +42,6 @@ class Reading:
     def __init__(self, node: Node | BlockingNode) -> None:
         self._node = node
         self._log = get_logger(node=str(node.position))
-        self._kinds = ViolationReports(limits.READER_LOG_S, limits.READER_KINDS)
 
     def __enter__(self) -> Self:
         return self
@@ -76,24 +72,12 @@ class Reading:
             main = threading.current_thread() is threading.main_thread()
             if main or not isinstance(error, SystemExit | KeyboardInterrupt):
                 return False
-        if count := self.due(error):
-            said = {"src": str(message.src), "uuid": message.uuid, "count": count, **fields}
-            if isinstance(error, Unreadable):
-                self._log.warning("body_unreadable", reason=str(error), **said)
-            else:
-                self._log.error("handler_failed", exc_info=error, **said)
+        said = {"src": str(message.src), "uuid": message.uuid, **fields}
+        if isinstance(error, Unreadable):
+            self._log.warning("body_unreadable", reason=str(error), **said)
+        else:
+            self._log.error("handler_failed", exc_info=error, **said)
         return True
-
-    def due(self, error: BaseException) -> int:
-        """Count an error. Returns the number that the next log line covers; 0 while that is too early.
-
-        Errors of one type from one line of code are of one kind, so that messages cannot make up new kinds.
-        """
-        at = error.__traceback__
-        while at is not None and at.tb_next is not None:
-            at = at.tb_next
-        place = "" if at is None else f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
-        return self._kinds.add(time.monotonic(), f"{type(error).__name__} {place}")
 
 
 class _Surviving:

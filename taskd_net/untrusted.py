@@ -1,12 +1,18 @@
-"""Readers of text from outside: each ends with a value or a `ValueError`, in bounded time and memory.
+"""Text from outside, on its way in and on its way out to people.
+
+Readers end with a value or a `ValueError`, in bounded time and memory.
 
 Python's own readers do not promise that. `str.isdigit` accepts `²`, and `int` raises for more than 4,300 digits.
 Parsers of JSON and TOML end with RecursionError in deeply nested brackets; so does `repr` of their result.
+
+Writers (`printable`, `json_line`) keep every such text on one line that a terminal prints as it is. Commands, logs and
+the status page write through them alone.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -69,6 +75,26 @@ def shown(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
+def printable(text: str) -> str:
+    """A text as one line without effect on a terminal.
+
+    Every character that `str.isprintable` refuses (control characters, ends of lines, changes of direction, lone
+    surrogates) stands as JSON writes it, such as `\\n` and `\\u001b`. A second call changes nothing.
+    """
+    return text if text.isprintable() else _UNUSUAL.sub(_escaped, text)
+
+
+def json_line(value: object) -> str:
+    """A value as one line of JSON, printable like `printable`: in plain ASCII where its texts need that."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in found[0])
+
+
+_UNUSUAL: Final = re.compile(r"[^ -~]+")
 _short: Final = reprlib.Repr()
 _short.maxlevel = 3
 _short.maxstring = _short.maxother = _short.maxlong = SHOWN_CHARS

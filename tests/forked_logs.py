@@ -26,6 +26,7 @@ LOST = 3
 def main(folder: Path, count: int) -> None:
     """Fork `count` times."""
     limits.LOG_FILE_BYTES = FILE_BYTES  # type: ignore[misc]
+    limits.LOG_PEER_LINES = limits.LOG_CHANGES = 10**9  # type: ignore[misc]
     sys.setswitchinterval(0.0005)
     logs.start("x.log", path=str(folder), stdout=True)
     over = threading.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -56,23 +55,10 @@ async def test_disarmed_timer_never_fires() -> None:
     assert driver.ticks.empty()
 
 
-async def test_lost_messages_are_logged_once_a_second_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_message_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     driver = Ticking()
-    now = 0.0
-    monkeypatch.setattr(driver, "now", lambda: now)
-    counts: list[int] = []
-
-    class Log:
-        def warning(self, event: str, *, count: int, **_: object) -> None:
-            assert event == "messages_lost"
-            counts.append(count)
-
-    log: Any = Log()
-    driver.log = log
-    lost = Lost(frame("Worker/0/0"), Code.NO_ROUTE, driver.position, "words")
-    for now in (0.0, 0.5, 0.9, 1.0):  # noqa: B007 - read by the clock
-        driver._log_lost(lost)
-    assert counts == [1, 3]
+    driver._take_notice(Lost(frame("Worker/0/0"), Code.NO_ROUTE, driver.position, "words"))
+    assert "event=messages_lost node=Mgr/0 src=Mgr/0 dst=Worker/0/0 code=5002 detail=words" in caplog.text
 
 
 @pytest.fixture

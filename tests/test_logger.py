@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 import pytest
 
+from taskd_net import Position, limits
 from taskd_net.logger import Event, get_logger, late_logger
 
 
@@ -40,3 +42,42 @@ def test_an_exception_is_a_field(caplog: pytest.LogCaptureFixture) -> None:
     except LookupError:
         get_logger().exception("failed")
     assert "LookupError: gone" in caplog.records[0].getMessage()
+
+
+FORGED = "a\n2026-11-22 [info] forged\x1b[2J"
+
+
+def test_values_are_short_printable_lines(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "taskd_net"):
+        get_logger().info("command", msg_type="\x1b[2J" + "x" * 7_000_000, message=FORGED, code=10**5000)
+        get_logger().info("plain", seconds=1.5, none=None, flag=False, count=2**64, where=Position.worker(0, 3))
+    first, second = (cast("Event", record.msg) for record in caplog.records)
+    assert first["msg_type"].startswith(r"\u001b[2Jxxx") and first["msg_type"].endswith("x… (7000004 characters)")
+    assert first["message"] == r"a\n2026-11-22 [info] forged\u001b[2J" and first["code"] == "<int>"
+    assert all(record.getMessage().isprintable() and len(record.getMessage()) < 2000 for record in caplog.records)
+    assert (second["seconds"], second["none"], second["flag"], second["count"]) == (1.5, None, False, str(2**64))
+
+
+def test_traceback_forges_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise LookupError(FORGED + "\n" * 10_000)
+    except LookupError:
+        get_logger().exception("failed")
+    (record,) = caplog.records
+    traceback = cast("Event", record.msg)["exception"]
+    assert len(traceback) <= 3 * limits.LOG_TRACEBACK_CHARS and "test_logger.py" in traceback
+    assert all(line.startswith("  ") and line.isprintable() for line in traceback.split("\n"))
+    # The application's handlers, such as pytest's, get no second copy.
+    assert record.exc_info is None and FORGED not in caplog.text
+
+
+def test_repeated_line_is_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger(node="Mgr/0")
+    for _ in range(834):
+        log.warning("notify_failed", reason="no socket")
+    log.warning("closed")
+    assert len(caplog.records) == limits.LOG_PEER_LINES + 1
+    assert 'left_out="notify_failed 824"' in caplog.records[-1].getMessage()
+    # The budget is a node's own: the lines of another one in this process are not left out.
+    get_logger(node="Proxy/0").warning("notify_failed", reason="no socket")
+    assert "node=Proxy/0" in caplog.records[-1].getMessage()

@@ -277,6 +277,7 @@ from taskd_net import limits, logs
 from taskd_net.logger import get_logger
 
 limits.LOG_FILE_BYTES = 3000
+limits.LOG_PEER_LINES = 100
 logs.start("x.log", path=sys.argv[1], stdout=sys.argv[2] == "True")
 log = get_logger()
 for number in range(40):

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import taskd_net
-from taskd_net.untrusted import SHOWN_CHARS, json_value, natural, parsed, shown
+from taskd_net.untrusted import SHOWN_CHARS, json_line, json_value, natural, parsed, printable, shown
 
 DEEP = "[" * 100_000
 PACKAGE = Path(taskd_net.__file__).parent
@@ -82,7 +82,27 @@ def test_values_are_shown_as_they_are_written() -> None:
         assert shown(value) == repr(value)
 
 
-# ---- files
+# ---- texts for people
+
+HOSTILE = "a\r\n\x1b[2J\x07\x7f\x9b\u202eb\u2028\ud800\U000e0001"
+"""A line end, a terminal's commands, a change of direction, a lone surrogate and an invisible tag."""
+
+
+def test_characters_with_an_effect_stand_as_json_writes_them() -> None:
+    assert printable(HOSTILE) == r"a\r\n\u001b[2J\u0007\u007f\u009b\u202eb\u2028\ud800\udb40\udc01"
+    for text in ("", "two words", 'a "quoted" \\ text', "第 3 步 ✓"):
+        assert printable(text) == text
+
+
+@given(st.text(st.characters(exclude_categories=())))
+@example(HOSTILE)
+def test_any_text_becomes_one_printable_line(text: str) -> None:
+    line = printable(text)
+    said = json_line({"body": text, text: [text]})
+    for written in (line, said):
+        assert written.isprintable() and written.encode().decode() == written
+    assert printable(line) == line
+    assert json.loads(said) == {"body": text} | {text: [text]}
 
 
 # ---- nobody else

@@ -25,7 +25,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
 from taskd_net.reading import Reading
-from taskd_net.untrusted import SHOWN_CHARS, json_value, shown
+from taskd_net.untrusted import json_value, shown
 
 MTYPE: Final = "DEFAULT"
 RANK_VARIABLE: Final = {"PyTorch": "RANK", "MindSpore": "MS_NODE_RANK"}
@@ -61,22 +61,20 @@ class Agent:
                 with reading.survive(message):
                     try:
                         body = read_body(message)
-                        kind, said = body.msg_type[:SHOWN_CHARS], body.message[:SHOWN_CHARS]
-                        log.info("command", code=body.code, msg_type=kind, message=said, src=str(message.src))
+                        said = {"code": body.code, "msg_type": body.msg_type, "message": body.message}
+                        log.info("command", **said, src=str(message.src))
                         leaves = _leaves(body)
                         self._obey(body)
                     except Exception as error:
                         # Errors of the framework's functions too: the Mgr sees the state of the workers in the reports.
                         expected = isinstance(error, Refused | ValueError)
-                        if count := reading.due(error):
-                            log.error(
-                                "command_failed",
-                                src=str(message.src),
-                                uuid=message.uuid,
-                                count=count,
-                                reason=str(error),
-                                exc_info=None if expected else error,
-                            )
+                        log.error(
+                            "command_failed",
+                            src=str(message.src),
+                            uuid=message.uuid,
+                            reason=str(error),
+                            exc_info=None if expected else error,
+                        )
                 if leaves is not None:
                     return leaves
         return True

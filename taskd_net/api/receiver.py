@@ -11,7 +11,6 @@ from taskd_net.api.body import Body
 from taskd_net.api.member import Refused
 from taskd_net.blocking import BlockingNode
 from taskd_net.reading import Reading, Unreadable
-from taskd_net.untrusted import SHOWN_CHARS
 from taskd_net.wire.codec import Message
 
 
@@ -62,7 +61,7 @@ class Receiver:
     def _handle(self, message: Message) -> None:
         with self._reading.survive(message):
             body = read_body(message)
-            with self._reading.survive(message, code=body.code, msg_type=body.msg_type[:SHOWN_CHARS]):
+            with self._reading.survive(message, code=body.code, msg_type=body.msg_type):
                 self._take(message, body)
 
 

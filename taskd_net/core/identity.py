@@ -54,27 +54,3 @@ class Claim(Enum):
     """It is known below another child. It may have moved."""
     NEVER = auto()
     """It cannot lie below this child."""
-
-
-class ViolationReports:
-    """Recent violations, for one log line per peer and interval.
-
-    Args:
-        seconds: the interval.
-        peers: peers that are told apart at most; the longest known is forgotten.
-    """
-
-    def __init__(self, seconds: float, peers: int) -> None:
-        self._seconds = seconds
-        self._peers = peers
-        self._known: dict[str, tuple[float, int]] = {}
-
-    def add(self, now: float, peer: str) -> int:
-        """Count a violation. Returns how many a line in the log would now be about; 0 when it is too early for one."""
-        since, count = self._known.get(peer, (float("-inf"), 0))
-        count += 1
-        due = now - since >= self._seconds
-        self._known[peer] = (now, 0) if due else (since, count)
-        if len(self._known) > self._peers:
-            del self._known[next(iter(self._known))]
-        return count if due else 0

@@ -127,7 +127,7 @@ class Joined:
 
 @dataclass(slots=True)
 class ReportViolation:
-    """A peer has claimed a position or a sender that is not its own. To be logged, at most once a minute for each peer.
+    """A peer has claimed a position or a sender that is not its own. To be logged.
 
     Attributes:
         peer: the peer.

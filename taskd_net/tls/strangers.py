@@ -1,4 +1,4 @@
-"""Peers that begin TLS with a node and never register: a log line per address and minute.
+"""Peers that begin TLS with a node and never register: a log line for each that is seen.
 
 gRPC does not tell its application of a handshake that failed, and prints a line without an address. It does ask for
 certificates before each handshake. At that moment the system's table of connections has the peer. A peer that has not
@@ -48,7 +48,6 @@ class Strangers:
         self._unheard: dict[Endpoint, float] = {}
         # Connections that need no more looking at, while they stand.
         self._settled: dict[Endpoint, float] = {}
-        self._logged: dict[str, float] = {}
 
     def handshake(self) -> None:
         """Note that a handshake is about to begin. Called on any thread."""
@@ -81,14 +80,8 @@ class Strangers:
             if now - since >= limits.STRANGERS_HEARD_S:
                 del self._unheard[endpoint]
                 self._settled[endpoint] = now
-                self._say(now, endpoint[0])
-        self._logged = {host: at for host, at in self._logged.items() if now - at < limits.STRANGERS_LOG_S}
-
-    def _say(self, now: float, host: str) -> None:
-        if now - self._logged.get(host, float("-inf")) >= limits.STRANGERS_LOG_S:
-            self._logged[host] = now
-            reason = "it began TLS and did not register: its certificate was refused, or it is not a node"
-            self._log.warning("stranger", address=host, reason=reason)
+                reason = "it began TLS and did not register: its certificate was refused, or it is not a node"
+                self._log.warning("stranger", address=endpoint[0], reason=reason)
 
 
 def peers_of(port: int) -> Iterator[Endpoint]:

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Final
 
-from taskd_net.limits import ACCUSE_EVERY_S
+from taskd_net.limits import LOG_PEER_REFILL_S
 
 _OF_PEERS: Final = ("Invalid encoding", "ExecuteBatchError raised in core")
 """First words of gRPC's lines about peers: metadata that is not UTF-8, and connections lost during an answer."""
@@ -26,7 +26,7 @@ class _RateLimit(logging.Filter):
         """Whether a record is logged."""
         if not str(record.msg).startswith(_OF_PEERS):
             return True
-        if time.monotonic() - self._last < ACCUSE_EVERY_S:
+        if time.monotonic() - self._last < LOG_PEER_REFILL_S:
             return False
         self._last = time.monotonic()
         record.exc_info = record.exc_text = None

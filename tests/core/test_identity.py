@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack
-from taskd_net.core.identity import UNSHOWN, Credentials, Violation, ViolationReports
+from taskd_net.core.identity import UNSHOWN, Credentials, Violation
 from taskd_net.core.names import CertificateName
 from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.router_config import RouterConfig
@@ -130,16 +130,3 @@ def test_announcing_without_a_registration_accuses_nobody() -> None:
     actions = mgr.announced(0.0, None, Kind.ADD, everybody("Worker/0/0"), ask, "a")
     text = "the announcing child is not registered here"
     assert actions == [Answer(ask, Ack("a", Code.CLIENT_ERR, at("Mgr"), text, 0))]
-
-
-# ---- what is logged
-
-
-def test_one_line_for_each_peer_and_while() -> None:
-    accusations = ViolationReports(60.0, 2)
-    assert [accusations.add(now, "a") for now in (0.0, 1.0, 59.9, 60.0, 61.0)] == [1, 0, 0, 3, 0]
-    assert accusations.add(61.0, "b") == 1
-    # A third name: the oldest is forgotten.
-    assert accusations.add(61.0, "c") == 1
-    assert len(accusations._known) == 2
-    assert accusations.add(62.0, "a") == 1

@@ -45,7 +45,6 @@ FIGURES: Final = {
         f"up to {_seconds(limits.GRACE_EXIT_S)} for them to end",
         f"up to {limits.COMMAND_ATTEMPTS} times, {_seconds(limits.COMMAND_RETRY_S)} apart",
         f"A file of {limits.LOG_FILE_BYTES // _MIB} MiB is renamed to `….1`; {limits.LOG_FILES} files are kept",
-        "the log has one line a minute for each kind of fault" if limits.READER_LOG_S == 60.0 else "",
     ],
     "docs/configuration.md": [
         f"At most {limits.LOG_FILE_BYTES * limits.LOG_FILES // _MIB} MiB for each node",
@@ -84,8 +83,9 @@ FIGURES: Final = {
         f"frozen for {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         f"larger than {limits.MESSAGE_BYTES // _MIB} MiB",
         "`PULSE_S`" if hasattr(limits, "PULSE_S") else "",
-        "at most one line a minute for each" if limits.STRANGERS_LOG_S == 60.0 else "",
-        "at most one line a minute for each kind of fault, `count`" if limits.READER_LOG_S == 60.0 else "",
+        f"{limits.LOG_PEER_LINES} lines at once and then one a minute" if limits.LOG_PEER_REFILL_S == 60.0 else "",
+        f"{limits.LOG_WARNINGS} (below warning {limits.LOG_CHANGES}) at once and then one in {limits.LOG_REFILL_S:g} s",
+        f"cut to {limits.LOG_VALUE_CHARS} characters",
         "for `seconds`; every 5 minutes until it is" if limits.NOT_JOINED_LOG_S == 300.0 else "",
     ],
     "docs/performance.md": [
@@ -104,7 +104,6 @@ FIGURES: Final = {
         f"up to {_seconds(limits.RENEWAL_S)}. Then it leaves the old stream",
         f"is not heard of {_seconds(limits.STRANGERS_HEARD_S)} later",
         f"above {limits.RECEIVE_BYTES // _MIB} MiB gRPC refuses the call",
-        "A parent logs an address once a minute" if limits.STRANGERS_LOG_S == 60.0 else "",
         "4002 after a second without an announcement" if limits.QUARANTINE_S == 1.0 else "",
     ],
     "docs/status-page.md": [
@@ -128,7 +127,6 @@ FIGURES: Final = {
     ],
     "SECURITY.md": [
         f"some {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
-        "once a minute for each peer" if limits.ACCUSE_EVERY_S == 60.0 else "",
         f"up to {limits.RECEIVE_BYTES // _MIB} MiB of an incomplete message",
         f"of more than {limits.MESSAGE_BYTES // _MIB} MiB is refused",
     ],

@@ -123,7 +123,7 @@ async def test_async_messages_beyond_the_bound_are_counted_and_logged(mesh: Mesh
     for i in range(10):
         assert (await mgr.post(str(i), to=worker.position)).ok
     await mesh.until(lambda: worker.statistics.lost == 4)
-    await mesh.logged("messages_lost", node=worker.position, last_dst=worker.position, src=worker.position)
+    await mesh.logged("messages_lost", node=worker.position, dst=worker.position, src=worker.position)
     assert await worker.take_all(6) == [str(i) for i in range(6)]
 
 

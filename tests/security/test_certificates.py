@@ -64,7 +64,7 @@ async def test_position_that_it_does_not_name(mesh: Mesh, issue: Issuer, name: s
     liar = await mesh.worker(0, 3, mgr, join=False, tls=issue(name).connecting())
     await refused(mesh, mgr, liar)
     assert (await soon(honest.send("x", to="Mgr"))).ok
-    assert mesh.count("violation") == 1
+    assert mesh.count("violation") >= 1
     assert mesh.count("child_lost") == 0
 
 

@@ -65,7 +65,7 @@ async def test_child_that_sends_as_another(attacked: Bystanders, mesh: Mesh, src
         assert (await liar.send("Mgr/0", "the truth")).code == 0
         assert (await mgr.take()).body == "the truth"
     assert mgr.statistics.violations == 6
-    assert mesh.count("violation") == 1, "one line a minute"
+    assert mesh.count("violation") == 6
 
 
 async def test_child_that_sends_as_another_on_the_fast_link(attacked: Bystanders) -> None:

@@ -72,7 +72,7 @@ async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch:
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])
-async def test_a_stranger_is_named_once_and_children_are_not(
+async def test_a_stranger_is_named_and_children_are_not(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str
 ) -> None:
     monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
@@ -97,6 +97,6 @@ async def test_a_stranger_is_named_once_and_children_are_not(
     await mesh.worker(0, 4, mgr, tls=certificates.connecting())
     with pytest.raises(TimeoutError):
         await bad.joined(1.0)
-    assert judge() == 1
+    assert 1 <= judge() <= limits.LOG_PEER_LINES
     for child in children:
         assert (await soon(mgr.send("x", to=child.position))).ok
