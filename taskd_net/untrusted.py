@@ -84,10 +84,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else _UNUSUAL.sub(_escaped, text)
 
 
-def json_line(value: object) -> str:
-    """A value as one line of JSON, printable like `printable`: in plain ASCII where its texts need that."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() else json.dumps(value)
+def json_line(value: object, *, compact: bool = False) -> str:
+    """A value as one line of printable JSON: in plain ASCII where its texts need that; `compact`: without spaces."""
+    separators = (",", ":") if compact else None
+    text = json.dumps(value, ensure_ascii=False, separators=separators)
+    return text if text.isprintable() else json.dumps(value, separators=separators)
 
 
 def _escaped(found: re.Match[str]) -> str:

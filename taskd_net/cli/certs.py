@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -10,8 +9,10 @@ from typing import Final
 import click
 
 from taskd_net import ConfigError
+from taskd_net.cli.lines import say
 from taskd_net.core.names import ANY, SCHEME, CertificateName
 from taskd_net.position import Role
+from taskd_net.untrusted import json_line
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts in the certificate of a node that can be a parent, where none is given."""
@@ -82,7 +83,7 @@ def init(folder: Path, days: int) -> None:
         raise click.UsageError(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"folder is '{folder}'; expected one that can be written: {error}") from None
-    click.echo(f"{folder / 'ca.crt'} is for every node; keep {folder / 'ca.key'} to yourself")
+    say(f"{folder / 'ca.crt'} is for every node; keep {folder / 'ca.key'} to yourself")
 
 
 @certs.command(
@@ -135,6 +136,6 @@ def issue(name: str, folder: Path, job: str, hosts: tuple[str, ...], days: int) 
     ends = ("server", "client") if parent else ("client",)
     settings = {"ca": folder / "ca.crt"} | {f"{end}_{kind}": path for end in ends for kind, path in files.items()}
     also = f", also as {', '.join(hosts)}" if hosts else ""
-    click.echo(f"# {uri}{also}, for {days} days{'' if parent else ', for clients alone'}")
+    say(f"# {uri}{also}, for {days} days{'' if parent else ', for clients alone'}")
     for setting, path in settings.items():
-        click.echo(f"{setting} = {json.dumps(str(path.resolve()), ensure_ascii=False)}")
+        say(f"{setting} = {json_line(str(path.resolve()))}")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from taskd_net import ConfigError, Position
+from taskd_net.cli.lines import say
 from taskd_net.cli.settings import COMMANDS, CONFIG, refused
 from taskd_net.codes import Refusal
 from taskd_net.observe.client import AskFailed
@@ -26,7 +27,7 @@ class Command(click.Command):
         except ConfigError as error:
             raise refused(ctx, error) from None
         except AskFailed as error:
-            click.echo(f"Error: {error}", err=True)
+            say(f"Error: {error}", err=True)
             ctx.exit(NOT_ASKED)
 
 

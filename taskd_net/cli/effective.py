@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from taskd_net import ConfigError, Position
 from taskd_net.cli.command import JSON, add_each
+from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.options import SettingOption, place
-from taskd_net.cli.output import print_json
 from taskd_net.cli.settings import COMMANDS, node_config, refused
 from taskd_net.cli.tool import free_position, leaf
+from taskd_net.untrusted import json_line
 
 
 def position_of(ctx: click.Context) -> Position:
@@ -27,7 +26,7 @@ def position_of(ctx: click.Context) -> Position:
 
 def _toml(value: object) -> str:
     """A value in the syntax of the file. A JSON string is a TOML string."""
-    return json.dumps(value, ensure_ascii=False)
+    return json_line(value)
 
 
 def _settings(ctx: click.Context) -> list[SettingOption]:
@@ -58,9 +57,10 @@ def _print(contexts: list[click.Context], as_json: bool) -> None:
             except ConfigError as error:
                 raise refused(ctx, error) from None
     if as_json:
-        print_json({str(ctx.command.name): _as_object(ctx) for ctx in contexts})
+        say_json({str(ctx.command.name): _as_object(ctx) for ctx in contexts})
     else:
-        click.echo("\n\n".join(map(_as_text, contexts)))
+        for line in "\n\n".join(map(_as_text, contexts)).split("\n"):
+            say(line)
 
 
 @click.group(

@@ -10,7 +10,7 @@ import click
 from taskd_net import Position
 from taskd_net.address import Address
 from taskd_net.cli.command import command, to_position
-from taskd_net.cli.output import print_json
+from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
 from taskd_net.position import require_node
@@ -61,14 +61,14 @@ def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, ti
             _print_json(position, False, None, str(error))
         if isinstance(error, AskFailed):
             raise
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}", err=True)
         sys.exit(1)
     was = "a route alone" if state is None else state.value.replace("_", " ")
     if as_json:
         _print_json(position, True, state, "")
     else:
-        click.echo(f"{position} is forgotten; it was {was}")
+        say(f"{position} is forgotten; it was {was}")
 
 
 def _print_json(position: Position, forgotten: bool, state: State | None, detail: str) -> None:
-    print_json({"position": str(position), "forgotten": forgotten, "state": state and state.value, "detail": detail})
+    say_json({"position": str(position), "forgotten": forgotten, "state": state and state.value, "detail": detail})

@@ -21,6 +21,7 @@ from taskd_net.cli.send import send
 from taskd_net.cli.top import top
 from taskd_net.cli.trace import trace
 from taskd_net.cli.tree import tree
+from taskd_net.untrusted import printable
 
 
 class OneLineErrors(click.Group):
@@ -31,7 +32,9 @@ class OneLineErrors(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise click.UsageError(" ".join(error.format_message().split())) from None
+            raise click.UsageError(printable(" ".join(error.format_message().split()))) from None
+        except click.ClickException as error:
+            raise click.ClickException(printable(error.format_message())) from None
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 
 import click
 
 from taskd_net.address import Address
 from taskd_net.cli.command import command
+from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, ask_health
 
@@ -46,7 +46,10 @@ def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeou
         status = asyncio.run(ask_health(address, service, timeout, tls_of(ctx)))
     except AskFailed as error:
         if as_json:
-            click.echo(json.dumps({**said, "status": None, "detail": str(error)}))
+            say_json({**said, "status": None, "detail": str(error)})
         raise
-    click.echo(json.dumps({**said, "status": status}) if as_json else status)
+    if as_json:
+        say_json({**said, "status": status})
+    else:
+        say(status)
     sys.exit(0 if status == "SERVING" else 1)

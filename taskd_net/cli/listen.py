@@ -11,6 +11,7 @@ import uvloop
 
 from taskd_net import Node, NodeConfig
 from taskd_net.cli.command import command
+from taskd_net.cli.lines import say
 from taskd_net.cli.options import FORMS
 from taskd_net.cli.output import Output, as_json, as_text
 from taskd_net.cli.settings import node_config
@@ -92,11 +93,11 @@ async def _join(node: Node, timeout: float | None) -> bool:
     try:
         await node.joined(timeout)
     except TimeoutError as error:
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}", err=True)
         return False
     except RuntimeError:  # ended before
         return False
-    click.echo(f"taskd-net listen {node.position} ready, upstream {node.config.upstream}", err=True)
+    say(f"taskd-net listen {node.position} ready, upstream {node.config.upstream}", err=True)
     return True
 
 

@@ -10,6 +10,7 @@ import click
 
 from taskd_net.address import Address
 from taskd_net.cli.keys import end_at_once, keys
+from taskd_net.cli.lines import say
 from taskd_net.cli.settings import tls_of
 from taskd_net.expect import Expected
 from taskd_net.observe.client import AskFailed, NodeClient
@@ -46,7 +47,7 @@ def look(
                 except AskFailed as error:
                     if not shown:
                         raise
-                    click.echo(f"no answer: {error}", err=True)
+                    say(f"no answer: {error}", err=True)
                 else:
                     show(document(mesh, expected))
                     shown += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 import os
 import select
 import threading
@@ -14,10 +13,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-import click
-from rich.console import Console
-
 from taskd_net import Message, limits
+from taskd_net.untrusted import json_line, printable
 
 STDOUT: Final = 1
 
@@ -84,25 +81,15 @@ class Output:
         self._tell(self._gone)
 
 
-def styled() -> Console:
-    """The standard output for lines with a style, which are printed as they are."""
-    return Console(highlight=False, soft_wrap=True, markup=False)
-
-
-def print_json(value: object) -> None:
-    """Print a value as one line of JSON."""
-    click.echo(json.dumps(value, ensure_ascii=False))
-
-
 def as_json(message: Message) -> str:
     """A message as one line of JSON."""
     fields = message._asdict() | {"src": str(message.src), "dst": str(message.dst)}
-    return json.dumps(fields, ensure_ascii=False)
+    return json_line(fields)
 
 
 def as_text(message: Message) -> str:
-    """A message in words: its sender, its kind, its body."""
-    return f"{message.src} {message.mtype} {message.body}"
+    """A message in words: its sender, its kind, its body. It is one line, whatever the body has in it."""
+    return printable(f"{message.src} {message.mtype} {message.body}")
 
 
 def _settle(written: asyncio.Future[bool], done: bool) -> None:

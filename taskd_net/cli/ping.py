@@ -12,7 +12,7 @@ import click
 
 from taskd_net import Position
 from taskd_net.cli.command import command, to_position
-from taskd_net.cli.output import print_json, styled
+from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.probing import as_object, ask, counted, counted_object, failure, milliseconds
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo, Series
@@ -115,26 +115,26 @@ def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_
     A signal ends it as --count does: with the summary.
     """
     series = Series(dest, settings["timeout"], count, interval)
-    console = styled()
+    screen = Screen()
     summary = Summary()
 
     async def work(client: NodeClient) -> None:
         about = await client.about()
         if not as_json:
-            console.print(f"PING {dest} from {about.position} at {settings['at']}")
+            screen.say(f"PING {dest} from {about.position} at {settings['at']}")
         async for echo in client.ping(series):
             summary.add(echo)
             if as_json:
                 answer = {"seq": summary.sent, **as_object(echo), **counted_object(echo)}
-                print_json(answer)
+                say_json(answer)
             else:
                 came = str(echo.src) if echo.ok else failure(echo)
                 text = f"{summary.sent}  {came}  {milliseconds(echo.seconds)} ms{counted(echo, dest, 'answered')}"
-                console.print(text, style="green" if echo.ok else "red")
+                screen.say(text, style="green" if echo.ok else "red")
 
     ask(ctx, work)
     if as_json:
-        print_json(summary.as_object(str(dest)))
+        say_json(summary.as_object(str(dest)))
     else:
-        console.print(summary.as_text(str(dest)))
+        screen.say(summary.as_text(str(dest)))
     sys.exit(0 if summary.complete else 1)

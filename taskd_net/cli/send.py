@@ -11,7 +11,7 @@ import click
 
 from taskd_net import Ack, Code, Node, Position
 from taskd_net.cli.command import command, to_position
-from taskd_net.cli.output import print_json
+from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.probing import counted, counted_object, detail, failure, name
 from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import run_until_signal
@@ -80,16 +80,16 @@ def send(ctx: click.Context, /, dest: Position, body: str, sync: bool, as_json: 
         ack = run_until_signal(join_and_send)
     except _NotJoinedError as error:
         if as_json:
-            _print_json(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error), 0))
-        click.echo(f"Error: {error}", err=True)
+            say_json(_fields(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error), 0)))
+        say(f"Error: {error}", err=True)
         sys.exit(NOT_JOINED)
     if isinstance(ack, signal.Signals):
         sys.exit(128 + ack)
     if as_json:
-        _print_json(ack)
+        say_json(_fields(ack))
     else:
         said = f"0 OK from {ack.src}" if ack.ok else failure(ack)
-        click.echo(said + (counted(ack, dest, "have it") if sync else ""))
+        say(said + (counted(ack, dest, "have it") if sync else ""))
     sys.exit(0 if ack.ok else 1)
 
 
@@ -103,6 +103,6 @@ def _standard_input() -> str:
         raise click.UsageError(f"BODY from the standard input is not UTF-8 text: {error.reason}") from None
 
 
-def _print_json(ack: Ack) -> None:
+def _fields(ack: Ack) -> dict[str, object]:
     fields = {"code": int(ack.code), "name": name(ack.code), "src": str(ack.src), "uuid": ack.uuid}
-    print_json({**fields, "detail": detail(ack), **counted_object(ack)})
+    return {**fields, "detail": detail(ack), **counted_object(ack)}

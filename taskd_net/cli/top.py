@@ -11,8 +11,8 @@ import click
 from taskd_net import Role
 from taskd_net.cli.branches import milliseconds
 from taskd_net.cli.command import command
+from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.mesh import look
-from taskd_net.cli.output import print_json, styled
 from taskd_net.observe.document import TROUBLE, Document, in_trouble
 from taskd_net.observe.rates import Rate, Rates
 
@@ -77,7 +77,7 @@ def top(
 
     128+N: ended by signal N.
     """
-    console = styled()
+    screen = Screen()
     rates = Rates()
     order = by
     last: tuple[Document, Mapping[str, Rate]] | None = None
@@ -89,7 +89,7 @@ def top(
             said = {
                 name: {field: round(value, 3) for field, value in asdict(rate).items()} for name, rate in now.items()
             }
-            print_json(mesh | {"rates": said})
+            say_json(mesh | {"rates": said})
             return
         last = mesh, now
         draw()
@@ -97,13 +97,13 @@ def top(
     def draw() -> None:
         assert last is not None
         lines = table(*last, order, role)
-        if console.is_terminal:
-            console.file.write(_HOME)
-            lines = lines[: max(2, console.height - 1)]
+        if screen.is_terminal:
+            screen.file.write(_HOME)
+            lines = lines[: max(2, screen.height - 1)]
         for text, style in lines:
-            console.print(text[: console.width] if console.is_terminal else text, style=style)
-        if not console.is_terminal:
-            console.print()
+            screen.say(text[: screen.width] if screen.is_terminal else text, style=style)
+        if not screen.is_terminal:
+            screen.say("")
 
     def pressed(key: str) -> None:
         nonlocal order
@@ -113,7 +113,7 @@ def top(
             if last is not None:
                 draw()
 
-    on_key = pressed if console.is_terminal and not as_json else None
+    on_key = pressed if screen.is_terminal and not as_json else None
     look(ctx, show, interval=interval, count=count, pressed=on_key)
 
 

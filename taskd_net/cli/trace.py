@@ -9,7 +9,7 @@ import click
 
 from taskd_net import Code, Position
 from taskd_net.cli.command import command, to_position
-from taskd_net.cli.output import print_json, styled
+from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.probing import as_object, ask, failure, milliseconds
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import About, Echo
@@ -44,30 +44,30 @@ def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any)
 
     128+N: ended by signal N.
     """
-    console = styled()
+    screen = Screen()
     hops: list[Echo] = []
     start: list[About] = []
 
     async def work(client: NodeClient) -> None:
         start.append(await client.about())
         if not as_json:
-            console.print(f"TRACE {dest} from {start[0].position} at {settings['at']}")
+            screen.say(f"TRACE {dest} from {start[0].position} at {settings['at']}")
         async for echo in client.trace(dest, settings["timeout"]):
             hops.append(echo)
             if not as_json:
                 text = _line(len(hops), echo)
-                console.print(text, style="green" if echo.ok else "red")
+                screen.say(text, style="green" if echo.ok else "red")
 
     stopped = ask(ctx, work)
     reached = bool(hops) and hops[-1].ok
     if as_json:
         fields = {"to": str(dest), "from": str(start[0].position) if start else None, "reached": reached}
-        print_json(fields | {"hops": [as_object(echo) for echo in hops]})
+        say_json(fields | {"hops": [as_object(echo) for echo in hops]})
     elif reached:
-        console.print(f"reached {dest}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}")
+        screen.say(f"reached {dest}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}")
     elif stopped is None:
         last = hops[-2].src if len(hops) > 1 else start[0].position
-        console.print(f"ends after {last}")
+        screen.say(f"ends after {last}")
     sys.exit(128 + stopped if stopped is not None else 0 if reached else 1)
 
 

@@ -8,8 +8,8 @@ import click
 
 from taskd_net.cli.branches import draw
 from taskd_net.cli.command import command
+from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.mesh import look
-from taskd_net.cli.output import print_json, styled
 from taskd_net.observe.document import Document, healthy
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
@@ -45,21 +45,21 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
 
     128+N: ended by signal N, as with --watch.
     """
-    console = styled()
+    screen = Screen()
     last = True
 
     def show(mesh: Document) -> None:
         nonlocal last
         last = healthy(mesh)
         if as_json:
-            print_json(mesh)
+            say_json(mesh)
             return
-        if watch and console.is_terminal:
-            console.file.write(_CLEAR)
+        if watch and screen.is_terminal:
+            screen.file.write(_CLEAR)
         for text, style in draw(mesh, everything=everything):
-            console.print(text, style=style)
-        if watch and not console.is_terminal:
-            console.print()
+            screen.say(text, style=style)
+        if watch and not screen.is_terminal:
+            screen.say("")
 
     look(ctx, show, interval=1.0, count=0 if watch else 1)
     sys.exit(0 if last else 1)

@@ -9,7 +9,6 @@ A look goes over every node, so it is taken in slices: whoever takes it lets oth
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from taskd_net.observe.document import Document, Standing, head, missing_of, nod
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
 from taskd_net.position import Position
-from taskd_net.untrusted import natural
+from taskd_net.untrusted import json_line, natural
 
 _NOTHING: Final = "null"
 
@@ -126,14 +125,14 @@ class Feed:
             "token": f"{self._life}-{self._version}",
         }
         missing = self._missing_text if self._missing_version > told else _NOTHING
-        return f'{_json(rest)[:-1]},"missing":{missing},"nodes":[{nodes}]}}'
+        return f'{json_line(rest, compact=True)[:-1]},"missing":{missing},"nodes":[{nodes}]}}'
 
     def _show(self, position: Position, record: bytes, status: NodeStatus, standing: Standing, version: int) -> _Shown:
         old = self._shown.get(position)
         if old is not None and old.record == record and old.standing == standing:
             return old
         node = node_document(position, status, standing)
-        text = _json(node)
+        text = json_line(node, compact=True)
         return _Shown(record, status, standing, node, text, old.version if old and old.text == text else version)
 
     def _take(
@@ -146,7 +145,8 @@ class Feed:
     ) -> None:
         removed = [position for position in self._shown if position not in found]
         if missing != self._missing or not self._version:
-            self._missing, self._missing_text, self._missing_version = missing, _json(missing), version
+            self._missing, self._missing_version = missing, version
+            self._missing_text = json_line(missing, compact=True)
         self._removed.extend((version, position) for position in removed)
         while len(self._removed) > limits.PAGE_REMOVED:
             self._floor = self._removed.popleft()[0]
@@ -156,7 +156,3 @@ class Feed:
         nodes = [shown.node for shown in found.values()]
         self._head = head(self._root, now, self._expected, standings, missing, nodes)
         del self._head["missing"]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

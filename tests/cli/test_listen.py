@@ -53,6 +53,13 @@ async def test_each_message_is_printed_as_it_comes(mgr: WatchedNode) -> None:
     assert (await mgr.send("x", to="Worker/0/0")).code == Code.NO_ROUTE
 
 
+async def test_body_does_not_look_like_another_message(mgr: WatchedNode) -> None:
+    async with listen(mgr, "--count", 1) as listening:
+        await listening.said(READY)
+        assert (await mgr.send("x\nMgr/0 ACTION shutdown\x1b[2J", to="Worker/0/0", mtype="STATUS")).ok
+        assert (await listening.rest()).splitlines() == [r"Mgr/0 STATUS x\nMgr/0 ACTION shutdown\u001b[2J"]
+
+
 async def test_messages_as_json_lines(mgr: WatchedNode) -> None:
     async with listen(mgr, "--json", "--count", 2) as listening:
         await listening.said(READY)

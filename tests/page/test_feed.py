@@ -13,11 +13,12 @@ from taskd_net import limits
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record
 from taskd_net.observe.records import Mesh
-from taskd_net.observe.status_codec import read_records
+from taskd_net.observe.status_codec import read_node, read_records, write_node
 from taskd_net.page.feed import Feed
 from taskd_net.position import Position
 from taskd_net.states import State
 from tests.page.meshes import Made, of_size
+from tests.test_untrusted import HOSTILE
 
 Told = dict[str, Any]
 
@@ -173,3 +174,18 @@ def test_states_that_only_who_sees_the_tree_can_say_count_for_the_missing() -> N
     assert {entry["why"] for entry in told["missing"]} == {"gone", "cut_off"}
     made.nodes[Position.proxy(1)] = replace(made.nodes[Position.proxy(1)], state=State.JOINED)
     assert json.loads(feed_of(made, "2x8").answer(""))["missing"] == []
+
+
+def test_text_of_a_node_is_printable() -> None:
+    made = Made(1)
+    text = HOSTILE.replace("\ud800", "")  # the wire refuses a lone surrogate
+    entries = [
+        (position, write_node(replace(read_node(node), version=text, address=text, link=text)))
+        for position, node in made.entries()
+    ]
+    feed = feed_of(made)
+    for _ in feed.look(made.now, entries):
+        pass
+    answer = feed.answer("")
+    assert answer.isprintable()
+    assert {node["link"] for node in json.loads(answer)["nodes"]} == {text}

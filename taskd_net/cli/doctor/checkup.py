@@ -15,7 +15,7 @@ from taskd_net.cli.command import add_each
 from taskd_net.cli.doctor import listening, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
-from taskd_net.cli.output import print_json, styled
+from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.settings import node_config, refused
 
 CHECKED: Final = ("mgr", "proxy", "listen", "send")
@@ -60,15 +60,15 @@ def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:
             for found in findings
         ]
         fields = {"command": ctx.info_name, "wrong": counts[State.WRONG], "warnings": counts[State.WARNING]}
-        print_json({**fields, "checks": checks})
+        say_json({**fields, "checks": checks})
         return
-    console = styled()
+    screen = Screen()
     for found in findings:
-        console.print(f"{found.state.value:8} {found.check:9} {found.text}", style=_STYLES[found.state])
+        screen.say(f"{found.state.value:8} {found.check:9} {found.text}", style=_STYLES[found.state])
         if found.advice:
-            console.print(f"{'':18} {found.advice}")
+            screen.say(f"{'':18} {found.advice}")
     total = f"{counts[State.WRONG]} wrong, {counts[State.WARNING]} to look at"
-    console.print(total if counts[State.WRONG] + counts[State.WARNING] else "nothing wrong was found")
+    screen.say(total if counts[State.WRONG] + counts[State.WARNING] else "nothing wrong was found")
 
 
 @click.group(
