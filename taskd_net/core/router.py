@@ -2,7 +2,8 @@
 
 A Mgr, a Proxy and a Worker run the same Router, with different links. Each kind of event has one method. It returns all
 decisions that follow from the event, as data; the node carries them out before the next event.
-The message path is in `core.messages`, the answer path in `core.answers`, and the invariants are in `core.invariants`.
+The message path is in `core.messages`, the answer path in `core.answers`. The tests assert the invariants between two
+events (`tests/core/invariants.py`).
 
 The rule for the next hop is contract section 4, delivery section 5, and the learning of routes section 3.
 """

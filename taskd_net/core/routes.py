@@ -159,26 +159,6 @@ class Routes:
                 return Position(role, ALL, process)
         return None
 
-    def check(self) -> None:
-        """Assert that every index agrees with the table. For tests."""
-        expected: dict[_Pattern, dict[LinkId, int]] = {}
-        for identity, link in self._next_hop.items():
-            assert identity in self._by_link[link]
-            for pattern in _patterns(identity):
-                links = expected.setdefault(pattern, {})
-                links[link] = links.get(link, 0) + 1
-        assert expected == self._by_pattern
-        workers = [identity for identity in self._next_hop if identity.role == Role.WORKER]
-        assert sum(map(len, self._by_process.values())) == len(workers)
-        assert all(identity in self._by_process[identity.process_rank] for identity in workers)
-        assert sum(map(len, self._by_link.values())) == len(self._next_hop) == len(self._epoch)
-        for identity, claims in self._replaced.items():
-            assert claims and self._next_hop[identity] not in claims
-        counted = Counter(self._next_hop.values())
-        for claims in self._replaced.values():
-            counted.update(claims.keys())
-        assert counted == self._claims
-
     def _with_process(self, dst: Destination) -> Iterator[Position]:
         # The product of two lists is mostly empty, because a global rank lives on one node. So this walks the ranks.
         for process in dst.processes or ():

@@ -14,7 +14,6 @@ from taskd_net.core.acks import UNTOLD, Told
 from taskd_net.core.acks import Answer as Heard
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.identity import UNSHOWN, Credentials
-from taskd_net.core.invariants import check
 from taskd_net.core.links import Link, Terms
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Announce, Answered, Key, Kind, Notice, Ready, Writes
@@ -22,6 +21,7 @@ from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.position import Position
+from tests.core.invariants import check
 
 Reply: TypeAlias = Callable[[Ack], None]
 Arrival: TypeAlias = tuple[Frame, Reply | None, float | None]

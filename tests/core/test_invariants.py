@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from taskd_net.core.invariants import check
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router
+from tests.core.invariants import check
 from tests.core.routers import Caller, add_child, frame, joined
 
 

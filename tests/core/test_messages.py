@@ -6,7 +6,6 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Frame
 from taskd_net.core.in_flight import InFlight, Run
-from taskd_net.core.invariants import check
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import EndStream, Kind, Ready, Reason, ReportViolation
 from taskd_net.core.replay import Recorder, replay
@@ -16,6 +15,7 @@ from taskd_net.core.seen import Seen
 from taskd_net.limits import ANSWERS_UNTAKEN
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination
+from tests.core.invariants import check
 from tests.core.routers import at
 
 NUMBERED = Terms(numbered=True, bare=True, counts=True)

@@ -8,12 +8,12 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
-from taskd_net.core.invariants import check
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, Reason
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import LOCAL
 from tests.core.driven import Answer, Deliver, Driven, Forward
+from tests.core.invariants import check
 from tests.core.routers import (
     STRANGER,
     Caller,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from taskd_net.core.routes import LinkId, Routes, describe_missing
 from taskd_net.position import Destination, Position
+from tests.core.invariants import check_routes
 from tests.core.routers import at, everybody
 
 NODES = [
@@ -85,7 +86,7 @@ def test_newest_claim_that_has_not_been_taken_back_is_the_route(events: list[Eve
     routes, model = Routes(), Model()
     for event in events:
         carry_out(routes, model, event)
-        routes.check()
+        check_routes(routes)
         expected = {node: claims[-1][0] for node, claims in model.items()}
         assert dict(routes.items()) == expected
         assert (len(routes), set(routes)) == (len(expected), set(expected))
@@ -162,7 +163,7 @@ def test_check_sees_a_broken_table() -> None:
     routes.learn(at("Worker/0/0"), 1, 1)
     routes._by_link.clear()
     with pytest.raises((AssertionError, KeyError)):
-        routes.check()
+        check_routes(routes)
 
 
 def test_missing_rank_in_words() -> None:
@@ -189,7 +190,7 @@ def test_claim_behind_another_is_made_once_however_often_it_is_said() -> None:
     routes.learn(node, 1, 1)
     for _ in range(2):
         routes.learn_behind(node, 2, 1)
-    routes.check()
+    check_routes(routes)
     assert not routes.drop(node, 1)
     assert routes.next_hop(node) == 2
     assert routes.drop_link(2) == [node]

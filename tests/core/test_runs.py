@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
-from taskd_net.core.invariants import check
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import Kind, Ready
 from taskd_net.core.router import Router
@@ -17,6 +16,7 @@ from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.uuids import Uuids
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
+from tests.core.invariants import check
 from tests.core.routers import at, everybody
 
 SOURCES = everybody("Worker/0/0", "Proxy/1", "Worker/1/0", "Worker/7/7")

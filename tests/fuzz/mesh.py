@@ -12,7 +12,6 @@ from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
-from taskd_net.core.invariants import check
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Kind
@@ -20,6 +19,7 @@ from taskd_net.core.router_config import RouterConfig
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
 from tests.core.driven import Action, Answer, Deliver, Driven, Forward, Reply
+from tests.core.invariants import check
 
 _NAMES: Final = [
     "Mgr",

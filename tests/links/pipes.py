@@ -9,7 +9,6 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.invariants import check
 from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -19,6 +18,7 @@ from taskd_net.logger import get_logger
 from taskd_net.observe.view import View
 from taskd_net.position import Position
 from taskd_net.wire import codec
+from tests.core.invariants import check
 
 
 def frame(body: str = "", *, uuid: str = "u", sync: bool = True, src: str = "Mgr", to: str = "Worker/0/0") -> Frame:

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import pytest
 
 from taskd_net import Message, Node, NodeConfig
-from taskd_net.core.invariants import check
 from taskd_net.core.ready import Ready
+from tests.core.invariants import check
 from tests.links import memory
 
 PATIENCE_S = 10.0

@@ -1,10 +1,14 @@
-"""Invariants of a Router between two events. The tests and the fuzzers assert them after every event."""
+"""Invariants of a Router between two events, asserted after every event of a test or a fuzzer."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router
+from taskd_net.core.routes import LinkId, Routes, _Pattern, _patterns
 from taskd_net.core.schedule import Schedule
+from taskd_net.position import Role
 
 
 def check(router: Router) -> None:
@@ -23,7 +27,7 @@ def check(router: Router) -> None:
     """
     decisions = router._decisions
     schedule, children = decisions.schedule, router.children
-    router.routes.check()
+    check_routes(router.routes)
     assert all(link_id in children.by_id for _, link_id in router.routes.items())
     for link in router._topology.links():
         _check_link(link, schedule)
@@ -41,3 +45,24 @@ def _check_link(link: Link, schedule: Schedule) -> None:
     assert link.waiting >= 0 and link.waiting_bytes >= 0
     assert link.quota is None or link.quota.messages >= link.waiting
     assert link.next_deadline() >= schedule.planned(link)
+
+
+def check_routes(routes: Routes) -> None:
+    """Assert that every index agrees with the table."""
+    expected: dict[_Pattern, dict[LinkId, int]] = {}
+    for identity, link in routes._next_hop.items():
+        assert identity in routes._by_link[link]
+        for pattern in _patterns(identity):
+            links = expected.setdefault(pattern, {})
+            links[link] = links.get(link, 0) + 1
+    assert expected == routes._by_pattern
+    workers = [identity for identity in routes._next_hop if identity.role == Role.WORKER]
+    assert sum(map(len, routes._by_process.values())) == len(workers)
+    assert all(identity in routes._by_process[identity.process_rank] for identity in workers)
+    assert sum(map(len, routes._by_link.values())) == len(routes._next_hop) == len(routes._epoch)
+    for identity, claims in routes._replaced.items():
+        assert claims and routes._next_hop[identity] not in claims
+    counted = Counter(routes._next_hop.values())
+    for claims in routes._replaced.values():
+        counted.update(claims.keys())
+    assert counted == routes._claims
