@@ -30,7 +30,7 @@ class _Acceptor(Acceptor):
 
     def offer(self, link: LinkId, caller: Caller) -> Metadata:
         """The stream, and answers by number on it."""
-        return ((peers.LINKS_KEY, OFFER), (peers.ANSWERS_KEY, peers.NUMBERS))
+        return ((peers.LINKS_KEY, OFFER), peers.NUMBERS)
 
     def handlers(self) -> Mapping[str, Handler]:
         """The stream."""

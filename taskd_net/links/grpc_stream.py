@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import grpc
 
@@ -31,66 +31,51 @@ _STATUS: Final = {
 }
 
 
-class ServerPipe:
-    """A stream that a child has opened."""
+class _GrpcPipe:
+    """Either end of a stream of gRPC."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     async def read(self) -> bytes | None:
-        """The next message of the child; None when the stream has ended."""
+        """The next message of the other end; None when the stream has ended."""
         try:
-            data: object = await self._context.read()
+            data = await self._stream.read()
         except _ENDED:
             return None
         return data if isinstance(data, bytes) else None
 
     async def write(self, data: bytes) -> bool:
-        """Write a message to the child. Returns False when the stream has ended."""
+        """Write a message to the other end. Returns False when the stream has ended."""
         try:
-            await self._context.write(data)
+            await self._stream.write(data)
         except _ENDED:
             return False
         return True
+
+
+class ServerPipe(_GrpcPipe):
+    """A stream that a child has opened, by its context."""
 
     async def finish(self) -> None:
         """A server's stream is finished by returning from the call."""
 
 
-class ClientPipe:
-    """A stream to the parent; `Line` and `Pipe` in one."""
-
-    def __init__(self, call: Stream) -> None:
-        self._call = call
-
-    async def read(self) -> bytes | None:
-        """The next message of the parent; None when the stream has ended."""
-        try:
-            data = await self._call.read()
-        except _ENDED:
-            return None
-        return data if isinstance(data, bytes) else None
-
-    async def write(self, data: bytes) -> bool:
-        """Write a message to the parent. Returns False when the stream has ended."""
-        try:
-            await self._call.write(data)
-        except _ENDED:
-            return False
-        return True
+class ClientPipe(_GrpcPipe):
+    """A stream to the parent, by its call; `Line` and `Pipe` in one."""
 
     async def finish(self) -> None:
         """Write no more; the parent ends the stream when it has read all of it."""
         with contextlib.suppress(*_ENDED):
-            await self._call.done_writing()
+            await self._stream.done_writing()
 
     def cancel(self) -> None:
         """End the stream at once."""
-        self._call.cancel()
+        self._stream.cancel()
 
     async def lost(self) -> Lost:
         """The reason for which the stream has ended."""
-        status, details = await self._call.code(), await self._call.details() or ""
+        status, details = await self._stream.code(), await self._stream.details() or ""
         return Lost(f"the stream ended: {status.name}: {details}", peers.position_taken(status, details))
 
 

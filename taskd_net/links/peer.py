@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 
@@ -29,26 +29,20 @@ Metadata: TypeAlias = tuple[tuple[str, str], ...]
 VERSION_KEY = "taskd-net-version"
 DEPTH_KEY = "taskd-net-depth"
 LINKS_KEY = "taskd-net-links"
-STATUS_KEY = "taskd-net-status"
-REPORTS = "reports/1"
 PACE_KEY = "taskd-net-pace"
 ROUTES_KEY = "taskd-net-routes"
-PROBES_KEY = "taskd-net-probes"
-PROBES = "1"
-ANSWERS_KEY = "taskd-net-answers"
-NUMBERS = "numbers"
-ENDS_KEY = "taskd-net-ends"
-ENDS = "1"
 END_KEY = "taskd-net-end"
-KIND_KEY = "taskd-net-kind"
-SERVICE = "service"
-COUNTS_KEY = "taskd-net-counts"
-COUNTS = "1"
 JOINED_KEY = "taskd-net-joined"
-HEARS = "1"
+# What a peer says of itself by one key with one value.
+REPORTS = ("taskd-net-status", "reports/1")
+PROBES = ("taskd-net-probes", "1")
+NUMBERS = ("taskd-net-answers", "numbers")
+ENDS = ("taskd-net-ends", "1")
+SERVICE = ("taskd-net-kind", "service")
+COUNTS = ("taskd-net-counts", "1")
+HEARS = (JOINED_KEY, "1")
+CONTINUES = ("taskd-net-stream", "continues")
 _JOINED = {"yes": True, "no": False}
-STREAM_KEY = "taskd-net-stream"
-CONTINUES = "continues"
 _ORIGINAL_AGENT = "grpc-go/"
 _MOST = 999
 
@@ -154,37 +148,25 @@ def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping
 
 def of_child(metadata: Mapping[str, str]) -> Peer:
     """Read a child's properties from the metadata of its Register."""
-    version = metadata.get(VERSION_KEY)
-    if version:
-        return Peer(
-            OURS,
-            version,
-            probes=metadata.get(PROBES_KEY) == PROBES,
-            counts=metadata.get(COUNTS_KEY) == COUNTS,
-            numbers=metadata.get(ANSWERS_KEY) == NUMBERS,
-            service=metadata.get(KIND_KEY) == SERVICE,
-            hears=metadata.get(JOINED_KEY) == HEARS,
-        )
+    said = metadata.items()
+    if metadata.get(VERSION_KEY):
+        return _of_ours(metadata, service=SERVICE in said, hears=HEARS in said)
     return Peer(ORIGINAL if metadata.get("user-agent", "").startswith(_ORIGINAL_AGENT) else CONTRACT)
 
 
 def of_parent(metadata: Mapping[str, str]) -> Peer:
     """Read a parent's properties from the metadata of its answer to Register."""
-    version = metadata.get(VERSION_KEY)
-    if not version:
+    said = metadata.items()
+    if not metadata.get(VERSION_KEY):
         return Peer(ORIGINAL)
-    return Peer(
-        OURS,
-        version,
-        natural(metadata.get(DEPTH_KEY, ""), _MOST) or 0,
-        said=metadata,
-        reports=metadata.get(STATUS_KEY) == REPORTS,
-        pace=float(natural(metadata.get(PACE_KEY, ""), _MOST) or 0),
-        probes=metadata.get(PROBES_KEY) == PROBES,
-        numbers=metadata.get(ANSWERS_KEY) == NUMBERS,
-        ends=metadata.get(ENDS_KEY) == ENDS,
-        counts=metadata.get(COUNTS_KEY) == COUNTS,
-    )
+    depth, pace = (natural(metadata.get(key, ""), _MOST) or 0 for key in (DEPTH_KEY, PACE_KEY))
+    reports, ends = REPORTS in said, ENDS in said
+    return _of_ours(metadata, depth=depth, pace=float(pace), said=metadata, reports=reports, ends=ends)
+
+
+def _of_ours(metadata: Mapping[str, str], **more: Any) -> Peer:
+    said, version = metadata.items(), metadata[VERSION_KEY]
+    return Peer(OURS, version, probes=PROBES in said, counts=COUNTS in said, numbers=NUMBERS in said, **more)
 
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
@@ -194,14 +176,8 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
 
 def own_metadata(*, service: bool = False) -> Metadata:
     """The metadata of this node's Register. `service`: it is a tool or a service, and no rank of the job."""
-    says = (
-        (VERSION_KEY, __version__),
-        (PROBES_KEY, PROBES),
-        (ANSWERS_KEY, NUMBERS),
-        (COUNTS_KEY, COUNTS),
-        (JOINED_KEY, HEARS),
-    )
-    return (*says, *(((KIND_KEY, SERVICE),) if service else ()))
+    says = ((VERSION_KEY, __version__), PROBES, NUMBERS, COUNTS, HEARS)
+    return (*says, SERVICE) if service else says
 
 
 def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata:
@@ -212,9 +188,8 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
         offers: the offers of its kinds of link.
         pace: seconds between two reports of one child; sent only where they are longer than usual.
     """
-    slower = ((PACE_KEY, str(min(999, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
-    says = ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), (STATUS_KEY, REPORTS), (PROBES_KEY, PROBES))
-    return (*says, (ENDS_KEY, ENDS), (COUNTS_KEY, COUNTS), *offers, *slower)
+    slower = ((PACE_KEY, str(min(_MOST, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
+    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), REPORTS, PROBES, ENDS, COUNTS, *offers, *slower)
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
@@ -225,7 +200,7 @@ def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
         continues: for a parent of ours: the stream continues the one that stands, without a loss.
     """
     return (
-        *(((STREAM_KEY, CONTINUES),) if continues else ()),
+        *((CONTINUES,) if continues else ()),
         ("role", position.role),
         ("serverrank", position.server_rank),
         ("processrank", position.process_rank),
@@ -239,7 +214,7 @@ def stream_position(metadata: Mapping[str, str]) -> Position:
 
 def stream_continues(metadata: Mapping[str, str]) -> bool:
     """Whether a stream continues the one that stands."""
-    return metadata.get(STREAM_KEY) == CONTINUES
+    return CONTINUES in metadata.items()
 
 
 def joined_metadata(joined: bool) -> Metadata:

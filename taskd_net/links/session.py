@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from taskd_net import limits
 from taskd_net.codes import Code
@@ -20,13 +20,25 @@ from taskd_net.core.links import Terms
 from taskd_net.core.ready import Ready, Token, Writes
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.links.tracer import Tracer
 from taskd_net.position import Position
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
 T = TypeVar("T")
+
+End: TypeAlias = Callable[[int, Position], None]
+"""Ends a span with the code of the answer and the position that it comes from."""
+
+
+class Tracer(Protocol):
+    """The spans of one node: each message of a traced send gets one here."""
+
+    def sent(self, frame: Frame) -> tuple[Frame, End]:
+        """Begin the span of a message of the application's own; the answer ends it."""
+
+    def arrived(self, frame: Frame, headers: Mapping[str, str], *, awaited: bool) -> tuple[Frame, End | None]:
+        """Begin the span of a message that came in, below the neighbour's; this node's answer ends it."""
 
 
 class Host(Protocol):

@@ -14,8 +14,7 @@ from taskd_net.core.frame import Frame, Traced
 from taskd_net.core.ready import Key, Ready, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
-from taskd_net.links.session import Host, Pipe
-from taskd_net.links.tracer import End, Tracer
+from taskd_net.links.session import End, Host, Pipe, Tracer
 from taskd_net.position import Position
 from taskd_net.wire.batches import read_spans, write_span
 from taskd_net.wire.link_pb2 import Batch

@@ -14,7 +14,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from taskd_net.codes import describe
 from taskd_net.core.frame import Frame, Traced
-from taskd_net.links.tracer import End
+from taskd_net.links.session import End
 from taskd_net.position import Position
 from taskd_net.version import __version__
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskd_net.codes import ConfigError
-from taskd_net.links.tracer import Tracer
+from taskd_net.links.session import Tracer
 from taskd_net.position import Position
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import grpc
@@ -21,6 +21,9 @@ from taskd_net.tls.explain import explain
 from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.wire import codec, requests
+
+Reports: TypeAlias = Callable[[Callable[[], Requests], peers.Peer], Coroutine[Any, Any, None]]
+"""Reports to the parent, by the requests of the moment, until it is cancelled."""
 
 
 class Connection(NamedTuple):

@@ -25,8 +25,7 @@ from taskd_net.position import Position
 from taskd_net.retry import Backoff
 from taskd_net.states import end_of
 from taskd_net.tls.rotation import Rotation
-from taskd_net.transport.connecting import Connector, Stay
-from taskd_net.transport.observer import Reports
+from taskd_net.transport.connecting import Connector, Reports, Stay
 from taskd_net.transport.renewal import Renewal
 from taskd_net.wire import requests
 

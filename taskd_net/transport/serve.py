@@ -29,9 +29,8 @@ from taskd_net.tls.strangers import Strangers
 from taskd_net.transport import standard
 from taskd_net.transport.channel import server_options
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
-from taskd_net.transport.observer import Observer, Services
 from taskd_net.transport.permissions import Permissions
-from taskd_net.transport.streams import Streams
+from taskd_net.transport.streams import Observer, Services, Streams
 from taskd_net.wire import requests
 
 

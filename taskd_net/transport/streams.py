@@ -4,18 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import grpc
 
 from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
+from taskd_net.core.routes import LinkId
+from taskd_net.links.connections import Connections
+from taskd_net.links.grpc_calls import Context
 from taskd_net.links.kind import End, Incoming
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
-from taskd_net.transport.observer import Observer
+from taskd_net.states import State
 from taskd_net.transport.permissions import Permissions
+
+
+class Observer(Protocol):
+    """A listener to the changes among the children of a node."""
+
+    connections: Connections
+
+    def child_changed(self, link: Link) -> None:
+        """A child's stream has opened or ended."""
+
+    def child_ends(self, link: Link, state: State) -> None:
+        """A child is about to leave in good order, with this state."""
+
+    def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
+        """A child that does not report has announced nodes."""
+
+    def child_forgotten(self, link: LinkId, position: Position) -> None:
+        """The Router has forgotten a child."""
+
+
+class Services(Protocol):
+    """The services that a listening node offers beside those of its links."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two reports of one child."""
+
+    def handlers(self, child: Callable[[Context], Link]) -> Sequence[grpc.GenericRpcHandler]:
+        """The handlers for the node's server.
+
+        Args:
+            child: the child that makes a call, or raises a Violation.
+        """
+
+    def close(self) -> None:
+        """End the calls that last, each after its next answer."""
 
 
 class Streams:

@@ -167,9 +167,7 @@ def test_every_extension_key_has_a_row_with_its_values() -> None:
     known = {text for text in texts if re.fullmatch(r"taskd-net-[a-z-]+", text)}
     values = {
         peer.LINKS_KEY: {batched_kind.OFFER},
-        peer.PROBES_KEY: {peer.PROBES},
-        peer.STATUS_KEY: {peer.REPORTS},
-        peer.STREAM_KEY: {peer.CONTINUES},
+        **{key: {value} for key, value in (peer.PROBES, peer.REPORTS, peer.CONTINUES)},
         peer.ROUTES_KEY: {kind.value for kind in Kind} - {Kind.ADD.value},
     }
     said: dict[str, set[str]] = {}

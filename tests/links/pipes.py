@@ -12,8 +12,7 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.links.session import Session
-from taskd_net.links.tracer import Tracer
+from taskd_net.links.session import Session, Tracer
 from taskd_net.logger import get_logger
 from taskd_net.observe.view import View
 from taskd_net.position import Position

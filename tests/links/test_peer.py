@@ -10,7 +10,7 @@ from taskd_net.links import batched_kind, registry
 from taskd_net.links import peer as peers
 from taskd_net.states import State
 
-OFFER = ((peers.LINKS_KEY, batched_kind.OFFER), (peers.ANSWERS_KEY, peers.NUMBERS))
+OFFER = ((peers.LINKS_KEY, batched_kind.OFFER), peers.NUMBERS)
 
 
 def test_nodes_of_ours_recognise_each_other() -> None:

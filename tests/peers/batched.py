@@ -15,7 +15,7 @@ from taskd_net.wire import link_pb2
 from tests.peers.child import PATIENCE_S
 from tests.peers.stubs import pb, position
 
-SAYS = ((peers.VERSION_KEY, "9.9.9"), (peers.ANSWERS_KEY, peers.NUMBERS))
+SAYS = ((peers.VERSION_KEY, "9.9.9"), peers.NUMBERS)
 
 
 def batch(first: int, count: int, src: str, dst: str, *, sync: bool = True, wait: int = 3000) -> bytes:

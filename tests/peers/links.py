@@ -131,7 +131,7 @@ class LinkParent:
         *,
         options: Options = (),
     ) -> None:
-        offer = ((peers.LINKS_KEY, batched_kind.OFFER), (peers.ANSWERS_KEY, peers.NUMBERS))
+        offer = ((peers.LINKS_KEY, batched_kind.OFFER), peers.NUMBERS)
         ours = peers.parent_metadata(0, offer if kind == batched.NAME else ())
         self._says = tuple((dict(ours) | dict(says or {})).items())
         self._options = [("grpc.so_reuseport", 0), *NO_LIMITS, *options]

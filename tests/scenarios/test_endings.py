@@ -154,7 +154,7 @@ async def test_a_parent_of_an_earlier_version_is_told_what_it_knows(
     says = peers.parent_metadata
 
     def earlier(depth: int, offers: peers.Metadata, pace: float = 0.0) -> peers.Metadata:
-        return tuple(pair for pair in says(depth, offers, pace) if depth or pair[0] != peers.ENDS_KEY)
+        return tuple(pair for pair in says(depth, offers, pace) if depth or pair != peers.ENDS)
 
     monkeypatch.setattr(peers, "parent_metadata", earlier)
     mgr = await mesh.mgr()

@@ -26,7 +26,7 @@ def earlier_version() -> Iterator[None]:
     own, parent = peers.own_metadata, peers.of_parent
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            peers, "own_metadata", lambda **said: tuple(pair for pair in own(**said) if pair[0] != peers.COUNTS_KEY)
+            peers, "own_metadata", lambda **said: tuple(pair for pair in own(**said) if pair != peers.COUNTS)
         )
         patched.setattr(peers, "of_parent", lambda metadata: replace(parent(metadata), counts=False))
         yield
