@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from types import TracebackType
 from typing import Final, Protocol
 
 REASON: Final = "this process was forked off one that has a node and can have none itself; spawn or exec it instead"
@@ -42,9 +41,7 @@ class Lock:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._lock.release()
 
     def in_child(self) -> None:

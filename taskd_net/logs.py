@@ -226,9 +226,6 @@ class _Onward(logging.Handler):
     `start` has to lower the level of the logger; without this, that alone would fill the application's own console.
     """
 
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-
     def handle(self, record: logging.LogRecord) -> bool:
         parent = _logger.parent
         if parent is None or not parent.hasHandlers():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from taskd_net.position import Position
 from taskd_net.states import State
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(NamedTuple):
     """One direction of a link.
 
     Attributes:
@@ -30,8 +30,7 @@ class Flow:
     ack_p99: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(NamedTuple):
     """A node's own figures.
 
     Attributes:
@@ -55,8 +54,7 @@ class Own:
     inbox_closed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(NamedTuple):
     """One node, as its parent sees it, with its own figures.
 
     Attributes:

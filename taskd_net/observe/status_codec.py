@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 from taskd_net.position import Position, require_node
 from taskd_net.states import State
+from taskd_net.untrusted import shown
 from taskd_net.wire import status_pb2
+
+_M = TypeVar("_M", bound=Message)
 
 RECORD_BYTES: Final = 1024
 """Bytes of one record at most; a record of this package has about 150."""
@@ -57,13 +60,10 @@ def read_node(data: bytes) -> NodeStatus:
     Raises:
         Refusal: 4999, the bytes are not the status of a node.
     """
-    try:
-        node = status_pb2.Node.FromString(data)
-        parent = Position.parse(node.parent) if node.parent else None
-        if parent is not None:
-            require_node(parent)
-    except (DecodeError, ValueError) as error:
-        raise Refusal(Code.CLIENT_ERR, "the bytes are not the record of a node") from error
+    node = _parsed(status_pb2.Node, data, "the record of a node")
+    parent = read_position(node.parent) if node.parent else None
+    if node.parent and parent is None:
+        raise Refusal(Code.CLIENT_ERR, "the parent of a node is no single node")
     own = Own(up=_read_flow(node.own.up), **_same(_OWN, node.own)) if node.HasField("own") else None
     return NodeStatus(
         parent=parent,
@@ -90,10 +90,7 @@ def read_report(data: bytes) -> Report:
     Raises:
         Refusal: 4999, the bytes are not a report.
     """
-    try:
-        whole = status_pb2.Report.FromString(data)
-    except DecodeError as error:
-        raise Refusal(Code.CLIENT_ERR, "the bytes are not a report") from error
+    whole = _parsed(status_pb2.Report, data, "a report")
     records = [
         Record(entry.position, entry.node, entry.away, _read_end(entry))
         for entry in whole.entries
@@ -113,10 +110,7 @@ def read_pace(data: bytes) -> float:
     Raises:
         Refusal: 4999, the bytes are not such an answer.
     """
-    try:
-        return float(status_pb2.Pace.FromString(data).figures_ms) / 1000
-    except DecodeError as error:
-        raise Refusal(Code.CLIENT_ERR, "the bytes are not the answer to a report") from error
+    return float(_parsed(status_pb2.Pace, data, "the answer to a report").figures_ms) / 1000
 
 
 def write_forget(position: Position) -> bytes:
@@ -130,10 +124,7 @@ def read_forget(data: bytes) -> Position:
     Raises:
         Refusal: 4999, the bytes are not such a request, or name no single node.
     """
-    try:
-        position = read_position(status_pb2.ForgetRequest.FromString(data).position)
-    except DecodeError as error:
-        raise Refusal(Code.CLIENT_ERR, "the bytes are not a request to forget a node") from error
+    position = read_position(_parsed(status_pb2.ForgetRequest, data, "a request to forget a node").position)
     if position is None:
         raise Refusal(Code.CLIENT_ERR, "the request names no single node")
     return position.identity
@@ -150,11 +141,10 @@ def read_forgotten(data: bytes) -> State | None:
     Raises:
         Refusal: 4999, the bytes are not such an answer.
     """
-    try:
-        text = status_pb2.Forgotten.FromString(data).state
-        return State(text) if text else None
-    except (DecodeError, ValueError) as error:
-        raise Refusal(Code.CLIENT_ERR, "the bytes are not the answer of a node that has forgotten one") from error
+    text = _parsed(status_pb2.Forgotten, data, "the answer of a node that has forgotten one").state
+    if text and text not in list(State):
+        raise Refusal(Code.CLIENT_ERR, f"{shown(text)} is not the state of a node")
+    return State(text) if text else None
 
 
 def write_mesh(root: Position, now: float, expected: str, records: Iterable[Record]) -> bytes:
@@ -169,11 +159,10 @@ def read_mesh(data: bytes) -> Mesh:
     Raises:
         Refusal: 4999, the bytes are not the state of a mesh.
     """
-    try:
-        whole = status_pb2.Mesh.FromString(data)
-        root = Position.parse(whole.root)
-    except (DecodeError, ValueError) as error:
-        raise Refusal(Code.CLIENT_ERR, "the bytes are not the state of a mesh") from error
+    whole = _parsed(status_pb2.Mesh, data, "the state of a mesh")
+    root = read_position(whole.root)
+    if root is None:
+        raise Refusal(Code.CLIENT_ERR, "the state of a mesh names no single node")
     nodes = read_records(Record(entry.position, entry.node) for entry in whole.entries)
     return Mesh(root, whole.now_ms / 1000, whole.expected, nodes)
 
@@ -210,6 +199,13 @@ def read_position(text: str) -> Position | None:
     except (ValueError, Refusal):
         return None
     return position
+
+
+def _parsed(kind: type[_M], data: bytes, what: str) -> _M:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise Refusal(Code.CLIENT_ERR, f"the bytes are not {what}") from error
 
 
 def _ms(seconds: float) -> int:

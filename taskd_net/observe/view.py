@@ -32,11 +32,12 @@ _Quantiles: TypeAlias = tuple[float | None, float | None]
 class _Seen:
     """One link at the last look."""
 
-    __slots__ = ("acks", "measured", "print", "rolled", "status")
+    __slots__ = ("acks", "at", "measured", "rolled", "status")
 
     def __init__(self, now: float) -> None:
-        self.print: tuple[object, ...] = ()
+        # Without the time of the figures, which is `at`.
         self.status: NodeStatus | None = None
+        self.at = 0.0
         self.acks: _Quantiles = (None, None)
         # The times of the last quantiles, and of the last measurement.
         self.rolled = self.measured = now
@@ -90,10 +91,7 @@ class View:
 
     def _look(self) -> Iterator[None]:
         now, children = self._host.now(), self._router.children.by_id
-        status = self._of_itself(now)
-        if status != self._upward.status:
-            self._upward.status = status
-            self.ledger.put(Record(self._name, wire.write_node(replace(status, at=self._epoch + now))))
+        self._put_changed(now, self._upward, self._name, self._of_itself(now))
         for number, link in enumerate(list(children.values()), 1):
             if link.id in children:  # not forgotten meanwhile
                 self._look_at(now, link)
@@ -156,7 +154,7 @@ class View:
         else:
             self._gone[name] = self._host.now()
             if ended is None:
-                status = replace(seen.status, state=State.GONE, link="")
+                status = seen.status._replace(state=State.GONE, link="", at=seen.at)
                 self.ledger.put(Record(name, wire.write_node(status), away=True))
         self.news.set()
 
@@ -220,28 +218,7 @@ class View:
         if seen is None:
             seen = self._seen[link.id] = _Seen(now)
             self._gone.pop(name, None)
-        p50, p99 = _acks(now, link, seen)
-        own = self._own.get(name)
-        counters = link.counters
-        fingerprint = (
-            link.up,
-            ended,
-            link.streams,
-            link.since,
-            counters.sent,
-            counters.received,
-            counters.failed,
-            counters.heard,
-            link.in_flight.count,
-            link.queued_messages,
-            p50,
-            p99,
-            own,
-        )
-        if fingerprint == seen.print:
-            return
-        seen.print = fingerprint
-        seen.status = NodeStatus(
+        status = NodeStatus(
             parent=self._router.identity,
             state=State.JOINED if link.up else ended or State.LOST,
             since=self._epoch + link.since,
@@ -249,23 +226,14 @@ class View:
             version=peer.version if peer is not None else "",
             link=_kind(link),
             address=self.connections.address(link.id),
-            last_message=self._epoch + counters.heard if counters.heard > 0.0 else None,
-            down=Flow(
-                counters.sent,
-                counters.sent_bytes,
-                counters.failed,
-                link.in_flight.count,
-                link.queued_messages,
-                p50,
-                p99,
-            ),
-            up=Flow(counters.received, counters.received_bytes),
+            last_message=self._heard(link),
+            down=_sent(now, link, seen),
+            up=Flow(link.counters.received, link.counters.received_bytes),
             reopened=max(0, link.streams - 1),
-            own=own,
-            at=self._epoch + now,
+            own=self._own.get(name),
             service=service,
         )
-        self.ledger.put(Record(name, wire.write_node(seen.status), away=not link.up, ended=ended))
+        self._put_changed(now, seen, name, status, away=not link.up, ended=ended)
 
     def _of_itself(self, now: float) -> NodeStatus:
         router, up = self._router, self._router.upstream
@@ -281,11 +249,7 @@ class View:
         )
         if up is None:
             return NodeStatus(None, State.JOINED, self._started, OURS.name, __version__, own=own)
-        p50, p99 = _acks(now, up, self._upward)
-        counters = up.counters
-        flow = Flow(
-            counters.sent, counters.sent_bytes, counters.failed, up.in_flight.count, up.queued_messages, p50, p99
-        )
+        flow = _sent(now, up, self._upward)
         return NodeStatus(
             parent=up.position if up.streams else None,
             state=State.JOINED if up.up else State.LOST,
@@ -293,11 +257,24 @@ class View:
             peer=OURS.name,
             version=__version__,
             link=_kind(up),
-            last_message=self._epoch + counters.heard if counters.heard > 0.0 else None,
-            down=Flow(counters.received, counters.received_bytes),
+            last_message=self._heard(up),
+            down=Flow(up.counters.received, up.counters.received_bytes),
             up=flow,
-            own=replace(own, reconnects=max(0, up.streams - 1), up=flow),
+            own=own._replace(reconnects=max(0, up.streams - 1), up=flow),
         )
+
+    def _put_changed(
+        self, now: float, seen: _Seen, name: str, status: NodeStatus, *, away: bool = False, ended: State | None = None
+    ) -> None:
+        """Keep a record of a node's status, if that has changed since the last look."""
+        if status != seen.status:
+            seen.status, seen.at = status, self._epoch + now
+            self.ledger.put(Record(name, wire.write_node(status._replace(at=seen.at)), away, ended))
+
+    def _heard(self, link: Link) -> float | None:
+        """The time of the last message or answer over a link, in seconds since the epoch; None: never."""
+        heard = link.counters.heard
+        return self._epoch + heard if heard > 0.0 else None
 
     def _look_behind_foreigners(self) -> None:
         """Keep records of the nodes behind children that do not report: the routes alone tell of them."""
@@ -320,6 +297,13 @@ class View:
     def _put_behind(self, link: Link, position: str, since: float) -> None:
         status = NodeStatus(link.position.identity, State.JOINED, since, peer="", at=self.wall())
         self.ledger.put(Record(position, wire.write_node(status)))
+
+
+def _sent(now: float, link: Link, seen: _Seen) -> Flow:
+    """The side of a link that this node writes to."""
+    counters = link.counters
+    acks = _acks(now, link, seen)
+    return Flow(counters.sent, counters.sent_bytes, counters.failed, link.in_flight.count, link.queued_messages, *acks)
 
 
 def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from taskd_net import limits
@@ -50,9 +49,7 @@ class StatusPage:
         self._serving = Serving(PageApp(self._looking.answer), listening)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close the page, whoever is looking."""
         if self._serving is not None:
             await self._serving.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from taskd_net.observe.records import Flow, NodeStatus, Own
 from taskd_net.observe.status_codec import write_node
@@ -66,7 +66,7 @@ class Made:
         """These nodes are gone, or whatever `state` says."""
         for text in positions:
             position = Position.parse(text)
-            self.nodes[position] = replace(self.nodes[position], state=state, since=self.now - ago, link="")
+            self.nodes[position] = self.nodes[position]._replace(state=state, since=self.now - ago, link="")
         return self
 
     def leave_out(self, positions: Iterable[str]) -> Made:
@@ -81,8 +81,8 @@ class Made:
             position = Position.parse(text)
             status = self.nodes[position]
             assert status.own is not None
-            own = replace(status.own, inbox=status.own.inbox_room, inbox_line=5)
-            self.nodes[position] = replace(status, own=own, down=replace(status.down, in_flight=13, ack_p99=2.4))
+            own = status.own._replace(inbox=status.own.inbox_room, inbox_line=5)
+            self.nodes[position] = status._replace(own=own, down=status.down._replace(in_flight=13, ack_p99=2.4))
         return self
 
     def go_on(self, seconds: float, rate: float = 40.0) -> Made:
@@ -95,13 +95,12 @@ class Made:
             more = round(seconds * rate * chance.uniform(0.6, 1.4))
             down, up = status.down, status.up
             p50 = chance.uniform(0.0004, 0.002)
-            self.nodes[position] = replace(
-                status,
+            self.nodes[position] = status._replace(
                 last_message=self.now,
-                down=replace(
-                    down, messages=down.messages + more, bytes=down.bytes + more * 180, ack_p50=p50, ack_p99=p50 * 3.0
+                down=down._replace(
+                    messages=down.messages + more, bytes=down.bytes + more * 180, ack_p50=p50, ack_p99=p50 * 3.0
                 ),
-                up=replace(up, messages=up.messages + more // 3, bytes=up.bytes + more * 60),
+                up=up._replace(messages=up.messages + more // 3, bytes=up.bytes + more * 60),
             )
         return self
 

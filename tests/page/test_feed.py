@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,7 +171,7 @@ def test_states_that_only_who_sees_the_tree_can_say_count_for_the_missing() -> N
     made = Made(2).lose(["Proxy/1"], State.GONE)
     told = json.loads(feed_of(made, "2x8").answer(""))
     assert {entry["why"] for entry in told["missing"]} == {"gone", "cut_off"}
-    made.nodes[Position.proxy(1)] = replace(made.nodes[Position.proxy(1)], state=State.JOINED)
+    made.nodes[Position.proxy(1)] = made.nodes[Position.proxy(1)]._replace(state=State.JOINED)
     assert json.loads(feed_of(made, "2x8").answer(""))["missing"] == []
 
 
