@@ -24,57 +24,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Self
 
 
 class Code(IntEnum):
-    """The codes of an Ack. `Code.X.meaning` says what one means."""
+    """The codes of an Ack, each with its `meaning` in a phrase."""
 
-    OK = 0
-    NIL_MESSAGE = 4000
-    NIL_HEADER = 4001
-    NIL_POSITION = 4002
-    DST_ROLE_ILLEGAL = 4003
-    DST_SRV_RANK_ILLEGAL = 4004
-    DST_PROCESS_RANK_ILLEGAL = 4005
-    DST_TYPE_ILLEGAL = 4006
-    CLIENT_ERR = 4999
-    RECV_BUF_NIL = 5000
-    RECV_BUF_BUSY = 5001
-    NO_ROUTE = 5002
-    EXCEED_MAX_REGISTRY_NUM = 5003
-    SERVER_ERR = 5999
-    NETWORK_SEND_LOST = 6000
-    NETWORK_ACK_LOST = 6001
-    NET_STREAM_NOT_INITED = 6002
-    NET_ERR = 6999
+    meaning: str
 
-    @property
-    def meaning(self) -> str:
-        """The meaning of the code, in a phrase."""
-        return _MEANINGS[self]
+    def __new__(cls, value: int, meaning: str = "") -> Self:
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
 
-
-_MEANINGS: Final = {
-    Code.OK: "delivered (sync) or taken by the first hop (async)",
-    Code.NIL_MESSAGE: "there is no message, or what came cannot be read as one",
-    Code.NIL_HEADER: "the message has no header",
-    Code.NIL_POSITION: "the message has no src or no dst",
-    Code.DST_ROLE_ILLEGAL: "the destination's role is not Mgr, Proxy, Agent or Worker",
-    Code.DST_SRV_RANK_ILLEGAL: "the destination's serverRank is not a natural number, a comma list of them, or All",
-    Code.DST_PROCESS_RANK_ILLEGAL: "the destination's processRank is not a natural number, a comma list, or All",
-    Code.DST_TYPE_ILLEGAL: "a destination of this type cannot be carried (a rank list beyond the limit)",
-    Code.CLIENT_ERR: "the sender's request cannot be carried out (too large, closed node, no upstream to announce to)",
-    Code.RECV_BUF_NIL: "the destination has no inbox, or has closed it",
-    Code.RECV_BUF_BUSY: "an inbox or a link's queue is full; the sender still has the message",
-    Code.NO_ROUTE: "nobody on the way knows the destination",
-    Code.EXCEED_MAX_REGISTRY_NUM: "the parent has its maximum of children",
-    Code.SERVER_ERR: "the far side failed in itself",
-    Code.NETWORK_SEND_LOST: "the stream broke before the message was written",
-    Code.NETWORK_ACK_LOST: "the message was written and no answer came in time",
-    Code.NET_STREAM_NOT_INITED: "the next hop is known, but its stream is not up",
-    Code.NET_ERR: "the network answered with something unknown",
-}
+    OK = 0, "delivered (sync) or taken by the first hop (async)"
+    NIL_MESSAGE = 4000, "there is no message, or what came cannot be read as one"
+    NIL_HEADER = 4001, "the message has no header"
+    NIL_POSITION = 4002, "the message has no src or no dst"
+    DST_ROLE_ILLEGAL = 4003, "the destination's role is not Mgr, Proxy, Agent or Worker"
+    DST_SRV_RANK_ILLEGAL = 4004, "the destination's serverRank is not a natural number, a comma list of them, or All"
+    DST_PROCESS_RANK_ILLEGAL = 4005, "the destination's processRank is not a natural number, a comma list, or All"
+    DST_TYPE_ILLEGAL = 4006, "a destination of this type cannot be carried (a rank list beyond the limit)"
+    CLIENT_ERR = 4999, "the sender's request cannot be carried out (too large, closed node, no upstream to announce to)"
+    RECV_BUF_NIL = 5000, "the destination has no inbox, or has closed it"
+    RECV_BUF_BUSY = 5001, "an inbox or a link's queue is full; the sender still has the message"
+    NO_ROUTE = 5002, "nobody on the way knows the destination"
+    EXCEED_MAX_REGISTRY_NUM = 5003, "the parent has its maximum of children"
+    SERVER_ERR = 5999, "the far side failed in itself"
+    NETWORK_SEND_LOST = 6000, "the stream broke before the message was written"
+    NETWORK_ACK_LOST = 6001, "the message was written and no answer came in time"
+    NET_STREAM_NOT_INITED = 6002, "the next hop is known, but its stream is not up"
+    NET_ERR = 6999, "the network answered with something unknown"
 
 
 def describe(code: int) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from click.testing import CliRunner, Result
@@ -45,14 +44,14 @@ def harmless(done: Result, *, exit_code: int = 0) -> list[str]:
 def hostile_status() -> Iterator[NodeStatus]:
     """One status for each text in it, of a node or of its own figures."""
     good = NodeStatus(Position.mgr(), State.JOINED, 1.0, "taskd_net", own=Own())
-    for each in fields(NodeStatus):
-        if each.type == "str":
-            text: dict[str, Any] = {each.name: HOSTILE}
-            yield replace(good, **text)
-    for each in fields(Own):
-        if each.type == "str":
-            text = {each.name: HOSTILE}
-            yield replace(good, own=replace(Own(), **text))
+    for name, kind in get_type_hints(NodeStatus).items():
+        if kind is str:
+            text: dict[str, Any] = {name: HOSTILE}
+            yield good._replace(**text)
+    for name, kind in get_type_hints(Own).items():
+        if kind is str:
+            text = {name: HOSTILE}
+            yield good._replace(own=Own()._replace(**text))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, answer: object, *arguments: str) -> Result:

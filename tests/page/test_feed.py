@@ -179,7 +179,7 @@ def test_text_of_a_node_is_printable() -> None:
     made = Made(1)
     text = HOSTILE.replace("\ud800", "")  # the wire refuses a lone surrogate
     entries = [
-        (position, write_node(replace(read_node(node), version=text, address=text, link=text)))
+        (position, write_node(read_node(node)._replace(version=text, address=text, link=text)))
         for position, node in made.entries()
     ]
     feed = feed_of(made)
