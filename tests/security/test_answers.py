@@ -13,7 +13,7 @@ from taskd_net.peer_limits import Limits
 from tests.peers.batched import SAYS, FloodingParent, RawBatchedChild, batch
 from tests.peers.mesh import Mesh, batched_only, soon
 from tests.peers.stubs import pb, position
-from tests.security.bystanders import Bystanders
+from tests.security.bystander.pair import Bystanders
 from tests.security.http2 import Http2, grpc_message
 
 pytestmark = pytest.mark.timeout(180)
