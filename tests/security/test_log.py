@@ -7,7 +7,7 @@ import pytest
 from taskd_net import limits
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
-from tests.security.bystanders import Bystanders
+from tests.security.bystander.pair import Bystanders
 from tests.security.test_identity import batched
 
 pytestmark = pytest.mark.timeout(180)
