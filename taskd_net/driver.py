@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any, TextIO, assert_never
 
 from taskd_net import limits
-from taskd_net.arrivals import Arrivals
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready, ReportViolation, Token, Withdraw
 from taskd_net.core.replay import Recorder
@@ -51,7 +51,9 @@ class Driver:
         self.view: View  # from the start of the node
         self.running = self.closed = False
         self.tracer: Tracer | None = None
-        self._arrivals = Arrivals()
+        self._inbox: deque[Frame] = deque()
+        """Messages that were delivered to this node and not read yet, oldest first. The Router bounds them."""
+        self._delivered = asyncio.Event()
         self._requests: dict[Token, Callable[[Ack], None]] = {}
         self._last_token = 0
         self._joiner: Joiner | None = None
@@ -96,9 +98,8 @@ class Driver:
             if session is not None:
                 session.write(writes)
         if ready.deliveries:
-            self._arrivals.frames += ready.deliveries
-            if self._arrivals.readers:
-                self._arrivals.wake()
+            self._inbox += ready.deliveries
+            self._delivered.set()
         for token, ack in ready.completed:
             # A fault under a request has ended it; the Router may still answer what it had begun.
             if (reply := self._requests.pop(token, None)) is not None:

@@ -223,7 +223,7 @@ class Lifecycle(Driver):
     def forked(self) -> None:
         """Close the node in a forked child, without the steps of `close`, which touch gRPC."""
         self.running, self.closed = False, True
-        self._arrivals.frames.clear()
+        self._inbox.clear()
 
     def _busy(self) -> bool:
         gathered = self._server is not None and self._server.busy
@@ -248,7 +248,7 @@ class Lifecycle(Driver):
             self.log.info("closed")
         if self._record is not None:
             self._record.close()
-        self._arrivals.wake()
+        self._delivered.set()
 
     def _client_changed(self) -> None:
         if self._joiner is not None:

@@ -163,11 +163,12 @@ class Node(Lifecycle):
             NodeClosed: the node is closed and the inbox is empty.
         """
         while True:
-            while not self._arrivals.frames:
+            while not self._inbox:
                 if self.closed:
                     raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is closed")
-                await self._arrivals.wait()
-            frame = self._arrivals.frames.popleft()
+                self._delivered.clear()
+                await self._delivered.wait()
+            frame = self._inbox.popleft()
             ready = self.router.inbox_taken(self.now())
             if ready:
                 self.perform(ready)

@@ -127,7 +127,11 @@ class NodeProcess:
     def obituary(self) -> str:
         """The end of the process, in words, with the end of its stderr."""
         code = self._process.returncode
-        how = f"ended with exit code {code}" if code is None or code >= 0 else f"was ended by {_signal_name(-code)}"
+        how = (
+            f"ended with exit code {code}"
+            if code is None or code >= 0
+            else f"was ended by {signal.Signals(-code).name}"
+        )
         words = "".join(f"\n    {line}" for line in self._stderr) or " nothing"
         return f"{self.position} (pid {self.pid}) {how}; the end of its stderr:{words}"
 
@@ -220,10 +224,3 @@ class Fleet:
         self._task = None
         closing = [process.close(CLOSE_S) for process in self.processes if not process.ending]
         return [trouble for trouble in await asyncio.gather(*closing) if trouble]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
