@@ -20,6 +20,10 @@ RANKS_PER_LIST: Final = 16_384
 INBOX: Final = {"Mgr": 1024, "Proxy": 32, "Agent": 8, "Worker": 8}
 """Messages that wait in an inbox, by role (contract, section 5): more senders need more room."""
 
+INBOX_BYTES: Final = 4 * MESSAGE_BYTES
+"""Bytes of the messages in an inbox: 32 MiB. By number alone a Mgr's inbox would hold 8 GiB. Messages up to 32 KiB fill
+every inbox by their number first."""
+
 INBOX_WAIT_S: Final = 0.010
 """Seconds a sync message waits for room in a full inbox before 5001 (contract, section 5)."""
 

@@ -30,9 +30,9 @@ class Delivery:
         self._counters = decisions.counters
         self._wait = wait
 
-    def deliver_all(self, now: float, came_from: LinkId, frames: Sequence[Frame]) -> bool:
+    def deliver_all(self, now: float, came_from: LinkId, frames: Sequence[Frame], sizes: Sequence[int]) -> bool:
         """Let several new messages of one sender in at once. Returns False, and does nothing, where one is unusual."""
-        if not self.door.enter_all(now, came_from, [frame.uuid for frame in frames], frames[0].src):
+        if not self.door.enter_all(now, came_from, [frame.uuid for frame in frames], frames[0].src, sizes):
             return False
         self._decisions.statistics.delivered += len(frames)
         self._decisions.ready.deliveries += frames
@@ -40,7 +40,7 @@ class Delivery:
 
     def deliver(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited) -> None:
         door = self.door
-        if door.open and door.has_room():
+        if door.open and door.has_room(len(frame.data)):
             self._enter(now, came_from, frame, pending)
         elif door.knows(frame):
             self._suppress(pending)
@@ -59,7 +59,7 @@ class Delivery:
     def accept(self, now: float, came_from: LinkId, frame: Frame) -> Refusal | None:
         door = self.door
         refusal = None
-        if door.open and door.has_room():
+        if door.open and door.has_room(len(frame.data)):
             self._enter(now, came_from, frame, None)
         elif door.knows(frame):
             self._suppress(None)
@@ -104,6 +104,8 @@ class Delivery:
         """The application took messages out of the inbox: those in line enter."""
         door = self.door
         door.held -= count
+        for _ in range(count):
+            door.held_bytes -= door.sizes.popleft()
         if door.line:
             for waiting in door.admit():
                 self._enter(now, waiting.came_from, waiting.frame, waiting.pending)

@@ -15,6 +15,7 @@ from taskd_net.core.acks import Awaited, ReplyTo
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
+from taskd_net.limits import INBOX_BYTES
 from taskd_net.position import Position
 
 
@@ -32,14 +33,22 @@ class InboxDoor:
     """Counts what is in the inbox and keeps the line before it. The messages themselves are the node's.
 
     Args:
-        room: messages that fit in; 0 for a node that has no inbox.
+        room, room_bytes: messages that fit in, and their bytes; `room` is 0 for a node that has no inbox.
         window: as in `Seen`.
         line_messages, line_bytes: bounds of the line.
+
+    Attributes:
+        held, held_bytes: messages in the inbox, and their bytes.
+        sizes: the bytes of each, oldest first.
     """
 
-    def __init__(self, room: int, window: int, line_messages: int, line_bytes: int) -> None:
+    def __init__(
+        self, room: int, window: int, line_messages: int, line_bytes: int, room_bytes: int = INBOX_BYTES
+    ) -> None:
         self.room = room
-        self.held = 0
+        self.room_bytes = room_bytes
+        self.held = self.held_bytes = 0
+        self.sizes: deque[int] = deque()
         self.open = room > 0
         self.seen = Seen(window)
         self.line: deque[Waiting] = deque()
@@ -51,27 +60,35 @@ class InboxDoor:
         """True when this message has been delivered before."""
         return self.seen.knows(frame.uuid, frame.src)
 
-    def has_room(self) -> bool:
-        """True when a message may go in at once: there is room and nobody stands in line."""
-        return self.held < self.room and not self.line
+    def has_room(self, size: int) -> bool:
+        """True when a message of `size` bytes may go in at once: there is room and nobody stands in line."""
+        return self.held < self.room and not self.line and self.held_bytes + size <= self.room_bytes
 
     def enter(self, now: float, came_from: LinkId, frame: Frame) -> bool:
         """Count a message as delivered. Returns False, and counts nothing, when it has been delivered before."""
         new = self.seen.add(now, came_from, frame.uuid, frame.src)
-        self.held += new
+        if new:
+            size = len(frame.data)
+            self.held += 1
+            self.held_bytes += size
+            self.sizes.append(size)
         return new
 
-    def enter_all(self, now: float, came_from: LinkId, uuids: Sequence[str], src: Position) -> bool:
+    def enter_all(
+        self, now: float, came_from: LinkId, uuids: Sequence[str], src: Position, sizes: Sequence[int]
+    ) -> bool:
         """Count several messages of one sender as delivered, if there is room for all and each is new.
 
         Returns False, and counts nothing, where each has to be looked at by itself.
         """
-        count = len(uuids)
-        if not self.open or self.line or self.held + count > self.room:
+        count, size = len(uuids), sum(sizes)
+        if not self.open or self.line or self.held + count > self.room or self.held_bytes + size > self.room_bytes:
             return False
         if not self.seen.add_all(now, came_from, uuids, src):
             return False
         self.held += count
+        self.held_bytes += size
+        self.sizes += sizes
         return True
 
     def queue(self, waiting: Waiting) -> bool:
@@ -86,9 +103,11 @@ class InboxDoor:
     def admit(self) -> Iterator[Waiting]:
         """Take from the line what may go in now; the caller delivers each, or answers it if it is a duplicate."""
         while self.line and self.held < self.room:
-            waiting = self.line.popleft()
-            self._line_bytes -= len(waiting.frame.data)
-            yield waiting
+            size = len(self.line[0].frame.data)
+            if self.held_bytes + size > self.room_bytes:
+                return
+            self._line_bytes -= size
+            yield self.line.popleft()
 
     def take_due(self, now: float) -> list[Waiting]:
         """Take out the sync messages whose patience is over."""

@@ -140,7 +140,7 @@ class Messages(Answers):
                     end - at > 1
                     and fits
                     and self._run_arrived(
-                        now, link, frames[at:end], sum(sizes[at:end]), _each(keys[at:end]), budgets[at]
+                        now, link, frames[at:end], sizes[at:end], _each(keys[at:end]), budgets[at]
                     )
                 ):
                     awaited += end - at
@@ -213,7 +213,7 @@ class Messages(Answers):
         now: float,
         link: Link,
         frames: Sequence[Frame],
-        size: int,
+        sizes: Sequence[int],
         keys: Sequence[Key],
         budget: float | None,
     ) -> bool:
@@ -228,8 +228,8 @@ class Messages(Answers):
         if hop is not None:
             up, down = self._patience(budget)
             deadline = now + (up if hop is self._up else down)
-            return self._forwarding.forward_run(now, hop, frames, size, link, keys, deadline)
-        if not link.bare or not self._delivery.deliver_all(now, came_from, frames):
+            return self._forwarding.forward_run(now, hop, frames, sum(sizes), link, keys, deadline)
+        if not link.bare or not self._delivery.deliver_all(now, came_from, frames, sizes):
             return False
         self._decisions.ready.to(came_from).accepted += keys
         return True

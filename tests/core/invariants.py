@@ -18,7 +18,7 @@ def check(router: Router) -> None:
     - The counts of a link are those of its queue and of its messages in flight, and never negative.
     - Only a link whose stream is up has messages in flight.
     - A child's quota covers the messages that wait on its stream, and their bytes.
-    - The inbox holds no more than its room.
+    - The inbox holds no more than its room, in messages and in bytes.
     - The schedule has every deadline: no wake-up is later than the deadline that it is for.
     - Each open send is stored under its token, and no decision of the last event is left.
 
@@ -31,8 +31,10 @@ def check(router: Router) -> None:
     assert all(link_id in children.by_id for _, link_id in router.routes.items())
     for link in router._topology.links():
         _check_link(link, schedule)
-    assert 0 <= router.door.held <= max(router.door.room, 0)
-    for part in (router.door, router._sends, router._advertisements, router._admission, children):
+    door = router.door
+    assert 0 <= door.held == len(door.sizes) <= max(door.room, 0)
+    assert 0 <= door.held_bytes == sum(door.sizes) <= door.room_bytes
+    for part in (door, router._sends, router._advertisements, router._admission, children):
         assert part.next_deadline() >= schedule.planned(part) >= schedule.wake
     assert all(token == send.token for token, send in decisions.open.items())
     assert not decisions.ready, "an event's decisions were left behind"

@@ -12,9 +12,9 @@ from tests.core.routers import at, frame
 INF = float("inf")
 
 
-def door(room: int = 1, line_messages: int = 3, line_bytes: int = 1000) -> InboxDoor:
+def door(room: int = 1, line_messages: int = 3, line_bytes: int = 1000, room_bytes: int = 1000) -> InboxDoor:
     """A door of a small inbox."""
-    return InboxDoor(room, 8, line_messages, line_bytes)
+    return InboxDoor(room, 8, line_messages, line_bytes, room_bytes)
 
 
 def waiting(uuid: str, deadline: float = INF, size: int = 10) -> Waiting:
@@ -25,6 +25,12 @@ def waiting(uuid: str, deadline: float = INF, size: int = 10) -> Waiting:
     return Waiting(UP, message, pending, deadline)
 
 
+def leave(entrance: InboxDoor) -> None:
+    """The application takes the oldest message."""
+    entrance.held -= 1
+    entrance.held_bytes -= entrance.sizes.popleft()
+
+
 def test_without_room_there_is_no_inbox() -> None:
     assert not door(0).open
     assert door(1).open
@@ -32,21 +38,39 @@ def test_without_room_there_is_no_inbox() -> None:
 
 def test_message_that_went_in_takes_room_and_is_known() -> None:
     entrance, message = door(1), frame("Worker/0/0")
-    assert entrance.has_room()
+    assert entrance.has_room(10)
     assert not entrance.knows(message)
     assert entrance.enter(0.0, UP, message)
-    assert not entrance.has_room()
+    assert not entrance.has_room(10)
     assert entrance.knows(message)
     assert not entrance.enter(0.0, UP, message)
     assert entrance.held == 1
     assert not entrance.knows(frame("Worker/0/0", "Worker/0/1"))
 
 
+def test_inbox_is_bounded_in_bytes() -> None:
+    entrance, worker = door(9, room_bytes=100), at("Worker/0/0")
+    uuids = [f"tn1-{1:016x}-1-{number:x}-{0:016x}" for number in range(1, 5)]
+    assert entrance.enter_all(0.0, UP, uuids[:2], worker, [30, 30])
+    assert entrance.has_room(40)
+    assert not entrance.has_room(41)
+    assert not entrance.enter_all(0.0, UP, uuids[2:], worker, [40, 1])
+    assert entrance.enter_all(0.0, UP, uuids[2:3], worker, [40])
+    for uuid, size in (("d", 50), ("e", 10)):
+        assert entrance.queue(waiting(uuid, size=size))
+    leave(entrance)
+    assert list(entrance.admit()) == [], "the second in line would fit, and does not overtake"
+    leave(entrance)
+    for one in entrance.admit():
+        entrance.enter(0.0, UP, one.frame)
+    assert (list(entrance.sizes), entrance.held_bytes) == ([40, 50, 10], 100)
+
+
 def test_nobody_passes_those_who_stand_in_line() -> None:
     entrance = door(2)
     entrance.queue(waiting("a"))
     assert entrance.held < entrance.room
-    assert not entrance.has_room()
+    assert not entrance.has_room(10)
 
 
 def test_line_moves_in_order_while_there_is_room() -> None:
@@ -59,7 +83,7 @@ def test_line_moves_in_order_while_there_is_room() -> None:
         admitted.append(one.frame.uuid)
     assert admitted == ["a", "b"]
     assert list(entrance.admit()) == []
-    entrance.held -= 1
+    leave(entrance)
     assert [one.frame.uuid for one in entrance.admit()] == ["c"]
 
 
@@ -104,9 +128,9 @@ def test_line_is_emptied_at_once() -> None:
 def test_run_goes_in_whole_or_not_at_all() -> None:
     entrance, worker = door(5), at("Worker/0/0")
     uuids = [f"tn1-{1:016x}-1-{number:x}-{0:016x}" for number in range(1, 8)]
-    assert entrance.enter_all(0.0, UP, uuids[:2], worker)
-    assert not entrance.enter_all(0.0, UP, uuids[1:4], worker), "one of them is in"
-    assert not entrance.enter_all(0.0, UP, uuids[2:6], worker), "more than there is room for"
+    assert entrance.enter_all(0.0, UP, uuids[:2], worker, [10] * 2)
+    assert not entrance.enter_all(0.0, UP, uuids[1:4], worker, [10] * 3), "one of them is in"
+    assert not entrance.enter_all(0.0, UP, uuids[2:6], worker, [10] * 4), "more than there is room for"
     assert entrance.held == 2
-    assert entrance.enter_all(0.0, UP, uuids[2:5], worker)
+    assert entrance.enter_all(0.0, UP, uuids[2:5], worker, [10] * 3)
     assert entrance.held == 5

@@ -36,6 +36,10 @@ def _overfill_the_inbox(router: Router, _: Link) -> None:
     router.door.held = router.door.room + 1
 
 
+def _miscount_the_bytes(router: Router, _: Link) -> None:
+    router.door.held_bytes += 1
+
+
 def _forget_the_deadline(router: Router, _: Link) -> None:
     router._decisions.schedule.due(float("inf"))
     router._decisions.schedule.wake = float("inf")
@@ -59,6 +63,7 @@ def _leave_a_decision(router: Router, _: Link) -> None:
         _count_in_flight_wrongly,
         _end_the_stream,
         _overfill_the_inbox,
+        _miscount_the_bytes,
         _forget_the_deadline,
         _rename_a_send,
         _leave_a_decision,

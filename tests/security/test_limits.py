@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from taskd_net.limits import MESSAGE_BYTES, RANK_CHARS
+from taskd_net.limits import INBOX_BYTES, MESSAGE_BYTES, RANK_CHARS
 from taskd_net.peer_limits import Limits
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
@@ -286,6 +286,21 @@ async def test_bytes_that_wait_for_their_answers(mesh: Mesh, child: RawChild, li
         await waiting_at(mesh, 1)
         assert (await others.ours.send("x" * 6000, to="Worker/0/0")).code == Code.RECV_BUF_BUSY
         assert (await soon(first)).code == Code.NETWORK_ACK_LOST
+        await others.undisturbed()
+
+
+async def test_bytes_of_an_inbox(mesh: Mesh, child: RawChild) -> None:
+    """An inbox of many messages holds few of the largest, in its room and in the line before it."""
+    async with await beside(mesh) as others:
+        mgr = others.parent
+        await child.join(mgr.address or "")
+        largest = "x" * (MESSAGE_BYTES - 200)
+        codes = [(await child.send("Mgr/0", largest)).code for _ in range(INBOX_BYTES // MESSAGE_BYTES + 2)]
+        assert codes == [0] * (len(codes) - 2) + [Code.RECV_BUF_BUSY] * 2
+        assert (await others.ours.send("x", to="Mgr")).ok, "a small one still fits"
+        posts = [await others.ours.post(largest, to="Mgr") for _ in range(4)]
+        assert [ack.code for ack in posts] == [0, 0, Code.RECV_BUF_BUSY, Code.RECV_BUF_BUSY]
+        assert len(await mgr.take_all(len(codes) - 2 + 1 + 2)) == len(codes) + 1
         await others.undisturbed()
 
 
