@@ -106,6 +106,17 @@ GRACE_S: Final = 30.0
 REGISTRATION_HOLD_S: Final = 10.0
 """Seconds a registration holds its place without a stream (contract, section 3)."""
 
+PENDING_PER_CONNECTION: Final = 64
+"""Registrations of one connection whose stream is not open; the next waits. A process has one node as a rule."""
+
+PENDING_PER_ADDRESS: Final = 256
+"""Registrations from one address whose stream is not open; the next waits. A child opens its stream some milliseconds
+after the answer, so this many at a time use all of a core, and leave a parent's other places to other addresses."""
+
+PENDING_LINE: Final = 16_384
+"""Registrations that wait for such a place, of all connections: three times the children that a parent may have. The
+call of each takes some 10 KB."""
+
 ANNOUNCE_POSITIONS: Final = 2000
 """Positions in one PathDiscovery of ours: some 60 KB, so that a Proxy with a large subtree never nears a size limit."""
 

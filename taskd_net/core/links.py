@@ -53,6 +53,7 @@ class Link:
         announcing: announcements of this child that are under way further up.
         since: when its stream began to stand, or ended, or when the child registered first.
         streams: streams that the neighbour has opened.
+        renewed: its registration holds the place for as long as it may. A further one does not prolong that.
         timed, timed_at: the one message in flight whose answer is being timed, or its number, and when it was sent.
         bare, counts, probes: those of the stream's `Terms`.
         quota: the child's; None towards a parent.
@@ -74,6 +75,7 @@ class Link:
     announcing: int = 0
     since: float = -INFINITY
     streams: int = 0
+    renewed: bool = False
     counters: LinkCounters = field(default_factory=LinkCounters)
     timed: Awaited | int | None = None
     timed_at: float = 0.0
@@ -192,6 +194,9 @@ class Children:
     def register(self, now: float, position: Position) -> Link:
         """Give a child its place, or renew the one it has.
 
+        Only the first registration after a stream renews it. Otherwise a peer that registers again and again, and never
+        opens a stream, would keep the place.
+
         Raises:
             Refusal: 4003-4005 for a position that is not one node's, 5003 when every place is taken.
         """
@@ -209,7 +214,9 @@ class Children:
             self._by_identity[identity] = self.by_id[link.id] = link
         link.position = position
         link.epoch += 1
-        self.renew(now, link)
+        if not link.renewed:
+            link.renewed = True
+            self.renew(now, link)
         return link
 
     def renew(self, now: float, link: Link) -> None:
@@ -228,6 +235,7 @@ class Children:
         link.session = session
         link.since = now
         link.streams += 1
+        link.renewed = False
         link.expires = INFINITY
 
     def remove(self, link: Link) -> None:

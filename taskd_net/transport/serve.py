@@ -29,6 +29,7 @@ from taskd_net.tls.strangers import Strangers
 from taskd_net.transport import standard
 from taskd_net.transport.channel import server_options
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
+from taskd_net.transport.pending import Pending
 from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.streams import Observer, Services, Streams
 from taskd_net.wire import requests
@@ -77,7 +78,8 @@ class MeshServer:
         self._observer = observer
         self.failures = Failures(host, self.connections)
         self._permissions = Permissions(host.router, self.connections, certified=certified)
-        self._streams = Streams(host, observer, self._permissions)
+        self._pending = Pending()
+        self._streams = Streams(host, observer, self._permissions, self._pending)
         self._services = services
         self._limits = host.router.limits
         self._acceptors = [kind.acceptor(self) for kind in kinds]
@@ -183,6 +185,7 @@ class MeshServer:
         """A child was forgotten by the Router."""
         self._observer.child_forgotten(forgot.link, forgot.position)
         self.connections.forget(forgot.link)
+        self._pending.over(forgot.link)
         for acceptor in self._acceptors:
             acceptor.forget(forgot.link)
 
@@ -238,22 +241,26 @@ class MeshServer:
             if pause:
                 self.host.log.info("child_held", child=str(position), seconds=pause)
                 await asyncio.sleep(pause)
+        link = self._router.children.find(position)
         try:
             most = self._limits.connections_per_address
             if self.connections.of_host(caller.remote) >= most:
                 text = f"{caller.remote.place} has {most} connections already"
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text, uuid)
-            quirks, credentials = peer.profile.child_quirks(position), self._permissions.shown(caller)
-            ready = self._router.register(self.host.now(), position, quirks, credentials)
-            if ready.refusal is not None:
-                raise ready.refusal
+            async with self._pending.place(caller.remote, None if link is None else link.id) as place:
+                quirks, credentials = peer.profile.child_quirks(position), self._permissions.shown(caller)
+                ready = self._router.register(self.host.now(), position, quirks, credentials)
+                if ready.refusal is not None:
+                    raise ready.refusal
+                assert ready.link is not None
+                if not self._router.children.by_id[ready.link].up:
+                    self._pending.keep(place, ready.link)
         except Refusal as refusal:
             refusal.uuid = uuid
             if isinstance(refusal, Violation):
                 raise
             self.host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))
             raise
-        assert ready.link is not None
         self.host.perform(ready)
         self.connections.came_over(caller.remote, ready.link, peer)
         if self._strangers is not None:

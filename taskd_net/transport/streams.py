@@ -21,6 +21,7 @@ from taskd_net.links.kind import End, Incoming
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
 from taskd_net.states import State
+from taskd_net.transport.pending import Pending
 from taskd_net.transport.permissions import Permissions
 
 
@@ -67,17 +68,19 @@ class Streams:
         host: the node.
         observer: of the children.
         permissions: of its calls.
+        pending: the registrations that wait for their streams.
 
     Attributes:
         closing: the node has begun to leave, and accepts no stream any more.
     """
 
-    def __init__(self, host: Host, observer: Observer, permissions: Permissions) -> None:
+    def __init__(self, host: Host, observer: Observer, permissions: Permissions, pending: Pending) -> None:
         self._host = host
         self._router = host.router
         self._observer = observer
         self._connections = observer.connections
         self._permissions = permissions
+        self._pending = pending
         # The streams that this node ends, and why.
         self._ends: dict[Session[Any], End] = {}
         self.closing = False
@@ -96,6 +99,7 @@ class Streams:
             return
         self._connections.came_over(connection, link.id)
         self._connections.stream_stands(connection, link.id)
+        self._pending.over(link.id)
         session = incoming.session(link)
         # Nothing is awaited between the look for the link and this: a link that is up cannot be forgotten.
         if before is not None and not self._move(before, session):

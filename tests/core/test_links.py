@@ -101,6 +101,18 @@ def test_registration_without_a_stream_holds_its_place_and_is_renewed() -> None:
     assert (len(children), children.find(at("Worker/0/0")), children.next_deadline()) == (0, None, INF)
 
 
+def test_repeated_registration_renews_nothing() -> None:
+    children = registry()
+    link = children.register(100.0, at("Worker/0/0"))
+    assert children.register(105.0, at("Worker/0/0")) is link
+    assert children.next_deadline() == 110.0
+    children.opened(109.0, link, "s")
+    children.lost(200.0, link)
+    children.register(225.0, at("Worker/0/0"))
+    children.register(234.0, at("Worker/0/0"))
+    assert link.expires == 235.0, "the first one after a stream does"
+
+
 def test_child_with_a_stream_stays() -> None:
     children = registry()
     link = children.register(0.0, at("Worker/0/0"))
@@ -119,4 +131,6 @@ def test_grace_time_begins_when_the_stream_is_gone_and_a_registration_does_not_s
     children.register(101.0, at("Worker/0/0"))
     assert link.expires == 130.0
     children.register(125.0, at("Worker/0/0"))
+    assert link.expires == 130.0
+    children.renew(125.0, link)
     assert link.expires == 135.0

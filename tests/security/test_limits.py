@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from taskd_net import Code
-from taskd_net.limits import INBOX_BYTES, MESSAGE_BYTES, RANK_CHARS
+from taskd_net.limits import INBOX_BYTES, MESSAGE_BYTES, PENDING_PER_ADDRESS, PENDING_PER_CONNECTION, RANK_CHARS
 from taskd_net.peer_limits import Limits
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
@@ -174,6 +175,67 @@ async def test_streams_of_a_connection(mesh: Mesh) -> None:
         begun = [connection.open("/TaskNet/TransferMessage") for _ in range(4)]
         refused = await connection.until(lambda got: got.kind == RST_STREAM)
         assert refused is not None and (refused.stream, refused.payload[3]) == (begun[3], 7), "REFUSED_STREAM"
+        await others.undisturbed()
+
+
+async def register(child: RawChild, place: str) -> int:
+    """Register in another position over a child's connection. Returns the code."""
+    request = pb.RegisterReq(uuid="u", pos=position(place))
+    ack = await child.call("Register", request.SerializeToString())
+    return int(ack.code)
+
+
+async def test_registrations_without_a_stream(mesh: Mesh, child: RawChild) -> None:
+    """Those of one connection wait beyond its places, for as long as they like; others join past them."""
+    async with await beside(mesh, max_children=PENDING_PER_CONNECTION + 6) as others, RawChild("Agent/1") as late:
+        mgr = others.parent
+        child.connect(mgr.address or "")
+        places = [f"Worker/7/{rank}" for rank in range(PENDING_PER_CONNECTION)]
+        assert await asyncio.gather(*(register(child, place) for place in places)) == [0] * len(places)
+        assert await register(child, places[0]) == 0, "a repeat takes no further place"
+        waits = asyncio.create_task(register(child, "Worker/7/1000"))
+        # 5003 is the answer of a full parent: this one has places for others.
+        await late.join(mgr.address or "")
+        assert (await late.send("Mgr/0")).code == 0
+        assert not waits.done()
+        await mgr.take()
+        # A stream that opens makes room.
+        child.position = places[0]
+        await child.open_stream()
+        assert await soon(waits) == 0
+        await others.undisturbed()
+
+
+async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawChild) -> None:
+    """Peers that fill the places of their address hold up others there for the time of a registration at most."""
+    held = PENDING_PER_ADDRESS // PENDING_PER_CONNECTION
+    async with await beside(mesh, max_children=1000) as others:
+        mgr = others.parent
+        async with AsyncExitStack() as stack:
+            peers = [await stack.enter_async_context(RawChild(f"Agent/{rank}")) for rank in range(held)]
+            for number, peer in enumerate(peers):
+                peer.connect(mgr.address or "")
+                places = [f"Worker/{number}/{rank}" for rank in range(PENDING_PER_CONNECTION)]
+                assert await asyncio.gather(*(register(peer, place) for place in places)) == [0] * len(places)
+            more = [(peer, f"Worker/{number}/{rank}") for rank in range(100, 150) for number, peer in enumerate(peers)]
+            lines = [asyncio.create_task(register(*one)) for one in more]
+            child.connect(mgr.address or "")
+            turn = asyncio.create_task(child.register())
+            await asyncio.sleep(0.1)
+            assert not turn.done()
+            assert len(mgr.router.children) == 2 + PENDING_PER_ADDRESS
+            assert (await others.ours.send("x", to="Mgr")).ok
+            await mgr.take()
+            # The first that opens its stream makes room for one of each, in turn.
+            for number, peer in enumerate(peers):
+                for rank in range(2):
+                    peer.position = f"Worker/{number}/{rank}"
+                    await peer.open_stream()
+            assert (await soon(turn)).code == 0
+            assert sum(line.done() for line in lines) < 2 * held
+            for line in lines:
+                line.cancel()
+            await asyncio.gather(*lines, return_exceptions=True)
         await others.undisturbed()
 
 

@@ -18,6 +18,7 @@ from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import unary_call
 from taskd_net.links.kind import End
 from taskd_net.links.remote import Caller, remote_of
+from taskd_net.transport.pending import Pending
 from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.streams import Streams
 from taskd_net.wire import codec, requests
@@ -108,7 +109,7 @@ class Parent:
         self.node = EndingNode("Mgr")
         self.observer = FakeObserver()
         permissions = Permissions(self.node.router, self.observer.connections, certified=False)
-        self.streams = self.node.streams = Streams(self.node, self.observer, permissions)
+        self.streams = self.node.streams = Streams(self.node, self.observer, permissions, Pending())
         ready = self.node.router.register(0.0, WORKER, credentials=Credentials(HERE.place))
         assert ready.link is not None
         self.link = ready.link

@@ -1,0 +1,84 @@
+"""Registrations that wait for their streams, and calls that wait for a place among them (`core.registrations`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from taskd_net import limits
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.registrations import Registration, Registrations
+from taskd_net.core.routes import LinkId
+from taskd_net.links.remote import Remote
+
+
+class Pending:
+    """The registrations of one parent without a stream."""
+
+    def __init__(self) -> None:
+        self._registrations = Registrations(
+            limits.PENDING_PER_CONNECTION, limits.PENDING_PER_ADDRESS, limits.PENDING_LINE
+        )
+        self._of: dict[LinkId, Registration] = {}
+        self._turns: dict[Registration, asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def place(self, remote: Remote, child: LinkId | None) -> AsyncIterator[Registration]:
+        """Wait for a place, which is free again at the end unless a child keeps it.
+
+        Args:
+            remote: the caller's connection.
+            child: the child that registers again; None for a new one.
+
+        Raises:
+            Refusal: 5003, too many registrations wait.
+        """
+        known = None if child is None else self._of.get(child)
+        if known is not None and known.connection == remote:
+            yield known
+            return
+        registration = Registration(remote, remote.place)
+        await self._enter(registration)
+        try:
+            yield registration
+        finally:
+            if registration.child is None:
+                self._leave(registration)
+
+    def keep(self, registration: Registration, child: LinkId) -> None:
+        """Let a child keep a place until its stream is open."""
+        before = self._of.get(child)
+        self._of[child], registration.child = registration, child
+        if before is not None and before is not registration:
+            self._leave(before)
+
+    def over(self, child: LinkId) -> None:
+        """The stream of a child is open, or the child is forgotten."""
+        registration = self._of.pop(child, None)
+        if registration is not None:
+            self._leave(registration)
+
+    async def _enter(self, registration: Registration) -> None:
+        pushed = self._registrations.enter(registration)
+        if registration.admitted:
+            return
+        turn = self._turns[registration] = asyncio.get_running_loop().create_future()
+        if pushed is not None and not (lost := self._turns.pop(pushed)).done():
+            text = "too many registrations wait for their streams"
+            lost.set_exception(Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            # The caller has gone. One that was pushed out in the same moment is in no line any more.
+            if registration in self._turns:
+                self._leave(registration)
+            raise
+        finally:
+            self._turns.pop(registration, None)
+
+    def _leave(self, registration: Registration) -> None:
+        for admitted in self._registrations.leave(registration):
+            turn = self._turns[admitted]
+            if not turn.done():
+                turn.set_result(None)
