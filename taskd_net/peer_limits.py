@@ -32,8 +32,8 @@ class Limits:
             messages that other nodes may send.
         metadata_bytes: Bytes of the metadata of one call, plus 32 per entry; gRPC refuses the call beyond. A call of
             this package has some 600.
-        streams_per_connection: Calls under way over one connection; clients wait beyond. Fewer than 4,100 slow down
-            children that use the four calls.
+        streams_per_connection: Calls under way over one connection; clients wait beyond. Each takes some 21 KB here
+            until it is answered.
         connections_per_address: Connections of registered children from one address; 5003 beyond. All nodes behind one
             NAT share an address.
         child_messages: Messages of one child that wait for their answers here; 5001 beyond. A child of this package has
@@ -53,7 +53,7 @@ class Limits:
     uuid_length: int = _whole(256, least=limits.UUID_CHARS)
     message_bytes: int = _whole(limits.MESSAGE_BYTES, least=1024, most=limits.MESSAGE_BYTES)
     metadata_bytes: int = _whole(16_384, least=1024)
-    streams_per_connection: int = _whole(5000)
+    streams_per_connection: int = _whole(2048)
     connections_per_address: int = _whole(10_000)
     child_messages: int = _whole(8192)
     child_bytes: int = _whole(256 * 1024 * 1024, least=limits.MESSAGE_BYTES)
