@@ -113,6 +113,10 @@ PENDING_PER_ADDRESS: Final = 256
 """Registrations from one address whose stream is not open; the next waits. A child opens its stream some milliseconds
 after the answer, so this many at a time use all of a core, and leave a parent's other places to other addresses."""
 
+PENDING_REPEAT_S: Final = 0.1
+"""Seconds that the answer to a repeated registration is held, over the same connection and before its stream: a peer
+that repeats all its registrations without a pause takes a tenth of a core."""
+
 PENDING_LINE: Final = 16_384
 """Registrations that wait for such a place, of all connections: three times the children that a parent may have. The
 call of each takes some 10 KB."""

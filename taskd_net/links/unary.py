@@ -24,8 +24,8 @@ from taskd_net.links.peer import Profile
 from taskd_net.position import Position
 from taskd_net.wire import codec
 
-CALLS: Final = limits.SHARED_IN_FLIGHT
-"""Most calls in flight."""
+CALLS: Final = 1024
+"""Most calls in flight. More gain nothing, and a parent permits a connection some 2,000 (`streams_per_connection`)."""
 
 CALL_BYTES: Final = 4 * limits.LINK_BYTES
 """Most bytes of messages in flight. Further messages wait in the queue that the Router counts."""

@@ -25,7 +25,7 @@ class Pending:
 
     @asynccontextmanager
     async def place(self, remote: Remote, child: LinkId | None) -> AsyncIterator[Registration]:
-        """Wait for a place, which is free again at the end unless a child keeps it.
+        """Wait for a place, which is free again at the end unless a child keeps it. A repeat waits as well.
 
         Args:
             remote: the caller's connection.
@@ -36,6 +36,7 @@ class Pending:
         """
         known = None if child is None else self._of.get(child)
         if known is not None and known.connection == remote:
+            await asyncio.sleep(limits.PENDING_REPEAT_S)
             yield known
             return
         registration = Registration(remote, remote.place)

@@ -236,7 +236,8 @@ async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawCh
             for line in lines:
                 line.cancel()
             await asyncio.gather(*lines, return_exceptions=True)
-        await others.undisturbed()
+        assert (await others.ours.send("x", to="Mgr")).ok
+        await mgr.take()
 
 
 async def test_connections_of_an_address(mesh: Mesh, child: RawChild) -> None:

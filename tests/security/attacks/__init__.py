@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 import taskd_net  # noqa: F401 - before any import of grpc, which reads its environment then
-from tests.security.attacks import batches, compression, sizes
+from tests.security.attacks import batches, compression, registrations, sizes
 from tests.security.attacks.attack import Attack
 
 ATTACKS: Final[Mapping[str, Attack]] = {
     **batches.ATTACKS,
     **compression.ATTACKS,
+    **registrations.ATTACKS,
     **sizes.ATTACKS,
 }
 """By name: lower case, with hyphens."""
