@@ -60,12 +60,12 @@ def rows(size: int, count: int) -> list[tuple[str, float, float]]:
     messages = [Message(uuid, "default", True, src, dst, 1_800_000_000_000, "x" * size) for uuid in uuids]
     data = [codec.write_message(message).data for message in messages]
     patience, numbers = [2850] * count, list(range(1000, 1000 + count))
-    batch = write_batch(data, patience, taken=1, numbers=numbers)
+    batch = write_batch(data, Batch(patience=patience, taken=1, numbers=numbers))
     frames = [frame for frame in codec.read_known_frames(data) if isinstance(frame, Frame)]
     works: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
         (
             "write a batch",
-            lambda: write_batch(data, patience, taken=1, numbers=numbers),
+            lambda: write_batch(data, Batch(patience=patience, taken=1, numbers=numbers)),
             lambda: Batch(messages=data, patience=patience, taken=1, numbers=numbers).SerializeToString(),
         ),
         ("read a batch", lambda: list(read_batch(batch).messages), lambda: list(Batch.FromString(batch).messages)),

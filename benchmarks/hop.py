@@ -24,7 +24,6 @@ from benchmarks import checkout, routers
 from taskd_net import Message, Node, NodeConfig, Position
 from taskd_net.core.links import UP
 from taskd_net.wire import codec
-from taskd_net.wire.batches import write_batch
 from taskd_net.wire.link_pb2 import Batch, SpanContext
 
 MESSAGES = 64
@@ -99,15 +98,16 @@ async def measure(*, traced: bool = False) -> float:
     messages = [
         codec.write_message(Message(uuid, "default", True, worker, Position.mgr(), now, "x" * 64)) for uuid in uuids
     ]
-    everyone = [message.data for message in messages], [3000] * MESSAGES
+    data = [message.data for message in messages]
+    everyone: dict[str, Any] = {"messages": data, "patience": [3000] * MESSAGES, "taken": 1}
     if by_number:
-        batch = write_batch(*everyone, (), (), 1, range(1, MESSAGES + 1))
+        batch = Batch(**everyone, numbers=range(1, MESSAGES + 1)).SerializeToString()
         # As many as there are, written before the clock runs: their numbers go on.
         all_rounds = [range(at, at + MESSAGES) for at in range(1, TURNS * ROUNDS * MESSAGES, MESSAGES)]
-        answers = iter([write_batch((), (), (), (), 1, (), numbers) for numbers in all_rounds])
+        answers = iter([Batch(taken=1, accepted_numbers=numbers).SerializeToString() for numbers in all_rounds])
     else:
-        batch = write_batch(*everyone, (), (), 1)
-        answers = repeat(write_batch((), (), uuids, (), 1))
+        batch = Batch(**everyone).SerializeToString()
+        answers = repeat(Batch(taken=1, accepted=uuids).SerializeToString())
     if traced:
         batch += _spans(uuids)
     times = []

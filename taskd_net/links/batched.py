@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Final, Self, cast
+from typing import Any, Final, Self, cast
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Answer, Told
@@ -28,7 +28,7 @@ from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
 from taskd_net.wire import codec
 from taskd_net.wire.batches import branch_of, read_batch, read_branches, write_batch
-from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
+from taskd_net.wire.link_pb2 import Batch
 
 # What a batch says of whether a parent has joined (`proto/link.proto`).
 _JOINED: Final = 1
@@ -67,18 +67,13 @@ class BatchedLink(Session[bytes]):
         self._frames: list[Frame] = []
         self._patience: list[int] = []
         self._numbers: list[int] = []
-        # Keys of messages that are delivered: numbers, or uuids.
-        self._accepted: list[Key] = []
-        self._answers: list[bytes] = []
-        self._answer_numbers: list[int] = []
-        # What some of them say beside their code.
-        self._branches: list[Branch] = []
+        # The answers of the next batch, and their number.
+        self._said = Batch()
+        self._answers = 0
         self._under_way: list[Frame] = []
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
         self._taken = 0
-        # The spans of the messages that are taken out of the queue.
-        self._spans: Sequence[SpanContext] = ()
         # What the child is still to be told of whether this node has joined; 0 for nothing.
         self._news = 0
 
@@ -94,7 +89,10 @@ class BatchedLink(Session[bytes]):
             self._numbers += writes.numbers
             # At least 1 ms where an answer is awaited: 0 says that none is.
             self._patience += [int(patience * 1000.0) + 1 if patience > 0.0 else 0 for patience in writes.patience]
-        self._accepted += writes.accepted
+        if writes.accepted:
+            delivered: Any = self._said.accepted_numbers if self.numbered else self._said.accepted
+            delivered.extend(writes.accepted)
+            self._answers += len(writes.accepted)
         for answer in writes.answers:
             self._answer(answer)
         if self._sleep is not None and self._ahead < BATCHES_AHEAD:
@@ -129,73 +127,53 @@ class BatchedLink(Session[bytes]):
         successor._frames, self._frames = self._frames, []
         successor._patience, self._patience = self._patience, []
         successor._numbers, self._numbers = self._numbers, []
-        successor._accepted, self._accepted = self._accepted, []
-        successor._answers, self._answers = self._answers, []
-        successor._answer_numbers, self._answer_numbers = self._answer_numbers, []
-        successor._branches, self._branches = self._branches, []
+        successor._said, self._said = self._said, Batch()
+        successor._answers, self._answers = self._answers, 0
         successor._news, self._news = self._news, 0
 
     def _answer(self, answer: Answered) -> None:
         """Queue an answer that is an Ack."""
         key, ack, in_full = answer
+        said = self._said
         if self._counts and not in_full and (ack.failures or not ack.code):
-            self._branches.append(branch_of(len(self._answers), ack))
-        self._answers.append(codec.write_ack(ack))
+            said.branches.append(branch_of(len(said.answers), ack))
+        said.answers.append(codec.write_ack(ack))
         if self.numbered:
-            self._answer_numbers.append(cast("int", key))
+            said.answer_numbers.append(cast("int", key))
+        self._answers += 1
 
     def _has_queued(self) -> bool:
-        return bool(self._frames or self._accepted or self._answers)
+        return bool(self._frames or self._answers)
 
     def _has_output(self) -> bool:
         if self._taken >= BATCHES_CONFIRMED or self._news:
             return True
         # `_has_queued`, without the call: a message that is alone on its way comes here eleven times.
-        return self._ahead < BATCHES_AHEAD and bool(self._frames or self._accepted or self._answers)
+        return self._ahead < BATCHES_AHEAD and bool(self._frames or self._answers)
 
     async def _write_next(self) -> bool:
         taken, self._taken = self._taken, 0
         news, self._news = self._news, 0
-        if self._ahead >= BATCHES_AHEAD or not (self._frames or self._accepted or self._answers):
-            return await self._pipe.write(write_batch(taken=taken, joined=news))
+        if self._ahead >= BATCHES_AHEAD or not (self._frames or self._answers):
+            return await self._pipe.write(write_batch((), Batch(taken=taken, joined=news)))
         self._ahead += 1
-        frames, patience, numbers = self._take_batch()
-        self._under_way = frames
-        accepted, self._accepted = self._accepted, []
-        answers, self._answers = self._answers, []
-        answer_numbers, self._answer_numbers = self._answer_numbers, []
-        branches, self._branches = self._branches, []
+        batch, self._said = self._said, Batch()
+        answers, self._answers = self._answers, 0
+        batch.taken, batch.joined = taken, news
+        frames = self._under_way = self._take_batch(batch)
         messages = [frame.data for frame in frames]
-        size = sum(map(len, messages))
-        by_uuid, by_number = ((), accepted) if self.numbered else (accepted, ())
-        data = write_batch(
-            messages,
-            patience,
-            cast("Sequence[str]", by_uuid),
-            answers,
-            taken,
-            numbers if self.numbered else (),
-            cast("Sequence[int]", by_number),
-            answer_numbers,
-            branches,
-            news,
-            self._spans,
-        )
-        if not await self._pipe.write(data):
+        if not await self._pipe.write(write_batch(messages, batch)):
             return False
-        self._router.written(self.link, self, len(frames), size, len(accepted) + len(answers))
+        self._router.written(self.link, self, len(frames), sum(map(len, messages)), answers)
         self._under_way = []
         return True
 
-    def _take_batch(self) -> tuple[list[Frame], list[int], list[int]]:
+    def _take_batch(self, batch: Batch) -> list[Frame]:
         """Take the messages of the next batch out of the queue, as many as its bounds allow.
 
-        Returns the messages, their patience and their numbers.
+        Their patience and their numbers go into the batch.
         """
-        frames, patience, numbers = self._frames, self._patience, self._numbers
-        if len(frames) <= 1:
-            self._frames, self._patience, self._numbers = [], [], []
-            return frames, patience, numbers
+        frames = self._frames
         # A large body goes alone: small messages behind it wait for one write, not for a batch of them.
         count = size = 0
         for frame in frames[:BATCH_MESSAGES]:
@@ -203,8 +181,12 @@ class BatchedLink(Session[bytes]):
             if count and size > BATCH_BYTES:
                 break
             count += 1
-        self._frames, self._patience, self._numbers = frames[count:], patience[count:], numbers[count:]
-        return frames[:count], patience[:count], numbers[:count]
+        if count:
+            batch.patience.extend(self._patience[:count])
+            if self.numbered:
+                batch.numbers.extend(self._numbers[:count])
+        self._frames, self._patience, self._numbers = frames[count:], self._patience[count:], self._numbers[count:]
+        return frames[:count]
 
     def _take_in(self, data: bytes) -> None:
         host, router, link = self._host, self._router, self.link
@@ -291,14 +273,9 @@ class BatchedLink(Session[bytes]):
         if 0 in patience:
             keys = [name if wait else None for name, wait in zip(names, patience, strict=True)]
         budgets = [wait / 1000.0 for wait in patience]
-        return self._arrived(now, cast("list[Frame]", frames), keys, budgets, refused)
+        arrived = cast("list[Frame]", frames)
+        self._trace(arrived, keys, batch)
+        return self._router.messages_arrived(now, self.link, arrived, keys, budgets, refused)
 
-    def _arrived(
-        self,
-        now: float,
-        frames: list[Frame],
-        keys: Sequence[Key | None],
-        budgets: list[float],
-        refused: Sequence[tuple[Key, Refusal]],
-    ) -> Ready:
-        return self._router.messages_arrived(now, self.link, frames, keys, budgets, refused)
+    def _trace(self, frames: list[Frame], keys: Sequence[Key | None], batch: Batch) -> None:
+        """Begin the spans of messages that came in, and put them into their places; `keys`: None without an answer."""

@@ -6,12 +6,12 @@ trace ends there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.codes import Code
 from taskd_net.core.frame import Frame, Traced
-from taskd_net.core.ready import Key, Ready, Writes
+from taskd_net.core.ready import Key, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.session import End, Host, Pipe, Tracer
@@ -36,7 +36,6 @@ class TracedLink(BatchedLink):
     ) -> None:
         super().__init__(host, link, peer, pipe, numbered=numbered, counts=counts)
         self._tracer = tracer
-        self._headers: Mapping[str, Mapping[str, str]] = {}
         # The ends of the spans of messages that this node has not answered.
         self._ends: dict[Key, End] = {}
 
@@ -56,28 +55,17 @@ class TracedLink(BatchedLink):
         super()._move_queue(successor)
         successor._ends, self._ends = self._ends, {}
 
-    def _take_batch(self) -> tuple[list[Frame], list[int], list[int]]:
-        frames, patience, numbers = super()._take_batch()
+    def _take_batch(self, batch: Batch) -> list[Frame]:
+        frames = super()._take_batch(batch)
         traced = (frame for frame in frames if isinstance(frame, Traced) and frame.span)
-        self._spans = [write_span(frame.uuid, frame.span) for frame in traced]
-        return frames, patience, numbers
+        batch.spans.extend(write_span(frame.uuid, frame.span) for frame in traced)
+        return frames
 
-    def _read_messages(self, now: float, batch: Batch) -> Ready:
-        self._headers = read_spans(batch.spans)
-        return super()._read_messages(now, batch)
-
-    def _arrived(
-        self,
-        now: float,
-        frames: list[Frame],
-        keys: Sequence[Key | None],
-        budgets: list[float],
-        refused: Sequence[tuple[Key, Refusal]],
-    ) -> Ready:
+    def _trace(self, frames: list[Frame], keys: Sequence[Key | None], batch: Batch) -> None:
+        spans = read_spans(batch.spans)
         for index, (frame, key) in enumerate(zip(frames, keys, strict=True)):
-            headers = self._headers.get(frame.uuid)
+            headers = spans.get(frame.uuid)
             if headers is not None and type(frame) is Frame:
                 frames[index], end = self._tracer.arrived(frame, headers, awaited=key is not None)
                 if end is not None and key is not None:
                     (self.successor or self)._ends[key] = end
-        return super()._arrived(now, frames, keys, budgets, refused)

@@ -27,46 +27,16 @@ _UINT32: Final = 0xFFFF_FFFF
 """The largest number in a field of 32 bits."""
 
 
-def write_batch(
-    messages: Sequence[bytes] = (),
-    patience: Sequence[int] = (),
-    accepted: Sequence[str] = (),
-    answers: Sequence[bytes] = (),
-    taken: int = 0,
-    numbers: Sequence[int] = (),
-    accepted_numbers: Sequence[int] = (),
-    answer_numbers: Sequence[int] = (),
-    branches: Sequence[Branch] = (),
-    joined: int = 0,
-    spans: Sequence[SpanContext] = (),
-) -> bytes:
-    """Serialize a batch; the fields are those of `proto/link.proto`."""
-    batch = Batch(taken=taken)
-    # The constructor takes as long for an empty field as for one with a number in it, and most are empty.
+def write_batch(messages: Sequence[bytes], batch: Batch) -> bytes:
+    """Serialize a batch of these messages; `batch` has all the other fields."""
+    if not messages or len(messages[0]) < LARGE:
+        batch.messages.extend(messages)
+        data: bytes = batch.SerializeToString()
+        return data
     parts: list[bytes] = []
-    if messages:
-        batch.patience.extend(patience)
-        batch.numbers.extend(numbers)
-        if len(messages[0]) < LARGE:
-            batch.messages.extend(messages)
-        else:
-            for message in messages:
-                parts += (b"\x0a", cached_varint(len(message)), message)
-    if answers:
-        batch.answers.extend(answers)
-        batch.answer_numbers.extend(answer_numbers)
-    if accepted:
-        batch.accepted.extend(accepted)
-    if accepted_numbers:
-        batch.accepted_numbers.extend(accepted_numbers)
-    if branches:
-        batch.branches.extend(branches)
-    if spans:
-        batch.spans.extend(spans)
-    if joined:
-        batch.joined = joined
-    parts.append(batch.SerializeToString())
-    return b"".join(parts)
+    for message in messages:
+        parts += (b"\x0a", cached_varint(len(message)), message)
+    return b"".join((*parts, batch.SerializeToString()))
 
 
 def read_batch(data: bytes) -> Batch:

@@ -14,6 +14,7 @@ from taskd_net.links.session import End
 from taskd_net.links.traced import TracedLink
 from taskd_net.wire import codec
 from taskd_net.wire.batches import read_batch, read_spans, write_batch, write_span
+from taskd_net.wire.link_pb2 import Batch
 from tests.links.pipes import FakeNode, FakePipe, frame
 from tests.peers.mesh import soon
 
@@ -80,7 +81,7 @@ def batch(*messages: Frame, patience: int = 1000, traced: tuple[str, ...] = ()) 
     count = len(messages)
     spans = [write_span(uuid, ABOVE) for uuid in traced]
     data = [message.data for message in messages]
-    return write_batch(data, [patience] * count, numbers=range(1, count + 1), spans=spans)
+    return write_batch(data, Batch(patience=[patience] * count, numbers=range(1, count + 1), spans=spans))
 
 
 async def test_traced_message_leaves_with_its_span_and_any_other_without(cable: Cable) -> None:

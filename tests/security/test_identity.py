@@ -70,13 +70,14 @@ async def test_child_that_sends_as_another(attacked: Bystanders, mesh: Mesh, src
 
 async def test_child_that_sends_as_another_on_the_fast_link(attacked: Bystanders) -> None:
     from taskd_net.wire.batches import read_batch, write_batch
+    from taskd_net.wire.link_pb2 import Batch
 
     mgr = attacked.parent
     async with RawChild("Worker/0/0") as liar:
         stream, _ = await batched(liar, mgr.address or "")
         lies = [liar.message("Mgr/0", src=src, uuid=src) for src in ("Worker/90/900", "Worker/0/1", "Mgr/0")]
         messages = [message.SerializeToString() for message in (*lies, liar.message("Mgr/0", "the truth", uuid="t"))]
-        await soon(stream.write(write_batch(messages, [1000] * 4, (), ())))
+        await soon(stream.write(write_batch(messages, Batch(patience=[1000] * 4))))
         answered: dict[str, int] = {}
         while len(answered) < 4:
             batch = read_batch(await soon(stream.read()))
@@ -93,6 +94,7 @@ async def test_message_with_two_headers(mesh: Mesh) -> None:
     The batched link reads only the necessary fields, the four calls above it read all.
     """
     from taskd_net.wire.batches import read_batch, write_batch
+    from taskd_net.wire.link_pb2 import Batch
 
     mgr = await mesh.mgr(links="tasknet")
     proxy = await mesh.proxy(0, mgr, links="batched")
@@ -100,7 +102,7 @@ async def test_message_with_two_headers(mesh: Mesh) -> None:
         stream, _ = await batched(liar, proxy.address or "")
         mine, other = liar.message("Mgr/0", uuid="u"), liar.message("Mgr/0", "believed", uuid="u", src="Worker/90/900")
         both = pb.Message(header=mine.header).SerializeToString() + other.SerializeToString()
-        await soon(stream.write(write_batch([both], [1000], (), ())))
+        await soon(stream.write(write_batch([both], Batch(patience=[1000]))))
         answer = pb.Ack.FromString(read_batch(await soon(stream.read())).answers[0])
         assert answer.code == Code.NIL_POSITION
         assert mgr.waiting() == 0

@@ -23,11 +23,12 @@ def characters(mesh: Mesh) -> int:
 async def test_lines_about_the_messages_of_one_batch(mesh: Mesh) -> None:
     """20,000 unreadable messages in 240 kB; each was a line of the log."""
     from taskd_net.wire.batches import write_batch
+    from taskd_net.wire.link_pb2 import Batch
 
     mgr = await mesh.mgr()
     async with await Bystanders.beside(mesh, mgr) as bystanders, RawChild("Worker/0/0") as attacker:
         stream, _ = await batched(attacker, mgr.address or "")
-        await soon(stream.write(write_batch([GARBAGE] * 20_000, [1000] * 20_000, (), ())))
+        await soon(stream.write(write_batch([GARBAGE] * 20_000, Batch(patience=[1000] * 20_000))))
         await bystanders.undisturbed()
         await mesh.logged("message_refused", times=limits.LOG_PEER_LINES)
         stream.cancel()

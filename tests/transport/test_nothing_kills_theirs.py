@@ -36,6 +36,7 @@ from taskd_net.transport.join import Joiner
 from taskd_net.transport.serve import MeshServer
 from taskd_net.wire import codec
 from taskd_net.wire.batches import write_batch
+from taskd_net.wire.link_pb2 import Batch
 from tests.links.pipes import FakeNode, FakePipe
 from tests.peers.original.forms import check_ack, check_message
 from tests.peers.original.upstream import LARGEST
@@ -261,7 +262,7 @@ async def play(steps: Sequence[tuple[Any, ...]]) -> Rig:
                 except Refusal:
                     continue
             case ("batch", found, awaited, raw):
-                batch = write_batch(found, [1000 if awaited else 0] * len(found), [], [])
+                batch = write_batch(found, Batch(patience=[1000 if awaited else 0] * len(found)))
                 rig.sessions["Worker/0/1"]._take_in(batch if found else raw)
             case ("down", data):
                 rig.sessions["up"]._take_in(data)

@@ -23,6 +23,7 @@ from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.streams import Streams
 from taskd_net.wire import codec, requests
 from taskd_net.wire.batches import write_batch
+from taskd_net.wire.link_pb2 import Batch
 from tests.links.memory import MemoryLink, MemoryPipe
 from tests.links.pipes import FakeNode
 from tests.peers.child import RawChild
@@ -265,7 +266,7 @@ async def test_renewed_stream_waits_for_all_that_came_over_the_older_one(mesh: M
 
     def batch(body: str) -> bytes:
         message = Message(body, "default", True, worker, Position.mgr(), 0, body)
-        return write_batch([codec.write_message(message).data], [3000], (), ())
+        return write_batch([codec.write_message(message).data], Batch(patience=[3000]))
 
     async with grpc.aio.insecure_channel(mgr.address or "") as channel:
         register, announce = (unary_call(channel, name) for name in ("Register", "PathDiscovery"))
