@@ -353,18 +353,22 @@ STATUS_ENDED: Final = 32_768
 """Nodes that have left in good order of which a node keeps the state: a job of 4,000 nodes that has come to its end.
 Beyond that the one that has left first is forgotten, as it is where a living one needs its place in STATUS_NODES."""
 
-PAGE_CONNECTIONS: Final = 32
-"""Connections of browsers to a node's status page: some ten people with the page open. Each further one is closed at
-once."""
+HTTP_CONNECTIONS: Final = 32
+"""Connections to a node's status page, or to its metrics: some ten people with the page open. Beyond them the one that
+has been silent for the longest is closed."""
 
-PAGE_PATIENCE_S: Final = 15.0
+HTTP_PATIENCE_S: Final = 15.0
 """Seconds a browser may be silent, or take to read one answer: the page asks every second. Slower ones are cut off, so
 that silent clients do not keep connections from others."""
 
-PAGE_ANSWERS_PER_S: Final = 50
+HTTP_ANSWERS_PER_S: Final = 50
 """Answers a second of a status page, to all its browsers together: 1 to 2 % of one core. Further ones wait."""
 
-PAGE_BYTES_PER_S: Final = 20_000_000
+METRICS_KEEP_S: Final = 1.0
+"""Seconds for which one scrape answers all that ask: Prometheus asks every 15 s, and a Mgr with 5,000 children is busy
+for some 10 ms with one."""
+
+HTTP_BYTES_PER_S: Final = 20_000_000
 """Bytes a second of a status page, to all its browsers together: sixteen whole trees of 2,000 nodes."""
 
 PAGE_LOOK_S: Final = 0.5

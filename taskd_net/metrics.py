@@ -7,11 +7,12 @@ the text are made in the thread that answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import CancelledError
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.core.link_counters import LinkCounters
@@ -26,6 +27,8 @@ from taskd_net.version import __version__
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+    from taskd_net.side_port import Event, Receive, Send
 
 PATIENCE_S: Final = 5.0
 """Seconds that a scrape waits for the node's loop; Prometheus itself waits for 10."""
@@ -163,35 +166,70 @@ class Collector:
 
 
 class MetricsServer:
-    """The HTTP server of a node's metrics, with threads of its own.
+    """The metrics of a node over HTTP, in the node's event loop. As a context it is closed at the end.
 
     Args:
-        node: a node that was started in the running event loop.
-        listen: the address; port 0 takes any free port, which `address` names.
-
-    Raises:
-        ConfigError: the address cannot be bound, or the extra is not installed.
+        node: a node that was started.
+        listen: `host:port`; port 0 takes any free port.
+        allowed_hosts: host names by which scrapers reach it; IP addresses and `localhost` always pass.
     """
 
-    def __init__(self, node: Node, listen: Address) -> None:
-        try:
-            from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
-        except ImportError as error:
-            text = f"metrics_port is {listen}: prometheus-client is not installed: pip install 'taskd-net[metrics]'"
-            raise ConfigError(text) from error
-        registry = CollectorRegistry()
-        registry.register(Collector(node, asyncio.get_running_loop()))
-        ProcessCollector(registry=registry)
-        try:
-            self._server, self._thread = start_http_server(listen.port, listen.host, registry)
-        except OSError as error:
-            raise ConfigError(f"metrics_port is {listen}: cannot listen there: {error.strerror or error}") from error
-        except UnicodeError as error:  # a name that DNS cannot have
-            raise ConfigError(f"metrics_port is {listen}: cannot listen there: {error}") from error
-        self.address = Address(listen.host, self._server.server_port)
+    def __init__(self, node: Node, listen: str, allowed_hosts: Collection[str] = ()) -> None:
+        self._node = node
+        self._listen = Address.parse(listen, "metrics_port")
+        self._allowed_hosts = allowed_hosts
+        self._scraping = asyncio.Lock()
+        self._text = b""
+        self._stale_at = float("-inf")
 
-    def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        """Begin to serve.
+
+        Raises:
+            ConfigError: the address cannot be bound, or the extra is not installed.
+        """
+        try:
+            from prometheus_client import CollectorRegistry, ProcessCollector
+
+            from taskd_net.side_port import SidePort
+        except ImportError as error:
+            text = f"metrics_port is {self._listen}; metrics need {error.name}: pip install 'taskd-net[metrics]'"
+            raise ConfigError(text) from error
+        self._registry = CollectorRegistry()
+        self._registry.register(Collector(self._node, asyncio.get_running_loop()))
+        ProcessCollector(registry=self._registry)
+        self._port = SidePort(self._answer, self._listen, "metrics_port", self._allowed_hosts)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
         """Stop serving; a scrape under way gets no answer."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        await self._port.close()
+
+    @property
+    def address(self) -> Address:
+        """The address that was bound."""
+        return self._port.address
+
+    async def _answer(self, scope: Event, _: Receive, send: Send) -> None:
+        from prometheus_client import CONTENT_TYPE_LATEST
+
+        from taskd_net.side_port import answer
+
+        if scope["method"] not in ("GET", "HEAD"):
+            await answer(send, 405, "text/plain", b"")
+            return
+        try:
+            await answer(send, 200, CONTENT_TYPE_LATEST, await self._scrape())
+        except TimeoutError as error:
+            await answer(send, 503, "text/plain", str(error).encode())
+
+    async def _scrape(self) -> bytes:
+        """The text of all metrics, made once for all that ask within `limits.METRICS_KEEP_S`."""
+        from prometheus_client import generate_latest
+
+        loop = asyncio.get_running_loop()
+        async with self._scraping:
+            if loop.time() >= self._stale_at:
+                self._text = await asyncio.to_thread(generate_latest, self._registry)
+                self._stale_at = loop.time() + limits.METRICS_KEEP_S
+            return self._text

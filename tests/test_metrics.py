@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from taskd_net import ConfigError
-from taskd_net.address import Address
 from taskd_net.metrics import Collector, MetricsServer
 from tests.metrics import samples
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
 
 pytestmark = pytest.mark.compat
 
-ANY = Address("127.0.0.1", 0)
+ANY = "127.0.0.1:0"
 
 
 @pytest.fixture
@@ -121,22 +120,36 @@ async def test_a_proxy_that_loses_its_upstream_says_so(mesh: Mesh) -> None:
 
 async def test_it_is_served_by_http_until_it_is_closed(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    server = MetricsServer(mgr, ANY)
-    url = f"http://{server.address}/metrics"
+    async with MetricsServer(mgr, ANY) as server:
+        url = f"http://{server.address}/metrics"
 
-    def read() -> str:
-        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
-            return str(answer.read().decode())
+        def read(method: str = "GET") -> str:
+            with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=PATIENCE_S) as answer:
+                return str(answer.read().decode())
 
-    text = await asyncio.to_thread(read)
-    assert 'taskd_net_node{position="Mgr/0",version=' in text and "process_cpu_seconds_total" in text
-    with pytest.raises(
-        ConfigError, match=r"metrics_port is 127.0.0.1:\d+: cannot listen there: Address already in use"
-    ):
-        MetricsServer(mgr, server.address)
-    await asyncio.to_thread(server.close)
+        text = await asyncio.to_thread(read)
+        assert 'taskd_net_node{position="Mgr/0",version=' in text and "process_cpu_seconds_total" in text
+        assert await asyncio.to_thread(read) == text, "one scrape answers all that ask within a second"
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            await asyncio.to_thread(read, "POST")
+        with pytest.raises(
+            ConfigError, match=r"metrics_port is 127.0.0.1:\d+; cannot listen there: Address already in use"
+        ):
+            await MetricsServer(mgr, str(server.address)).__aenter__()
     with pytest.raises(urllib.error.URLError, match="refused"):
         await asyncio.to_thread(read)
+
+
+async def test_scrape_of_a_node_that_does_not_answer_is_refused(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(_: Collector) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("taskd_net.metrics.PATIENCE_S", 0.05)
+    monkeypatch.setattr(Collector, "_read", hang)
+    async with MetricsServer(await mesh.mgr(), ANY) as server:
+        url = f"http://{server.address}/metrics"
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            await asyncio.to_thread(urllib.request.urlopen, url, None, PATIENCE_S)
 
 
 async def test_a_loop_that_stands_still_is_not_waited_for_for_ever(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,4 +165,4 @@ async def test_without_the_package_it_is_said_what_to_install(mesh: Mesh, monkey
     mgr = await mesh.mgr()
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigError, match=r"pip install 'taskd-net\[metrics\]'"):
-        MetricsServer(mgr, ANY)
+        await MetricsServer(mgr, ANY).__aenter__()

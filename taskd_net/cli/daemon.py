@@ -15,7 +15,6 @@ import click
 import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, limits, logs
-from taskd_net.address import Address
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.command import Command
 from taskd_net.cli.output import Output, as_json
@@ -105,14 +104,14 @@ class Daemon:
         node = self._node
         await node.start()
         metrics_at, page_at = self._settings["metrics_port"], self._settings["http_port"]
+        hosts = [name.strip() for name in (self._settings["allowed_host"] or "").split(",")]
         async with contextlib.AsyncExitStack() as open_now:
             open_now.push_async_callback(node.close)
             if metrics_at is not None:
-                metrics = MetricsServer(node, Address.parse(metrics_at, "metrics_port"))
-                open_now.push_async_callback(asyncio.to_thread, metrics.close)
+                metrics = await open_now.enter_async_context(MetricsServer(node, metrics_at, hosts))
                 self._log.info("metrics_listening", address=str(metrics.address))
             if page_at is not None:
-                page = await open_now.enter_async_context(StatusPage(node, page_at))
+                page = await open_now.enter_async_context(StatusPage(node, page_at, hosts))
                 self._log.info("page_listening", url=page.url)
             await self._serve(stop)
 

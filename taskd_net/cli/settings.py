@@ -40,8 +40,10 @@ class CommandSettings:
             tree, unencrypted. 0 takes any free port, which the log names. Needs the extra `page` ([status
             page](status-page.md)).
         metrics_port: Port for Prometheus, on 127.0.0.1, or HOST:PORT. Everybody who reaches the address can read. 0
-            takes any free port, which the log names. Costs a thread, and the scrapes
-            ([operations](operations.md#metrics)).
+            takes any free port, which the log names. Costs the scrapes ([operations](operations.md#metrics)).
+        allowed_host: Names, with commas between, by which the status page and the metrics are reached. IP addresses and
+            `localhost` always pass; any other name in `Host` is refused with 421, because a page of another site could
+            read the answers by a name of its own.
         drain: Seconds for messages under way after SIGTERM. Shorter than `ack_timeout` can cost senders a 6001 for a
             delivered message. Keep it 3 s below the time after which the service manager kills.
         log_path: Folder of the log file, made if it is missing. At most 50 MiB for each node.
@@ -58,6 +60,7 @@ class CommandSettings:
     enable_tls: bool | None = setting(Kind.SWITCH, None, unset="on with --ca or a key")
     http_port: str | None = setting(Kind.PORT, None, unset="off")
     metrics_port: str | None = setting(Kind.PORT, None, unset="off")
+    allowed_host: str | None = setting(Kind.TEXT, None, unset="none")
     drain: float = setting(Kind.PERIOD, 10.0, most=limits.TIMEOUT_MAX_S, reload=Reload.SIGHUP)
     log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str})
     log_file_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.FILE_LEVEL: str})
@@ -97,7 +100,7 @@ _BACKOFF: Final = "backoff_initial backoff_max"
 _TLS_LISTEN: Final = "server_key server_crt plain_listen"
 _TLS_UPSTREAM: Final = "client_key client_crt server_name"
 _GUARD: Final = f"identity job {' '.join(settings_of(Limits))}"
-_DAEMON: Final = "http_port metrics_port drain log_path log_file_level log_std_level log_stdout"
+_DAEMON: Final = "http_port metrics_port allowed_host drain log_path log_file_level log_std_level log_stdout"
 _ASK: Final = f"timeout enable_tls ca {_TLS_UPSTREAM}"
 
 COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {

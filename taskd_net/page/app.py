@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -11,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from taskd_net import limits
 from taskd_net.page.shell import Shell
 
 HEADERS: Final = (
@@ -37,34 +35,20 @@ class PageApp:
         self._shell = Shell()
         self._headers = [*HEADERS, (b"content-security-policy", self._shell.policy.encode())]
         self._router = Router([Route("/", self._page), Route("/tree", self._tree)], redirect_slashes=False)
-        self._next = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, when it is its turn."""
+        """Answer one request."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
             await send(message)
 
-        await self._turn()
         await self._router(scope, receive, send_with_headers)
 
     async def _page(self, _: Request) -> Response:
-        return self._sized(Response(self._shell.document(await self._ask("")), media_type="text/html"))
+        return Response(self._shell.document(await self._ask("")), media_type="text/html")
 
     async def _tree(self, request: Request) -> Response:
         since = request.query_params.get("since", "")
-        return self._sized(Response(await self._ask(since), media_type="application/json"))
-
-    async def _turn(self) -> None:
-        """Wait until this answer is due: so many a second, however many ask."""
-        now = asyncio.get_running_loop().time()
-        due = max(now, self._next)
-        self._next = due + 1 / limits.PAGE_ANSWERS_PER_S
-        await asyncio.sleep(due - now)
-
-    def _sized(self, response: Response) -> Response:
-        """A long answer puts off those that come after it."""
-        self._next += len(response.body) / limits.PAGE_BYTES_PER_S
-        return response
+        return Response(await self._ask(since), media_type="application/json")

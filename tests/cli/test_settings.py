@@ -233,7 +233,7 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1"}
     values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True, "record": "r"}
     values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
-    values |= {"http_port": "127.0.0.1:42"}
+    values |= {"http_port": "127.0.0.1:42", "allowed_host": "node"}
     values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
     values |= dict.fromkeys(("child_bytes", "total_bytes"), 9_000_000)
     path = tmp_path / "all.toml"

@@ -110,9 +110,9 @@ FIGURES: Final = {
         "A page asks once a second" if limits.PAGE_ASK_S == 1.0 else "",
         "twice a second for all pages together" if limits.PAGE_LOOK_S == 0.5 else "",
         f"{limits.PAGE_LOAD:.0%} of its time".replace("%", " %"),
-        f"At most {limits.PAGE_CONNECTIONS} connections",
-        f"does not read for {_seconds(limits.PAGE_PATIENCE_S)}",
-        f"at most {limits.PAGE_ANSWERS_PER_S} answers a second",
+        f"At most {limits.HTTP_CONNECTIONS} connections",
+        f"does not read for {_seconds(limits.HTTP_PATIENCE_S)}",
+        f"at most {limits.HTTP_ANSWERS_PER_S} answers a second",
     ],
     "docs/status.md": [
         f"all that happens within {_seconds(limits.STATUS_URGENT_S)}",

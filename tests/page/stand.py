@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from types import TracebackType
 from typing import Self
 
+from taskd_net.address import Address
 from taskd_net.page.app import PageApp
 from taskd_net.page.feed import Feed
-from taskd_net.page.serving import Serving
 from taskd_net.position import Position
+from taskd_net.side_port import SidePort
 from tests.page.meshes import Made
 
 
@@ -32,19 +32,19 @@ class Stand:
         self._pace = pace
         self._nap = nap
         self._feed = Feed(Position.mgr(), expected, life)
-        self._socket = socket.create_server(("127.0.0.1", port))
-        self.port = self._socket.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
+        self.port = port
         self.asked = 0
 
     async def __aenter__(self) -> Self:
-        self._serving = Serving(PageApp(self.answer), self._socket)
+        self._served = SidePort(PageApp(self.answer), Address("127.0.0.1", self.port), "http_port")
+        self.port = self._served.address.port
+        self.url = f"http://{self._served.address}/"
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._serving.close()
+        await self._served.close()
 
     async def answer(self, since: str) -> str:
         """The answer for a browser."""

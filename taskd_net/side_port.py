@@ -1,0 +1,180 @@
+"""HTTP at a port beside the mesh, for the status page and for metrics: uvicorn in the node's own event loop.
+
+Its cost is bounded, whoever connects. Beyond the bound on connections the one that has been silent for the longest is
+closed, so that silent clients keep nobody out. One that stays silent, or does not take its answer, is cut off. Answers
+wait for their turn.
+
+Names in `Host` are checked: a page of another site could otherwise read the answers, by a name of its own that it lets
+lead to this address (DNS rebinding). The node keeps its signals: uvicorn installs no handlers here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+from typing import Any, Final, TypeAlias, cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from taskd_net import limits
+from taskd_net.address import Address
+from taskd_net.codes import ConfigError
+
+Event: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+App: TypeAlias = Callable[[Event, Receive, Send], Awaitable[None]]
+"""An ASGI application."""
+
+_PORT: Final = re.compile(r":[0-9]*$")
+
+
+class SidePort:
+    """The server of one port, from its making to `close`.
+
+    Args:
+        app: answers the requests.
+        listen: the address; port 0 takes any free port.
+        setting: its name, for errors.
+        allowed: host names by which it may be reached; IP addresses and `localhost` always are.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+
+    def __init__(self, app: App, listen: Address, setting: str, allowed: Collection[str] = ()) -> None:
+        listening = _bind(listen, setting)
+        self.address = Address(*listening.getsockname()[:2])
+        config = uvicorn.Config(
+            cast("Any", _Gate(app, allowed)),
+            http=_Bounded,
+            ws="none",
+            lifespan="off",
+            # Errors of clients are not logged.
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=limits.HTTP_CONNECTIONS,
+        )
+        self._server = _Server(config)
+        self._task = asyncio.create_task(self._server.serve(sockets=[listening]))
+
+    async def close(self) -> None:
+        """Stop at once, without waiting for clients."""
+        self._server.should_exit = True
+        self._server.force_exit = True
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        await self._task
+
+
+async def answer(send: Send, status: int, kind: str, body: bytes) -> None:
+    """Give one whole answer, and close the connection after it."""
+    headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class _Gate:
+    """Checks the host of each request, and lets the answers wait for their turn: so many a second, however many ask."""
+
+    def __init__(self, app: App, allowed: Collection[str]) -> None:
+        self._app = app
+        self._allowed = {"localhost", *(name.lower() for name in allowed if name)}
+        self._next = 0.0
+
+    async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
+        now = asyncio.get_running_loop().time()
+        due = max(now, self._next)
+        self._next = due + 1 / limits.HTTP_ANSWERS_PER_S
+        await asyncio.sleep(due - now)
+
+        async def send_counted(event: Event) -> None:
+            # A long answer puts off those that come after it.
+            self._next += len(event.get("body", b"")) / limits.HTTP_BYTES_PER_S
+            await send(event)
+
+        # Only HTTP/1.0 has no host, which no browser speaks.
+        host = dict(scope["headers"]).get(b"host")
+        if host is None or self._knows(host.decode("latin-1")):
+            await self._app(scope, receive, send_counted)
+        else:
+            await answer(send, 421, "text/plain", b"this host name is not one of --allowed-host\n")
+
+    def _knows(self, host: str) -> bool:
+        name = _PORT.sub("", host.lower())
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+            return True
+        return name in self._allowed
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the node."""
+        yield
+
+
+class _Bounded(H11Protocol):
+    """One connection, within the bounds on number and time."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > limits.HTTP_CONNECTIONS:
+            others = cast("set[_Bounded]", self.connections - {self})
+            longest = min(others, key=lambda other: (other._answers, other._since))
+            self.connections.discard(longest)
+            longest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._wait()
+        super().on_response_complete()
+
+    @property
+    def _answers(self) -> bool:
+        """Whether an answer is under way."""
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._since = self.loop.time()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(limits.HTTP_PATIENCE_S, self._cut)
+
+    def _cut(self) -> None:
+        self.transport.abort()
+
+
+def _bind(address: Address, setting: str) -> socket.socket:
+    listening = None
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, name = found[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(name)
+        # From here on nobody is refused, also before the server has its first turn.
+        listening.listen(limits.HTTP_CONNECTIONS)
+    except (OSError, UnicodeError) as error:  # a UnicodeError for a name that DNS cannot have
+        if listening is not None:
+            listening.close()
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{setting} is {address}; cannot listen there: {reason}") from None
+    return listening
