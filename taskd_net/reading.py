@@ -15,6 +15,7 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -80,15 +81,13 @@ class Reading:
         return True
 
 
+@dataclass(slots=True)
 class _Surviving:
     """The handling of one message."""
 
-    __slots__ = ("_fields", "_message", "_reading")
-
-    def __init__(self, reading: Reading, message: Message, fields: Mapping[str, object]) -> None:
-        self._reading = reading
-        self._message = message
-        self._fields = fields
+    reading: Reading
+    message: Message
+    fields: Mapping[str, object]
 
     def __enter__(self) -> None:
         return None
@@ -96,4 +95,4 @@ class _Surviving:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        return error is not None and self._reading._took(self._message, error, self._fields)
+        return error is not None and self.reading._took(self.message, error, self.fields)

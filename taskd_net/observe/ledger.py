@@ -78,22 +78,6 @@ class Ledger:
         ended: nodes at most that have left in good order, and that were asked to be forgotten. The oldest make room.
     """
 
-    __slots__ = (
-        "_ended",
-        "_entries",
-        "_first",
-        "_forgotten",
-        "_initial",
-        "_limit",
-        "_most_ended",
-        "_report",
-        "_stays",
-        "_takes_ends",
-        "_telling",
-        "_untold",
-        "refused",
-    )
-
     def __init__(self, nodes: int, report: int, ended: int = limits.STATUS_ENDED) -> None:
         self._limit = nodes
         self._report = report

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
 
 from taskd_net import limits
 from taskd_net.core.links import Link
@@ -26,21 +25,15 @@ from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.version import __version__
 
-_Quantiles: TypeAlias = tuple[float | None, float | None]
 
-
+@dataclass(slots=True)
 class _Seen:
-    """One link at the last look."""
+    """One link at the last look: its status without the time of the figures, that time, and recent answer times."""
 
-    __slots__ = ("acks", "at", "measured", "rolled", "status")
-
-    def __init__(self, now: float) -> None:
-        # Without the time of the figures, which is `at`.
-        self.status: NodeStatus | None = None
-        self.at = 0.0
-        self.acks: _Quantiles = (None, None)
-        # The times of the last quantiles, and of the last measurement.
-        self.rolled = self.measured = now
+    measured: float
+    status: NodeStatus | None = None
+    at: float = 0.0
+    acks: tuple[float | None, float | None] = (None, None)
 
 
 class View:
@@ -306,12 +299,12 @@ def _sent(now: float, link: Link, seen: _Seen) -> Flow:
     return Flow(counters.sent, counters.sent_bytes, counters.failed, link.in_flight.count, link.queued_messages, *acks)
 
 
-def _acks(now: float, link: Link, seen: _Seen) -> _Quantiles:
+def _acks(now: float, link: Link, seen: _Seen) -> tuple[float | None, float | None]:
     """Recent answer times in seconds: p50 and p99."""
     recent = link.counters.recent
-    if recent.count and (seen.acks[0] is None or now - seen.rolled >= limits.STATUS_FIGURES_S):
+    if recent.count and (seen.acks[0] is None or now - seen.measured >= limits.STATUS_FIGURES_S):
         seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
-        seen.rolled = seen.measured = now
+        seen.measured = now
         recent.clear()
     elif now - seen.measured > limits.STATUS_LATELY_S:
         seen.acks = (None, None)
