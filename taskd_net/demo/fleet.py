@@ -10,12 +10,15 @@ import json
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from taskd_net import Position, TaskdNetError
-from taskd_net.demo.process import CLOSE_S, LINE_BYTES, Reached, Sent, Started
+from taskd_net.demo.process import CLOSE_S, LINE_BYTES, DemoNode, Started
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 START_S: Final = 60.0
 """Seconds for the start of a process, beside all others."""
@@ -63,35 +66,18 @@ class NodeProcess:
         started = cast(Started, await self._answer_to("start", START_S))
         self.address, self.started_at = started["address"] or "", started["at"]
 
-    async def join(self, timeout: float) -> None:
-        """Wait until the Mgr knows the way to this node."""
-        await self._ask("join", wait=timeout + ANSWER_S, timeout=timeout)
+    async def ask(self, call: Callable[Concatenate[DemoNode, P], Awaitable[T]], *_: P.args, **arguments: P.kwargs) -> T:
+        """Have the node carry out a method of `DemoNode`, whose arguments are named. Returns its answer.
 
-    async def send(self, to: Position, mtype: str, uuids: Sequence[str]) -> Sent:
-        """Send messages with these uuids, one after another."""
-        return cast(Sent, await self._ask("send", to=str(to), mtype=mtype, uuids=uuids))
-
-    async def reach(self, to: Iterable[Position], timeout: float) -> list[Reached]:
-        """Send to all of these at once, each until its Ack."""
-        answer = await self._ask("reach", wait=timeout + ANSWER_S, to=list(map(str, to)), timeout=timeout)
-        return cast(list[Reached], answer)
-
-    async def pause(self) -> None:
-        """Take nothing out of the inbox."""
-        await self._ask("pause")
-
-    async def resume(self) -> None:
-        """Take messages out of the inbox again."""
-        await self._ask("resume")
-
-    async def received(self) -> dict[str, list[str]]:
-        """The uuids of all messages received so far, by mtype, in the order of their arrival."""
-        return cast(dict[str, list[str]], await self._ask("received"))
-
-    async def routes(self) -> dict[Position, Position]:
-        """Every node below this one, with the child that leads to it."""
-        routes = cast(dict[str, str], await self._ask("routes"))
-        return {Position.parse(position): Position.parse(hop) for position, hop in routes.items()}
+        An argument `timeout` is added to the bounded wait.
+        """
+        if self._watcher.done():
+            raise DemoFailed(self.obituary())
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": call.__name__, "arguments": arguments}).encode() + b"\n")
+        timeout = arguments.get("timeout", 0.0)
+        assert isinstance(timeout, float)
+        return cast(T, await self._answer_to(call.__name__, timeout + ANSWER_S))
 
     # ---- the end
 
@@ -136,13 +122,6 @@ class NodeProcess:
         return f"{self.position} (pid {self.pid}) {how}; the end of its stderr:{words}"
 
     # ---- inside
-
-    async def _ask(self, do: str, *, wait: float = ANSWER_S, **arguments: object) -> object:
-        if self._watcher.done():
-            raise DemoFailed(self.obituary())
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
-        return await self._answer_to(do, wait)
 
     async def _answer_to(self, do: str, wait: float) -> object:
         assert self._process.stdout is not None

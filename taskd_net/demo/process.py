@@ -1,9 +1,9 @@
 """The program of a process of the demo: one Node, which its controller steers over stdin and stdout.
 
-A line on stdin is a request in JSON, `{"do": "send", ...}`; a line on stdout is its answer, `{"value": ...}` or
-`{"error": "..."}`. The controller waits for each answer before the next request. The first line on stdout comes
-unasked, when the Node has started. A process ends when its stdin does, so it cannot outlive the controller, however
-that ends.
+A line on stdin is a request in JSON: a method of `DemoNode`, as `do`, and its `arguments` by name. A line on stdout is
+its answer, `{"value": ...}` or `{"error": "..."}`. The controller waits for each answer before the next request. The
+first line on stdout comes unasked, when the Node has started. A process ends when its stdin does, so it cannot outlive
+the controller, however that ends.
 """
 
 from __future__ import annotations
@@ -57,64 +57,63 @@ class Reached(TypedDict):
 
 
 class DemoNode:
-    """A Node, and the requests of the demo to it."""
+    """A Node, and the requests of the demo to it: its methods."""
 
     def __init__(self, node: Node) -> None:
-        self.node = node
-        self.received: dict[str, list[str]] = {}
+        self._node = node
+        self._received: dict[str, list[str]] = {}
         self._taken = 0
         self._took = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
-    async def answer(self, request: dict[str, object]) -> object:
-        """Carry out one request."""
-        match request:
-            case {"do": "join", "timeout": float(timeout)}:
-                await self.node.joined(timeout)
-                return None
-            case {"do": "send", "to": str(to), "mtype": str(mtype), "uuids": list(uuids)}:
-                return await self._send(to, mtype, uuids)
-            case {"do": "reach", "to": list(to), "timeout": float(timeout)}:
-                return await asyncio.gather(*(self._reach(position, timeout) for position in to))
-            case {"do": "pause"}:
-                self._reader.cancel()
-                await asyncio.wait([self._reader])
-                return None
-            case {"do": "resume"}:
-                self._reader = asyncio.create_task(self._read())
-                return None
-            case {"do": "received"}:
-                return await self._received()
-            case {"do": "routes"}:
-                return {str(position): str(hop) for position, hop in self.node.routes().items()}
-        raise ValueError(f"not a request: {request}")
+    async def join(self, timeout: float) -> None:
+        """Wait until the Mgr knows the way to this node."""
+        await self._node.joined(timeout)
 
-    async def _read(self) -> None:
-        async for message in self.node.messages():
-            self.received.setdefault(message.mtype, []).append(message.uuid)
-            self._taken += 1
-            self._took.set()
-
-    async def _received(self) -> dict[str, list[str]]:
-        """The uuids of each mtype, in order, including everything acknowledged by now."""
-        while self._taken < self.node.statistics.delivered:
-            self._took.clear()
-            await self._took.wait()
-        return self.received
-
-    async def _send(self, to: str, mtype: str, uuids: Sequence[str]) -> Sent:
+    async def send(self, to: str, mtype: str, uuids: Sequence[str]) -> Sent:
+        """Send messages with these uuids, one after another."""
         sent = Sent(codes=[], us=[])
         for uuid in uuids:
             began = time.perf_counter_ns()
-            ack = await self.node.send("", to=to, mtype=mtype, uuid=uuid)
+            ack = await self._node.send("", to=to, mtype=mtype, uuid=uuid)
             sent["us"].append((time.perf_counter_ns() - began) / 1000)
             sent["codes"].append(ack.code)
         return sent
 
+    async def reach(self, to: Sequence[str], timeout: float) -> list[Reached]:
+        """Send to all of these at once, each until its Ack."""
+        return await asyncio.gather(*(self._reach(position, timeout) for position in to))
+
+    async def pause(self) -> None:
+        """Take nothing out of the inbox."""
+        self._reader.cancel()
+        await asyncio.wait([self._reader])
+
+    async def resume(self) -> None:
+        """Take messages out of the inbox again."""
+        self._reader = asyncio.create_task(self._read())
+
+    async def received(self) -> dict[str, list[str]]:
+        """The uuids of each mtype, in order, including everything acknowledged by now."""
+        while self._taken < self._node.statistics.delivered:
+            self._took.clear()
+            await self._took.wait()
+        return self._received
+
+    async def routes(self) -> dict[str, str]:
+        """Every node below this one, with the child that leads to it."""
+        return {str(position): str(hop) for position, hop in self._node.routes().items()}
+
+    async def _read(self) -> None:
+        async for message in self._node.messages():
+            self._received.setdefault(message.mtype, []).append(message.uuid)
+            self._taken += 1
+            self._took.set()
+
     async def _reach(self, to: str, timeout: float) -> Reached:
         """Send one message until it is acknowledged, with one uuid, so that it arrives once."""
         until = time.monotonic() + timeout
-        send = partial(self.node.send, "", to=to, mtype="reach", uuid=str(uuid4()), timeout=REACH_ATTEMPT_S)
+        send = partial(self._node.send, "", to=to, mtype="reach", uuid=str(uuid4()), timeout=REACH_ATTEMPT_S)
         pauses = itertools.takewhile(lambda _: time.monotonic() < until, itertools.repeat(RETRY_PAUSE_S))
         ack = await repeat(send, pauses)
         return Reached(at=time.monotonic() if ack.ok else None, code=ack.code)
@@ -125,9 +124,9 @@ def _say(line: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-async def _serve(demo: DemoNode, request: dict[str, object]) -> None:
+async def _serve(demo: DemoNode, do: str, arguments: dict[str, object]) -> None:
     try:
-        _say({"value": await demo.answer(request)})
+        _say({"value": await getattr(demo, do)(**arguments)})
     except (TimeoutError, ValueError) as error:
         _say({"error": str(error)})
 
@@ -140,7 +139,7 @@ async def _run(config: NodeConfig) -> None:
         demo = DemoNode(node)
         serving = None
         while line := await stdin.readline():
-            serving = asyncio.create_task(_serve(demo, json.loads(line)))
+            serving = asyncio.create_task(_serve(demo, **json.loads(line)))
         # No controller is left to kill a process that hangs while closing.
         signal.alarm(CLOSE_S)
         if serving is not None:

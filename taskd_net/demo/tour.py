@@ -11,6 +11,7 @@ from uuid import uuid4
 from taskd_net import Code, Position, Role, limits
 from taskd_net.demo.display import Progress, counted
 from taskd_net.demo.fleet import Fleet, NodeProcess
+from taskd_net.demo.process import DemoNode
 from taskd_net.demo.report import Broadcast, Report, Sends
 from taskd_net.position import ALL
 
@@ -77,7 +78,7 @@ class Tour:
             await asyncio.gather(*below)
 
             async def join(process: NodeProcess) -> None:
-                await process.join(JOIN_S)
+                await process.ask(DemoNode.join, timeout=JOIN_S)
                 report.joined += 1
                 step.doing(f"Joining: {report.joined} of {report.expected}")
 
@@ -140,15 +141,15 @@ class Tour:
             await self._send("bad_role", "a role that does not exist", first, stranger, expect=Code.DST_ROLE_ILLEGAL)
 
             room = limits.INBOX[last.role]
-            await self._started[last].pause()
+            await self._started[last].ask(DemoNode.pause)
             fill = [str(uuid4()) for _ in range(room)]
-            filled = await self._started[mgr].send(last, "fill", fill)
+            filled = await self._started[mgr].ask(DemoNode.send, to=str(last), mtype="fill", uuids=fill)
             if any(filled["codes"]):
                 self.report.problems.append(f"{last} did not take {room} messages unread: {filled['codes']}")
             self._due[last]["fill"] += fill
             busy = Code.RECV_BUF_BUSY
             kept = await self._send("full_inbox", "a full inbox", mgr, last, times=FULL_INBOX_SENDS, expect=busy)
-            await self._started[last].resume()
+            await self._started[last].ask(DemoNode.resume)
             # A refused message is not lost: its sender may send it again with the same uuid.
             await self._send("full_inbox_again", "the same again, once it reads", mgr, last, uuids=kept)
             await self._check_received()
@@ -163,17 +164,17 @@ class Tour:
             await old.kill()
             step.doing(f"Starting {position} again")
             # The Mgr is not told of the restart: it resends until it is heard.
-            reaching = asyncio.create_task(mgr.reach(below, REACH_S))
+            reaching = asyncio.create_task(mgr.ask(DemoNode.reach, to=list(map(str, below)), timeout=REACH_S))
             try:
                 (new,) = await self._start([position], listen=old.address, upstream=mgr.address)
-                await new.join(JOIN_S)
+                await new.ask(DemoNode.join, timeout=JOIN_S)
                 reached = dict(zip(below, await reaching, strict=True))
             finally:
                 reaching.cancel()
             for target, outcome in reached.items():
                 if outcome["at"] is None:
                     report.problems.append(f"{target} was not reached within {REACH_S:.0f} s, but {outcome['code']}")
-                elif (copies := len((await self._started[target].received()).get("reach", ()))) != 1:
+                elif (copies := len((await self._started[target].ask(DemoNode.received)).get("reach", ()))) != 1:
                     report.problems.append(f"{target} got the Mgr's message {copies} times")
             acknowledged = [at for worker in workers if (at := reached[worker]["at"]) is not None]
             if len(acknowledged) == len(workers):
@@ -190,7 +191,8 @@ class Tour:
             if not process.address:
                 continue
             report.addresses[position] = process.address
-            routes = await process.routes()
+            told = await process.ask(DemoNode.routes)
+            routes = {Position.parse(below): Position.parse(child) for below, child in told.items()}
             report.tree[position] = [child for child, hop in routes.items() if child == hop]
             at = range(self._nodes) if position.role == Role.MGR else [int(position.server_rank)]
             due = {below for node in at for below in self._below(node)} - {position}
@@ -231,7 +233,7 @@ class Tour:
         if not uuids:
             times = times or (UNICAST_SENDS if expect is Code.OK else REFUSED_SENDS)
             uuids = [str(uuid4()) for _ in range(times)]
-        sent = await self._started[sender].send(to, name, uuids)
+        sent = await self._started[sender].ask(DemoNode.send, to=str(to), mtype=name, uuids=uuids)
         if expect is Code.OK:
             for receiver in receivers or [to]:
                 self._due[receiver][name] += uuids
@@ -240,7 +242,7 @@ class Tour:
 
     async def _check_received(self) -> dict[Position, dict[str, list[str]]]:
         """Compare the messages received by every node so far with those sent to it."""
-        received = await asyncio.gather(*(process.received() for process in self._started.values()))
+        received = await asyncio.gather(*(process.ask(DemoNode.received) for process in self._started.values()))
         by_position = dict(zip(self._started, received, strict=True))
         self.report.check_received(self._due, by_position)
         return by_position

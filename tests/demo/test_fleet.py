@@ -9,6 +9,7 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
+from taskd_net.demo.process import DemoNode
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -18,9 +19,9 @@ async def test_a_process_starts_answers_and_ends() -> None:
         mgr = await fleet.start(Position.mgr(), listen="127.0.0.1:0")
         await mgr.started()
         assert mgr.address.startswith("127.0.0.1:") and mgr.alive
-        sent = await mgr.send(Position.worker(0, 0), "kind", ["a", "b"])
+        sent = await mgr.ask(DemoNode.send, to="Worker/0/0", mtype="kind", uuids=["a", "b"])
         assert sent["codes"] == [5002, 5002]
-        assert (await mgr.received(), await mgr.routes()) == ({}, {})
+        assert (await mgr.ask(DemoNode.received), await mgr.ask(DemoNode.routes)) == ({}, {})
         assert await fleet.close() == []
     assert not mgr.alive
 
@@ -45,10 +46,10 @@ async def test_a_refused_request_and_one_to_a_dead_process_fail() -> None:
         worker = await fleet.start(Position.worker(0, 0), upstream="127.0.0.1:1")
         await worker.started()
         with pytest.raises(DemoFailed, match="Worker/0/0: "):
-            await worker.join(0.01)
+            await worker.ask(DemoNode.join, timeout=0.01)
         await worker.kill()
         with pytest.raises(DemoFailed, match="SIGKILL"):
-            await worker.received()
+            await worker.ask(DemoNode.received)
 
 
 async def test_the_first_reason_to_abort_counts() -> None:

@@ -23,9 +23,9 @@ def mgr() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def ask(process: subprocess.Popen[str], **request: object) -> object:
+def ask(process: subprocess.Popen[str], do: str, **arguments: object) -> object:
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.write(json.dumps({"do": do, "arguments": arguments}) + "\n")
     return json.loads(process.stdout.readline())
 
 
@@ -34,14 +34,15 @@ def test_a_node_from_its_start_to_the_end_of_its_stdin(mgr: subprocess.Popen[str
     started = json.loads(mgr.stdout.readline())
     assert started["value"]["address"].startswith("127.0.0.1:")
 
-    sent = {"do": "send", "to": "Mgr", "mtype": "a", "uuids": ["1", "2"]}
-    answer = ask(mgr, **sent)
+    answer = ask(mgr, "send", to="Mgr", mtype="a", uuids=["1", "2"])
     assert isinstance(answer, dict)
     assert answer["value"]["codes"] == [0, 0]
-    assert ask(mgr, do="received") == {"value": {"a": ["1", "2"]}}
-    assert ask(mgr, do="routes") == {"value": {}}
-    assert ask(mgr, do="reach", to=["Worker/0/0"], timeout=0.0) == {"value": [{"at": None, "code": 5002}]}
-    assert ask(mgr, do="dance") == {"error": "not a request: {'do': 'dance'}"}
+    assert ask(mgr, "received") == {"value": {"a": ["1", "2"]}}
+    assert ask(mgr, "routes") == {"value": {}}
+    assert ask(mgr, "reach", to=["Worker/0/0"], timeout=0.0) == {"value": [{"at": None, "code": 5002}]}
+    assert ask(mgr, "send", to="nobody", mtype="a", uuids=["3"]) == {
+        "error": "'nobody' is not a position; expected Role/serverRank[/processRank], e.g. Worker/0/3"
+    }
 
     stdout, stderr = mgr.communicate(timeout=20)
     assert (mgr.returncode, stdout, stderr) == (0, "", "")
@@ -50,10 +51,10 @@ def test_a_node_from_its_start_to_the_end_of_its_stdin(mgr: subprocess.Popen[str
 def test_what_has_not_been_read_is_not_lost(mgr: subprocess.Popen[str]) -> None:
     assert mgr.stdout is not None
     mgr.stdout.readline()
-    assert ask(mgr, do="pause") == {"value": None}
-    ask(mgr, do="send", to="Mgr", mtype="a", uuids=["1"])
-    assert ask(mgr, do="resume") == {"value": None}
-    assert ask(mgr, do="received") == {"value": {"a": ["1"]}}
+    assert ask(mgr, "pause") == {"value": None}
+    ask(mgr, "send", to="Mgr", mtype="a", uuids=["1"])
+    assert ask(mgr, "resume") == {"value": None}
+    assert ask(mgr, "received") == {"value": {"a": ["1"]}}
 
 
 @pytest.mark.parametrize(
