@@ -11,6 +11,7 @@ foreign application receives a probe, and none can send one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Told
@@ -21,6 +22,7 @@ from taskd_net.core.topology import Plan, Topology
 from taskd_net.position import Position
 
 
+@dataclass(eq=False)
 class Probes:
     """The probes of one node.
 
@@ -30,15 +32,9 @@ class Probes:
         settle: records the answer to a probe.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        forward: Callable[[float, Link, Probe, Awaited], Refusal | None],
-        settle: Callable[[Awaited, int, Position, str, Told | None], None],
-    ) -> None:
-        self._topology = topology
-        self._forward = forward
-        self._settle = settle
+    topology: Topology
+    forward: Callable[[float, Link, Probe, Awaited], Refusal | None]
+    settle: Callable[[Awaited, int, Position, str, Told | None], None]
 
     def send(self, now: float, probe: Probe, came_from: LinkId, reply: ReplyTo, deadline: float) -> None:
         """Send this node's own probe.
@@ -63,47 +59,47 @@ class Probes:
         Raises:
             Refusal: 4999 if this neighbour knows no probes; 5002 if there is no route.
         """
-        link = self._topology.link(came_from)
+        link = self.topology.link(came_from)
         if link is None or link.probes is None or reply is None:
             raise Refusal(Code.CLIENT_ERR, "this mtype is kept for probes, and no probe can come from there")
         here = Code.OK if probe.hops is None else link.probes
         if probe.hops == 0:
-            self._settle(_pending(probe, reply, down), here, self._topology.position, "", None)
+            self.settle(_pending(probe, reply, down), here, self.topology.position, "", None)
         else:
             self._carry(now, probe, came_from, here, reply, up, down)
 
     def _carry(
         self, now: float, probe: Probe, came_from: LinkId, here: int, reply: ReplyTo, up: float, down: float
     ) -> None:
-        topology, dst = self._topology, probe.dst
+        topology, dst = self.topology, probe.dst
         if dst.unicast:
             hop = topology.next_hop(dst, came_from)
             pending = _pending(probe, reply, up if hop is topology.up else down)
             if hop is None:
-                self._settle(pending, here, topology.position, "", None)
+                self.settle(pending, here, topology.position, "", None)
             else:
                 self._pass_on(now, hop, probe, pending)
         else:
             self._fan_out(now, probe, topology.plan(probe.src.identity, dst, came_from), reply, up, down)
 
     def _fan_out(self, now: float, probe: Probe, plan: Plan, reply: ReplyTo, up: float, down: float) -> None:
-        here = self._topology.position
+        here = self.topology.position
         parts = len(plan.links) + plan.here + (plan.missing is not None)
         fan_out = FanOut(probe.uuid, reply, probe.src, True, parts or 1, wildcard=not probe.dst.is_list)
         if plan.here or not parts:
-            self._settle(Branch(fan_out, down), Code.OK, here, "", None if plan.here else NOBODY)
+            self.settle(Branch(fan_out, down), Code.OK, here, "", None if plan.here else NOBODY)
         if plan.missing is not None:
             part = Branch(fan_out, down, plan.missing)
-            self._settle(part, Code.NO_ROUTE, here, describe_missing(plan.missing), None)
+            self.settle(part, Code.NO_ROUTE, here, describe_missing(plan.missing), None)
         for link in plan.links:
-            deadline = up if link is self._topology.up else down
+            deadline = up if link is self.topology.up else down
             self._pass_on(now, link, probe, Branch(fan_out, deadline, link.position, link.counts or link.is_leaf))
 
     def _pass_on(self, now: float, link: Link, probe: Probe, part: Awaited) -> None:
         if link.up and link.probes is None:
-            self._settle(part, FOREIGN, link.position, "", None)
-        elif (refusal := self._forward(now, link, probe, part)) is not None:
-            self._settle(part, refusal.code, self._topology.position, refusal.detail, None)
+            self.settle(part, FOREIGN, link.position, "", None)
+        elif (refusal := self.forward(now, link, probe, part)) is not None:
+            self.settle(part, refusal.code, self.topology.position, refusal.detail, None)
 
 
 def _pending(probe: Probe, reply: ReplyTo, deadline: float) -> Pending:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -20,14 +21,12 @@ _NAMES: Final = count(1)
 """Names of messages; those of one stream mean nothing to the next."""
 
 
+@dataclass(slots=True, eq=False)
 class _Turn:
     """One message that is to be answered."""
 
-    __slots__ = ("ack", "since")
-
-    def __init__(self, since: float) -> None:
-        self.since = since
-        self.ack: Ack | None = None
+    since: float
+    ack: Ack | None = None
 
 
 class OrderedAcks:

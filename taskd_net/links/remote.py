@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -53,6 +54,7 @@ def remote_of(name: str) -> Remote:
     return Remote(family, host, port)
 
 
+@dataclass(slots=True, eq=False)
 class Caller:
     """The maker of a call, or the opener of a stream.
 
@@ -61,12 +63,5 @@ class Caller:
         names: reads the names in its certificate; None for a connection in plain text, which shows none.
     """
 
-    __slots__ = ("_names", "remote")
-
-    def __init__(self, remote: Remote, names: Callable[[], frozenset[CertificateName] | None]) -> None:
-        self.remote = remote
-        self._names = names
-
-    def names(self) -> frozenset[CertificateName] | None:
-        """The names in its certificate; None for a connection in plain text."""
-        return self._names()
+    remote: Remote
+    names: Callable[[], frozenset[CertificateName] | None]

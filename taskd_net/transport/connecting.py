@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -47,6 +48,7 @@ class Connection(NamedTuple):
         return self.opened.session
 
 
+@dataclass(eq=False)
 class Stay:
     """One stay with the parent: from the link's opening to its end, or to the end of the one that it has moved to.
 
@@ -59,14 +61,13 @@ class Stay:
         moving: held while the old link has ended, or may, and the new one does not stand yet.
     """
 
-    def __init__(self, connection: Connection, parent: Position, peer: peers.Peer) -> None:
-        self.connection = connection
-        self.parent = parent
-        self.peer = peer
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.renewing = False
-        self.ended = False
-        self.moving = asyncio.Lock()
+    connection: Connection
+    parent: Position
+    peer: peers.Peer
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    renewing: bool = False
+    ended: bool = False
+    moving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def session(self) -> Session[Any]:

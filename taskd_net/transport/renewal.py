@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 
 from taskd_net import limits
 from taskd_net.core.links import UP
@@ -14,6 +15,7 @@ from taskd_net.links.session import Host
 from taskd_net.transport.connecting import Connection, Connector, Stay
 
 
+@dataclass(eq=False)
 class Renewal:
     """The renewals of one child.
 
@@ -25,29 +27,21 @@ class Renewal:
         announce: announces everything below the node.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        connector: Connector,
-        upstream: str,
-        ack_timeout: float,
-        announce: Callable[[Stay], Coroutine[object, object, None]],
-    ) -> None:
-        self._host = host
-        self._connector = connector
-        self._upstream = upstream
-        self._ack_timeout = ack_timeout
-        self._announce = announce
+    host: Host
+    connector: Connector
+    upstream: str
+    ack_timeout: float
+    announce: Callable[[Stay], Coroutine[object, object, None]]
 
     def begin(self, stay: Stay) -> None:
         """Move to a connection with other certificates, if there are any."""
-        if not stay.renewing and self._connector.is_stale(stay.connection):
+        if not stay.renewing and self.connector.is_stale(stay.connection):
             stay.renewing = True
             stay.spawn(self._run(stay))
 
     async def _run(self, stay: Stay) -> None:
         reason = ""
-        while self._connector.is_stale(stay.connection):
+        while self.connector.is_stale(stay.connection):
             # Nodes that have new certificates at the same moment do not come at the same moment.
             await asyncio.sleep(random.uniform(0.0, limits.RENEWAL_SPREAD_S))
             try:
@@ -55,31 +49,31 @@ class Renewal:
             except Failed as failed:
                 if str(failed) != reason:
                     reason = str(failed)
-                    self._host.log.warning("renewal_failed", upstream=self._upstream, reason=reason)
+                    self.host.log.warning("renewal_failed", upstream=self.upstream, reason=reason)
                 await asyncio.sleep(limits.RENEWAL_RETRY_S)
             else:
-                self._host.log.info("renewed", upstream=self._upstream)
+                self.host.log.info("renewed", upstream=self.upstream)
         stay.renewing = False
 
     async def _move(self, stay: Stay) -> None:
         """Go on over a new connection where the one of the moment has come to rest."""
-        credentials, channel = self._connector.open_channel()
+        credentials, channel = self.connector.open_channel()
         before = stay.connection
         overlap = stay.peer.profile.confirms_stream
         try:
             # The steps that can fail come first: until they are done, the old connection does its work.
             peer = stay.peer
             if overlap:
-                _, peer = await self._connector.register(channel)
+                _, peer = await self.connector.register(channel)
             else:
-                await self._connector.connected(channel)
+                await self.connector.connected(channel)
             async with stay.moving:
                 await self._comes_to_rest(before)
                 try:
                     if not overlap:
                         await _end(before)
-                        await self._connector.register(channel)
-                    connection = await self._connector.open(channel, credentials, stay.parent, peer, continues=overlap)
+                        await self.connector.register(channel)
+                    connection = await self.connector.open(channel, credentials, stay.parent, peer, continues=overlap)
                     if (overlap and not before.session.alive) or not connection.session.follows(before.session):
                         connection.opened.line.cancel()
                         connection.session.unwritten()
@@ -95,7 +89,7 @@ class Renewal:
             raise
         stay.spawn(self._finish(before))
         if not overlap:
-            stay.spawn(self._announce(stay))
+            stay.spawn(self.announce(stay))
 
     async def _comes_to_rest(self, connection: Connection) -> None:
         try:
@@ -107,7 +101,7 @@ class Renewal:
             raise
 
     def _go_on(self, stay: Stay, connection: Connection) -> None:
-        host, session = self._host, connection.session
+        host, session = self.host, connection.session
         stay.session.hand_over(session)
         stay.connection = connection
         host.links[UP] = session
@@ -125,7 +119,7 @@ class Renewal:
             connection.session.unwritten()
             connection.opened.line.cancel()
             # An announcement or a report may be under way on it.
-            await connection.channel.close(self._ack_timeout)
+            await connection.channel.close(self.ack_timeout)
 
 
 async def _end(connection: Connection) -> None:
