@@ -77,7 +77,7 @@ async def cable() -> AsyncIterator[Cable]:
 
 
 def batch(*messages: Frame, patience: int = 1000, traced: tuple[str, ...] = ()) -> bytes:
-    """What a neighbour writes."""
+    """A batch as a neighbour writes it."""
     count = len(messages)
     spans = [write_span(uuid, ABOVE) for uuid in traced]
     data = [message.data for message in messages]
