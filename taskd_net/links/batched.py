@@ -262,11 +262,12 @@ class BatchedLink(Session[bytes]):
         refused: list[tuple[Key, Refusal]] = []
         if Refusal in map(type, frames):
             good = [index for index, frame in enumerate(frames) if not isinstance(frame, Refusal)]
+            bad = [frame for frame in frames if isinstance(frame, Refusal)]
+            # One line for all: a line is dearer than reading a message.
+            self._host.log.warning("message_refused", peer=str(self.peer), count=len(bad), detail=bad[0].detail)
             for frame, wait, name in zip(frames, patience, names, strict=True):
-                if isinstance(frame, Refusal):
-                    self._host.log.warning("message_refused", peer=str(self.peer), detail=frame.detail)
-                    if wait and name:
-                        refused.append((name, frame))
+                if isinstance(frame, Refusal) and wait and name:
+                    refused.append((name, frame))
             frames, patience = [frames[index] for index in good], [patience[index] for index in good]
             names = [names[index] for index in good]
         keys: Sequence[Key | None] = names

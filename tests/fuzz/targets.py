@@ -34,6 +34,7 @@ from taskd_net.links.remote import remote_of
 from taskd_net.page.feed import Feed
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
+from taskd_net.untrusted import json_line, printable
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import read_batch, read_branches, write_batch
@@ -143,8 +144,11 @@ def requests(data: bytes) -> None:
 
 
 def metadata(data: bytes) -> None:
-    """Metadata, names in certificates, addresses, positions: texts from outside."""
+    """Metadata, names in certificates, addresses, positions: texts from outside, also as lines for people."""
     text = data.decode("latin-1")
+    for shown in (text, data.decode("utf-8", "surrogateescape")):
+        assert printable(shown).isprintable() and json_line({shown: shown}).isprintable()
+        assert json.loads(json_line(shown)) == shown
     parts = [*text.split("\n"), "", "", ""]
     keys = (peers.VERSION_KEY, peers.DEPTH_KEY, peers.LINKS_KEY, peers.ROUTES_KEY, "user-agent", "role", "serverrank")
     for said in ({**dict(zip(parts[::2], parts[1::2], strict=False))}, dict(zip(keys, parts, strict=False))):

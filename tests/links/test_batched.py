@@ -369,7 +369,7 @@ async def test_message_that_cannot_be_read_is_answered_and_costs_the_others_noth
     _, _, accepted, answers = await cable.take()
     assert accepted == ["good"]
     assert answers == [Ack("too far", Code.DST_SRV_RANK_ILLEGAL, Position.mgr())]
-    assert caplog.text.count("message_refused") == 3
+    assert caplog.text.count("event=message_refused node=Mgr peer=Worker/0/0 count=3") == 1
 
 
 async def test_node_that_fails_under_a_batch_answers_5999_and_keeps_the_link(

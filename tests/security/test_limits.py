@@ -186,7 +186,7 @@ async def register(child: RawChild, place: str) -> int:
 
 
 async def test_registrations_without_a_stream(mesh: Mesh, child: RawChild) -> None:
-    """Those of one connection wait beyond its places, for as long as they like; others join past them."""
+    """Registrations of one connection wait beyond its places, for as long as they like; others join past them."""
     async with await beside(mesh, max_children=PENDING_PER_CONNECTION + 6) as others, RawChild("Agent/1") as late:
         mgr = others.parent
         child.connect(mgr.address or "")
