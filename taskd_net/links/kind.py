@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import grpc
 
 from taskd_net.codes import TaskdNetError
-from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.frame import Frame
 from taskd_net.core.links import Link
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Reason
@@ -35,22 +35,6 @@ class Failed(TaskdNetError):
 
 class Unreachable(Failed):
     """The offered way is not there, such as a port behind a firewall. The next kind that is offered is tried."""
-
-
-class Requests(Protocol):
-    """The requests of a child beside its messages."""
-
-    async def announce(self, request: bytes, metadata: Metadata, timeout: float) -> Ack:
-        """Announce or withdraw positions. Returns the parent's answer, or the code of the failure in its place."""
-        ...
-
-    async def report(self, report: bytes, metadata: Metadata, timeout: float) -> bytes:
-        """Report the state of the mesh. Returns the parent's answer.
-
-        Raises:
-            CallFailed: there is none.
-        """
-        ...
 
 
 class End(Enum):
@@ -98,13 +82,11 @@ class Opened(NamedTuple):
         session: its session.
         line: the connection beneath.
         told: whether the parent said that it has joined; None where it does not tell.
-        requests: carries announcements and reports on the link itself; None where they go over gRPC.
     """
 
     session: Session[Any]
     line: Line
     told: bool | None = None
-    requests: Requests | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +187,6 @@ class Acceptor:
     def handlers(self) -> Mapping[str, Handler]:
         """The calls that gRPC serves for this kind, by their full names."""
         return {}
-
-    async def start(self) -> None:
-        """Begin to listen, where that takes more than gRPC's server."""
 
     def forget(self, link: LinkId) -> None:
         """Drop what was kept of a child that is forgotten."""

@@ -14,8 +14,7 @@ from typing import Final
 from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import CallFailed
-from taskd_net.links.kind import Requests
+from taskd_net.links.grpc_calls import CallFailed, GrpcRequests
 from taskd_net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.view import View
@@ -39,7 +38,7 @@ class Reporter:
         self._view = view
         self._timeout = timeout
 
-    async def run(self, requests: Callable[[], Requests], parent: peers.Peer) -> None:
+    async def run(self, requests: Callable[[], GrpcRequests], parent: peers.Peer) -> None:
         """Report for one stay with a parent, until cancelled.
 
         Args:
@@ -78,7 +77,7 @@ class Reporter:
         except TimeoutError:
             pass
 
-    async def _report(self, requests: Requests, parent: peers.Peer, *, urgent: bool) -> float:
+    async def _report(self, requests: GrpcRequests, parent: peers.Peer, *, urgent: bool) -> float:
         """Send the next report. Returns the pace that the parent asks for, in seconds."""
         ledger = self._view.ledger
         report = ledger.next_report(urgent=urgent)

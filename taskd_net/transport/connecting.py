@@ -15,7 +15,7 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal, describe
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import GrpcRequests, unary_call
-from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
+from taskd_net.links.kind import Failed, Kind, Opened, Unreachable, Way
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
 from taskd_net.tls.explain import explain
@@ -23,7 +23,7 @@ from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.wire import codec, requests
 
-Reports: TypeAlias = Callable[[Callable[[], Requests], peers.Peer], Coroutine[Any, Any, None]]
+Reports: TypeAlias = Callable[[Callable[[], GrpcRequests], peers.Peer], Coroutine[Any, Any, None]]
 """Reports to the parent, by the requests of the moment, until it is cancelled."""
 
 
@@ -40,7 +40,7 @@ class Connection(NamedTuple):
     channel: grpc.aio.Channel
     credentials: grpc.ChannelCredentials | None
     opened: Opened
-    requests: Requests
+    requests: GrpcRequests
 
     @property
     def session(self) -> Session[Any]:
@@ -75,7 +75,7 @@ class Stay:
         return self.connection.session
 
     @property
-    def requests(self) -> Requests:
+    def requests(self) -> GrpcRequests:
         """Announcements and reports, over the connection of the moment."""
         return self.connection.requests
 
@@ -192,8 +192,7 @@ class Connector:
                 except Unreachable as unreachable:
                     failed = unreachable
                 else:
-                    over_grpc = GrpcRequests(channel, parent, peer)
-                    return Connection(channel, credentials, opened, opened.requests or over_grpc)
+                    return Connection(channel, credentials, opened, GrpcRequests(channel, parent, peer))
         raise failed
 
     async def connected(self, channel: grpc.aio.Channel) -> None:

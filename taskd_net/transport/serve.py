@@ -118,8 +118,6 @@ class MeshServer:
             self._strangers = strangers = Strangers(address.port, self.host.log)
             self._credentials.on_handshake = strangers.handshake
             self._watch = asyncio.create_task(strangers.watch(), name=f"strangers at {address}")
-        for acceptor in self._acceptors:
-            await acceptor.start()
         await server.start()
         self._server = server
         return address

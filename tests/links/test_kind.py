@@ -43,7 +43,6 @@ async def test_acceptor_that_defines_nothing_adds_nothing_to_a_parent() -> None:
     assert (acceptor.offer(1, HERE), dict(acceptor.handlers())) == ((), {})
     assert not acceptor.busy
     assert not acceptor.catching_up
-    await acceptor.start()
     acceptor.forget(1)
     acceptor.close()
 

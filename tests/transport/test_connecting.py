@@ -12,7 +12,7 @@ import pytest
 from taskd_net import Position
 from taskd_net.address import Address
 from taskd_net.links import peer as peers
-from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
+from taskd_net.links.kind import Failed, Kind, Opened, Unreachable, Way
 from taskd_net.transport.connecting import Connector, Stay
 from tests.links import memory
 from tests.links.pipes import FakeNode
@@ -45,9 +45,9 @@ class FakeKind(Kind):
         return self._outcome
 
 
-def opened(requests: object = None) -> Opened:
+def opened() -> Opened:
     """A link of which nothing is used."""
-    return Opened(cast(Any, object()), cast(Any, object()), None, cast("Requests | None", requests))
+    return Opened(cast(Any, object()), cast(Any, object()))
 
 
 async def connect(*kinds: Kind, continues: bool = False) -> Any:
@@ -90,12 +90,6 @@ async def test_parent_that_refuses_a_link_is_asked_for_no_other_kind() -> None:
 async def test_parent_that_offers_nothing() -> None:
     with pytest.raises(Failed, match="no kind of link that this node uses"):
         await connect(FakeKind(opened(), offers=False))
-
-
-async def test_requests_go_over_the_link_where_it_carries_them() -> None:
-    requests = object()
-    assert (await connect(FakeKind(opened(requests)))).requests is requests
-    assert (await connect(FakeKind(opened()))).requests is not None
 
 
 @pytest.mark.parametrize("mesh", ["memory"], indirect=True)
