@@ -14,12 +14,12 @@ import taskd_net
 STOP = {signal.SIGINT, signal.SIGTERM}
 
 
-def print_new(seen: set[str]) -> None:
+def print_new(seen: dict[object, str]) -> None:
     """Print the new reports. A real job decides on them here."""
     for node, reports in taskd_net.last_reports().items():
-        for kind, report in reports.items():
-            if report.uuid not in seen:
-                seen.add(report.uuid)
+        for (kind, code), report in reports.items():
+            if seen.get((node, kind, code)) != report.uuid:
+                seen[node, kind, code] = report.uuid
                 print(node, kind, report.body.message, flush=True)
 
 
@@ -30,7 +30,7 @@ def main() -> None:
         sys.exit(1)  # the log says why
     serving = threading.Thread(target=taskd_net.start_taskd_manager)
     serving.start()
-    seen: set[str] = set()
+    seen: dict[object, str] = {}
     while signal.sigtimedwait(STOP, 0.2) is None:
         print_new(seen)
     print_new(seen)

@@ -299,8 +299,9 @@ REPORTS_WAITING: Final = 256
 """Reports of `send_to_manager(wait=False)` that wait for the Mgr at most: some minutes of training steps."""
 
 REGISTER_EVERY_S: Final = 30.0
-"""Seconds between a node's registrations with the Mgr: so long may one that was restarted not know who is there. 5,000
-Workers cost it 170 messages a second, a few per cent of what it can take."""
+"""Seconds between a node's registrations with the Mgr, and between an Agent's repeats of an unanswered 201 or 202: so
+long may a Mgr that was restarted not know of them. 5,000 Workers cost it 170 messages a second, a few per cent of what
+it can take."""
 
 HANDLER_GRACE_S: Final = 2.0
 """Seconds that destroying a node waits for a handler of the application's to return; nothing can end it by force."""
@@ -311,11 +312,36 @@ PROFILING_PRUNE_S: Final = 60.0
 PROFILING_KEPT: Final = 3
 """Newest files of each rank that stay in the profiling folder whatever they take: one may be being written."""
 
+AGENT_LOOK_S: Final = 1.0
+"""Seconds between two looks of an Agent at its workers, and between two of its KEEP_ALIVEs, as TaskD's Agents do."""
+
+AGENT_JOIN_S: Final = 180.0
+"""Seconds that an Agent has to join the mesh, as TaskD's: the start of a job's other pods. Then it leaves with 1."""
+
+AGENT_GO_S: Final = 900.0
+"""Seconds that an Agent waits for the go after it has joined, as TaskD's mean to. Then it leaves with 1."""
+
+AGENT_LEAVE_S: Final = 3.0
+"""Seconds that an Agent that leaves waits for the Mgr to take its last report: three attempts, as TaskD's make."""
+
+FAULT_TIMEOUT_S: Final = (300, 600)
+"""Least and greatest seconds of `TASKD_REPORT_FAULT_TIMEOUT`; outside it is off, as in TaskD's Agents."""
+
+RESTART_PAUSE_S: Final = 60.0
+"""Seconds between the end of all MindSpore workers and their start on a node with NPUs, as TaskD's Agents wait: the
+devices are freed meanwhile."""
+
+RESTART_RANKS_PAUSE_S: Final = 15.0
+"""The same where only some ranks are started again, at most."""
+
+FINISH_PAUSE_S: Final = 10.0
+"""Seconds between the end of a node's last MindSpore worker and the Agent's, as TaskD's Agents wait."""
+
 GRACE_EXIT_S: Final = 600.0
 """Seconds that workers have to end after SIGTERM when the Mgr asks for a graceful exit: time to write a checkpoint."""
 
 REPORTS_PER_NODE: Final = 16
-"""Kinds of report (by msg_type) that the Mgr keeps of one node; TaskD knows four."""
+"""Kinds of report (by msg_type and code) that the Mgr keeps of one node; TaskD's Workers have 13."""
 
 COMMAND_ATTEMPTS: Final = 5
 """Times that the Mgr sends one command until it is acknowledged, as TaskD's does."""

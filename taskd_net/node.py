@@ -210,6 +210,11 @@ class Node(Lifecycle):
         """Whether the Mgr knows the way to this node. A started Mgr is always joined."""
         return self.running and (self._joiner is None or self._joiner.joined.is_set())
 
+    @property
+    def joins(self) -> int:
+        """Times that this node has joined. It grows when the parent, or the Mgr behind it, is back. A Mgr has 0."""
+        return 0 if self._joiner is None else self._joiner.joins
+
     def routes(self) -> Mapping[Position, Position]:
         """Every node below, with the child that leads to it."""
         children = self.router.children.by_id

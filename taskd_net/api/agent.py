@@ -1,34 +1,62 @@
 """The Agent: the launcher of one node's workers (contract, section 7; TaskD API reference, "TaskD Agent").
 
-It carries out the Mgr's commands with the functions that the training framework has registered. Faults are judged
-elsewhere.
+A thin shell around `supervision.Supervisor`, which decides. Two threads share the work:
+
+- The node's thread reads commands, counts seconds, sends reports, and feeds the Supervisor. Nothing blocks it.
+- The thread that called `start_taskd_agent` calls the framework's functions, one after another.
+
+Faults are judged elsewhere: the Agent reports failed workers, and the Mgr decides.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
+from uuid import uuid4
 
 from taskd_net import limits
-from taskd_net.api import arguments
-from taskd_net.api import body as bodies
-from taskd_net.api.body import Body
+from taskd_net.api import arguments, body, plans
+from taskd_net.api.agent_messages import read_command
 from taskd_net.api.member import Once, Refused, Slot, documented, leave, log
-from taskd_net.api.operators import MONITOR, Operators
+from taskd_net.api.mindspore import MindSporeWorkers
+from taskd_net.api.operators import LocalWorkers, Operators
+from taskd_net.api.outbox import Heartbeat, Outbox
+from taskd_net.api.plans import Call, Leave, MindSporePlans, Plans, PyTorchPlans, Return
+from taskd_net.api.pytorch import PyTorchWorkers
 from taskd_net.api.receiver import read_body
-from taskd_net.api.reporting import report_until_taken, stay_registered
+from taskd_net.api.supervision import (
+    Commanded,
+    Done,
+    Event,
+    Failed,
+    Ignored,
+    Joined,
+    Looked,
+    Report,
+    Supervisor,
+    Tick,
+    Times,
+)
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
 from taskd_net.reading import Reading
-from taskd_net.untrusted import json_value, shown
+from taskd_net.untrusted import natural, shown
+from taskd_net.wire.codec import Message
 
 MTYPE: Final = "DEFAULT"
 RANK_VARIABLE: Final = {"PyTorch": "RANK", "MindSpore": "MS_NODE_RANK"}
+FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
+RESTART_PAUSE: Final = "TASKD_NET_RESTART_PAUSE"
+FINISH_PAUSE: Final = "TASKD_NET_FINISH_PAUSE"
+DEVICES: Final = Path("/dev")
 
 # Registered functions belong to the framework, so they outlive an Agent.
 _operators: Final = Operators()
@@ -39,101 +67,184 @@ class Agent:
 
     Args:
         config: the node.
-        framework_agent: PyTorch's SimpleElasticAgent, if there is one.
+        workers: the workers.
+        their_plans: the meaning of each command for them.
     """
 
-    def __init__(self, config: NodeConfig, framework_agent: object) -> None:
-        self.node = BlockingNode(config).start()
-        self.framework_agent = framework_agent
+    def __init__(self, config: NodeConfig, workers: LocalWorkers, their_plans: Plans) -> None:
+        self._workers = workers
+        self._plans = their_plans
+        self._fault_timeout = _fault_timeout()
         self._start = Once()
-        self._closed = threading.Event()
+        # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
+        self._jobs: SimpleQueue[Call | _End] = SimpleQueue()
+        self.node = BlockingNode(config).start()
 
     def begin(self) -> None:
-        """Register with the Mgr, in the background, and ask for the go."""
-        self._start.take()
-        self.node.beside(self._report)
+        """Join, ask for the go and take commands, in the background.
 
-    def serve(self) -> bool:
-        """Carry out commands until closed or told to leave. Returns False for an exit status of 1."""
-        with Reading(self.node) as reading:
-            for message in self.node.messages():
-                leaves: bool | None = None
-                with reading.survive(message):
-                    try:
-                        body = read_body(message)
-                        said = {"code": body.code, "msg_type": body.msg_type, "message": body.message}
-                        log.info("command", **said, src=str(message.src))
-                        leaves = _leaves(body)
-                        self._obey(body)
-                    except Exception as error:
-                        # Errors of the framework's functions too: the Mgr sees the state of the workers in the reports.
-                        expected = isinstance(error, Refused | ValueError)
-                        log.error(
-                            "command_failed",
-                            src=str(message.src),
-                            uuid=message.uuid,
-                            reason=str(error),
-                            exc_info=None if expected else error,
-                        )
-                if leaves is not None:
-                    return leaves
-        return True
+        Raises:
+            Refused: it has been started already, or a function is not registered.
+        """
+        _operators.require(self._workers.needs)
+        self._start.take()
+        self.node.beside(self._run)
+
+    def serve(self) -> Leave | Return | None:
+        """Call the framework's functions until the Agent is to leave. Returns how; None: it was closed."""
+        while True:
+            job = self._jobs.get()
+            if isinstance(job, _End):
+                return job.outcome
+            error: Exception | None = None
+            answer: Event = Failed()
+            try:
+                answer = self._carry_out(job)
+            except Exception as raised:  # noqa: BLE001 - logged below; the Mgr sees the state of the workers in reports
+                error = raised
+            with suppress(RuntimeError):  # closed meanwhile
+                self._loop.call_soon_threadsafe(self._called, job, answer, error)
 
     def close(self) -> None:
-        """Leave the mesh; `serve` returns after the current command."""
-        self._closed.set()
+        """Leave the mesh; `serve` returns after the current call."""
         leave(self.node)
 
-    async def _report(self, node: Node) -> None:
-        await report_until_taken(node, Body(bodies.REGISTER, bodies.AGENT_REGISTERS), MTYPE)
-        restarts = getattr(self.framework_agent, "_remaining_restarts", 0)
-        await report_until_taken(node, Body(bodies.STATUS, bodies.MAY_I_START, str(restarts)), MTYPE)
-        await asyncio.sleep(limits.REGISTER_EVERY_S)
-        await stay_registered(node, Body(bodies.REGISTER, bodies.AGENT_REGISTERS), MTYPE)
+    def _carry_out(self, call: Call) -> Done | Looked:
+        workers = self._workers
+        match call:
+            case plans.StartAll(remaining):
+                workers.start_all(remaining)
+            case plans.KillAll():
+                workers.kill_all()
+            case plans.KillRanks(ranks):
+                workers.kill_ranks(ranks)
+            case plans.StartRanks(ranks):
+                workers.start_ranks(ranks)
+            case plans.AskToEnd():
+                workers.ask_to_end()
+            case plans.Look():
+                return workers.look()
+        return Done()
 
-    def _obey(self, body: Body) -> None:
-        """Carry out one command."""
-        if body.msg_type == bodies.GRACE_EXIT:
-            self._end_gracefully()
-        elif body.code == bodies.START:
-            _operators.start_all()
-        elif _leaves(body) is not None:
-            _operators.kill_all()
-        elif body.code == bodies.RESTART_ALL:
-            _operators.restart_all()
-        elif body.code == bodies.RESTART_RANKS:
-            _operators.restart(_ranks(body.message))
-        elif body.code == bodies.STOP_RANKS:
-            _operators.kill(_ranks(body.message))
-        else:
-            raise Refused(f"an Agent does nothing for code {shown(body.code)}, msg_type {shown(body.msg_type)}")
+    # ---- in the node's thread
 
-    def _end_gracefully(self) -> None:
-        """Send SIGTERM to the workers, and kill the ones that do not end in time."""
-        if _operators.has(MONITOR):
-            _operators.ask_to_end()
-            give_up_at = time.monotonic() + limits.GRACE_EXIT_S
-            while not _operators.all_ended() and time.monotonic() < give_up_at:
-                if self._closed.wait(1.0):
-                    return
-        _operators.kill_all()
+    async def _run(self, node: Node) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._joins = 0
+        self._outbox, self._heartbeat = Outbox(node, MTYPE), Heartbeat(node, MTYPE)
+        self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
+        times = Times(
+            join=limits.AGENT_JOIN_S,
+            go=limits.AGENT_GO_S,
+            repeat=limits.REGISTER_EVERY_S,
+            grace=limits.GRACE_EXIT_S,
+            fault=self._fault_timeout,
+        )
+        remaining = self._workers.remaining
+        self._supervisor = Supervisor(self._plans, times, str(uuid4()), remaining, time.monotonic())
+        outcome: Leave | Return | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                parts = (self._outbox.run(), self._read(node), self._tick(node), self._first_join(node))
+                work = [tasks.create_task(part) for part in parts]
+                outcome = await self._over
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limits.AGENT_LEAVE_S):
+                        await self._outbox.empty()
+                for task in work:
+                    task.cancel()
+        except Exception:
+            # Nobody supervises the workers any more.
+            outcome = Leave(1, "a fault of this package")
+            raise
+        finally:
+            self._heartbeat.close()
+            self._jobs.put(_End(outcome))
+
+    async def _read(self, node: Node) -> None:
+        with Reading(node) as reading:
+            async for message in node.messages():
+                with reading.survive(message):
+                    self._obey(message)
+
+    def _obey(self, message: Message) -> None:
+        said = read_body(message)
+        src = str(message.src)
+        log.info("command", code=said.code, msg_type=said.msg_type, message=said.message, src=src)
+        try:
+            command = read_command(said)
+        except ValueError as error:
+            log.error("command_failed", src=src, uuid=message.uuid, reason=str(error))
+            return
+        self._feed(Commanded(command))
+
+    async def _first_join(self, node: Node) -> None:
+        await node.joined()
+        self._look_at_joins(node)
+
+    async def _tick(self, node: Node) -> None:
+        while True:
+            await asyncio.sleep(limits.AGENT_LOOK_S)
+            self._look_at_joins(node)
+            self._feed(Tick())
+
+    def _look_at_joins(self, node: Node) -> None:
+        if node.is_joined and node.joins != self._joins:
+            self._joins = node.joins
+            self._feed(Joined())
+
+    def _called(self, call: Call, answer: Event, error: Exception | None) -> None:
+        """Take in the answer of one of the framework's functions."""
+        if error is not None:
+            traceback = None if isinstance(error, Refused) else error
+            log.error("command_failed", call=type(call).__name__, reason=str(error), exc_info=traceback)
+        self._feed(answer)
+
+    def _feed(self, event: Event) -> None:
+        for action in self._supervisor.handle(event, time.monotonic(), int(time.time())):
+            match action:
+                case Report(report):
+                    (self._heartbeat.beat if report.msg_type == body.KEEP_ALIVE else self._outbox.put)(report)
+                case Ignored(command, reason):
+                    log.info("command_ignored", command=type(command).__name__, reason=reason)
+                case Leave(status, reason):
+                    log.info("agent_leaves", code=status, reason=reason)
+                    self._over.set_result(action)
+                case Return():
+                    self._over.set_result(action)
+                case _:
+                    self._jobs.put(action)
 
 
-def _leaves(body: Body) -> bool | None:
-    """Whether the Agent is to leave after this command: True in peace, False with exit status 1, None not at all."""
-    if body.msg_type == bodies.GRACE_EXIT:
-        return True
-    if body.code == bodies.EXIT or (body.code == bodies.RESTART_ALL and int(body.message) < 0):
-        return False
-    return None
+class _End:
+    """The last job of an Agent.
+
+    Args:
+        outcome: the way in which it ends; None: it was closed.
+    """
+
+    def __init__(self, outcome: Leave | Return | None) -> None:
+        self.outcome = outcome
 
 
-def _ranks(message: str) -> frozenset[int]:
-    """Global ranks: a JSON list of ints, or of texts as the original's Mgr sends."""
-    ranks = json_value(message)
-    if not isinstance(ranks, list):
-        raise ValueError(f"message is {shown(message)}; expected a JSON list of ranks")
-    return frozenset(arguments.rank(rank, "rank") for rank in ranks)
+def _fault_timeout() -> float | None:
+    """Seconds that a fault may stay unanswered; None: any time."""
+    text = os.environ.get(FAULT_TIMEOUT)
+    if not text:
+        return None
+    least, most = limits.FAULT_TIMEOUT_S
+    seconds = natural(text.strip(), most)
+    if seconds is None or seconds < least:
+        log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
+        return None
+    return seconds
+
+
+def _mindspore_plans() -> MindSporePlans:
+    has_npu = any(DEVICES.glob("davinci[0-9]*"))
+    pause = arguments.seconds_of_environment(RESTART_PAUSE, limits.RESTART_PAUSE_S if has_npu else 0.0)
+    finish = arguments.seconds_of_environment(FINISH_PAUSE, limits.FINISH_PAUSE_S)
+    return MindSporePlans(pause, min(pause, limits.RESTART_RANKS_PAUSE_S), finish)
 
 
 slot: Final[Slot[Agent]] = Slot("agent")
@@ -147,49 +258,68 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
         config: `Framework` (`PyTorch`, the default, or `MindSpore`), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9602),
             `ServerRank` (the variable `RANK` for PyTorch, `MS_NODE_RANK` for MindSpore, else 0). `enable_tls` and
             `tls_conf`: as in `init_taskd_proxy`.
-        cls: the SimpleElasticAgent, under PyTorch.
+        cls: the SimpleElasticAgent; needed for PyTorch, and for nothing else.
 
     Returns:
-        True, or False with one line in the log: a value is not usable, there is an Agent already, or this process is a
-        forked child.
+        True, or False with one line in the log: a value is not usable or missing, there is an Agent already, or this
+        process is a forked child.
 
     Source: TaskD API reference; contract, section 7.
     """
     wanted = arguments.checked(config)
-    framework = wanted.get("Framework", "PyTorch")
-    if not isinstance(framework, str) or framework not in RANK_VARIABLE:
-        raise ConfigError(f"Framework is {framework!r}; expected 'PyTorch' or 'MindSpore'")
-    server_rank = arguments.server_rank(wanted, RANK_VARIABLE[framework])
+    name = wanted.get("Framework", "PyTorch")
+    if not isinstance(name, str) or name not in RANK_VARIABLE:
+        raise ConfigError(f"Framework is {name!r}; expected 'PyTorch' or 'MindSpore'")
+    server_rank = arguments.server_rank(wanted, RANK_VARIABLE[name])
     upstream = arguments.address(wanted, "Upstream", arguments.PROXY_PORT)
     secured = arguments.secured(wanted, listens=False, connects=True)
     node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
-    slot.fill(lambda: Agent(node, cls), f"agent-{server_rank}.log")
+    workers: LocalWorkers
+    their_plans: Plans
+    if name == "PyTorch":
+        if cls is None:
+            raise ConfigError("cls is None; expected the SimpleElasticAgent, as Framework is 'PyTorch'")
+        workers, their_plans = PyTorchWorkers(_operators, cls), PyTorchPlans()
+    else:
+        workers, their_plans = MindSporeWorkers(_operators), _mindspore_plans()
+    slot.fill(lambda: Agent(node, workers, their_plans), f"agent-{server_rank}.log")
     return True
 
 
 @documented
-def start_taskd_agent() -> bool:
-    """Register with the Mgr, and carry out its commands with the registered functions, in the thread that calls.
+def start_taskd_agent() -> object:
+    """Register with the Mgr, ask for the go, and run the workers as it commands, in the thread that calls.
 
     Returns:
-        True: the Agent was destroyed, or has ended its workers gracefully. False: the Mgr wants it to leave with exit
-            status 1 (commands 203, and 208 without restarts left). False with one line in the log: no Agent was
-            initialised, or it has been started. The Agent is gone when this returns; `init_taskd_agent` may be called
-            again.
+        The RunResult of PyTorch's MONITOR when all workers have succeeded. True: the Agent was destroyed. False with
+            one line in the log: no Agent was initialised, it has been started, or a function is not registered. The
+            Agent has left the mesh when this ends; `init_taskd_agent` may be called again.
+
+    Raises:
+        SystemExit: the process has to leave. Status 1: the Mgr has sent 203, or 208 or 210 without restarts left
+            (PyTorch); no join, go or answer to a fault came in time; or the workers could not be started. Status 0: a
+            graceful exit has been carried out, or all workers have finished (MindSpore).
 
     Source: TaskD API reference; contract, section 7.
     """
     agent = slot.member
     agent.begin()
     try:
-        return agent.serve()
+        outcome = agent.serve()
     finally:
         slot.clear(agent)
+    match outcome:
+        case Leave(status, _):
+            raise SystemExit(status)
+        case Return(result):
+            return result
+        case None:
+            return True
 
 
 @documented
 def destroy_taskd_agent() -> bool:
-    """Leave the mesh, and so end `start_taskd_agent`, from any thread.
+    """Leave the mesh, and so end `start_taskd_agent`, from any thread. The workers are left alone.
 
     Returns:
         True, or False with one line in the log: no Agent was initialised.
@@ -204,8 +334,8 @@ def register_func(operator: str, func: Callable[..., object]) -> bool:
 
     Args:
         operator: `KILL_WORKER`, `START_ALL_WORKER`, `START_WORKER_LIST`, `MONITOR` or `RESTART`.
-        func: the function; see `taskd_net.api.operators.Operators` for what it is called with. It replaces the one
-            before.
+        func: the function; see `taskd_net.api.pytorch` and `taskd_net.api.mindspore` for what it is called with. It
+            replaces the one before.
 
     Returns:
         True, or False with one line in the log: an operator of another name, or nothing that can be called.

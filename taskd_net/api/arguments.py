@@ -67,6 +67,20 @@ def rank_of_environment(variable: str) -> int:
     return rank(value, variable)
 
 
+def seconds_of_environment(variable: str, default: float) -> float:
+    """A number of seconds of at least 0 from the environment, at most a day."""
+    text = os.environ.get(variable)
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise ConfigError(f"{variable} is {shown(text)}; expected a number of seconds, at least 0")
+    return min(value, limits.TIMEOUT_MAX_S)
+
+
 def server_rank(config: Settings, *variables: str) -> int:
     """`ServerRank`, or the first of these variables that is set, or 0."""
     if "ServerRank" in config:

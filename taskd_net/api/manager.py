@@ -22,6 +22,7 @@ from uuid import uuid4
 from taskd_net import limits
 from taskd_net.api import arguments
 from taskd_net.api import body as bodies
+from taskd_net.api.agent_messages import go
 from taskd_net.api.body import Body
 from taskd_net.api.member import Once, Refused, Slot, documented, log
 from taskd_net.api.receiver import Receiver
@@ -34,7 +35,6 @@ from taskd_net.retry import repeat
 from taskd_net.untrusted import shown
 from taskd_net.wire.codec import Message
 
-MTYPE: Final = "default"
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
 _NUMBERS: Final = ("node_nums", "proc_per_node")
 _CLUSTER_TEXTS: Final = ("ip", "port", "name", "role")
@@ -55,6 +55,10 @@ class Report:
     uuid: str
 
 
+Reports = Mapping[tuple[str, int], Report]
+"""A node's last reports, by msg_type and code."""
+
+
 class Manager:
     """The Mgr of this process, from init to destroy.
 
@@ -71,7 +75,8 @@ class Manager:
         # A SimpleQueue, as a signal handler may put into it while its own thread is about to wait; an Event may
         # deadlock.
         self._ending: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._reports: dict[Position, Mapping[str, Report]] = {}
+        self._incarnation = str(uuid4())
+        self._reports: dict[Position, Reports] = {}
         self._answering: set[Position] = set()
 
     def begin(self) -> None:
@@ -95,27 +100,35 @@ class Manager:
         self._receiver.join()
 
     @property
-    def reports(self) -> Mapping[Position, Mapping[str, Report]]:
-        """The last reports of every node, by msg_type; a copy."""
+    def reports(self) -> Mapping[Position, Reports]:
+        """The last reports of every node; a copy."""
         return dict(self._reports)
 
     def _take(self, message: Message, body: Body) -> None:
         src = message.src.identity
-        kept = {kind: report for kind, report in self._reports.get(src, {}).items() if kind != body.msg_type}
+        before = self._reports.get(src, {})
+        kind = (body.msg_type, body.code)
+        if body.msg_type == bodies.REGISTER:
+            process, known = _incarnation(body), before.get(kind)
+            if known is not None and process is not None and process == _incarnation(known.body):
+                return
+            if known is not None or process is None:
+                before = {}  # of another process
+        kept = {other: report for other, report in before.items() if other != kind}
         if len(kept) >= limits.REPORTS_PER_NODE:
             del kept[next(iter(kept))]  # the oldest
         # A new dict each time, so that readers have one that does not change.
-        self._reports[src] = {**kept, body.msg_type: Report(body, time.time(), message.uuid)}
+        self._reports[src] = {**kept, kind: Report(body, time.time(), message.uuid)}
         if body.code == bodies.MAY_I_START and src.role == Role.AGENT and src not in self._answering:
             self._answering.add(src)
-            self.node.beside(lambda node: self._give_the_go(node, src, body.message))
+            self.node.beside(lambda node: self._give_the_go(node, src, body.message, message.mtype))
 
-    async def _give_the_go(self, node: Node, agent: Position, restarts: str) -> None:
-        """Answer a 201 with a 210, which leaves the Agent its own count of restarts."""
-        body, uuid = Body(bodies.ACTION, bodies.START, restarts), str(uuid4())
+    async def _give_the_go(self, node: Node, agent: Position, remaining: str, mtype: str) -> None:
+        """Answer a 201 with a 210 of the same mtype, as TaskD's Mgr does."""
+        body, uuid = go(remaining, self._incarnation), str(uuid4())
         try:
             ack = await repeat(
-                lambda: node.send(body.to_json(), to=agent, mtype=MTYPE, uuid=uuid),
+                lambda: node.send(body.to_json(), to=agent, mtype=mtype, uuid=uuid),
                 itertools.repeat(limits.COMMAND_RETRY_S, limits.COMMAND_ATTEMPTS - 1),
             )
             if ack.ok:
@@ -190,8 +203,11 @@ def destroy_taskd_manager() -> bool:
     return True
 
 
-def last_reports() -> Mapping[Position, Mapping[str, Report]]:
-    """The last reports to this process's Manager, by position and msg_type; empty without a Manager."""
+def last_reports() -> Mapping[Position, Reports]:
+    """The last reports to this process's Manager, by position, then by msg_type and code; empty without a Manager.
+
+    A REGISTER of another process at a position removes the reports of the one before.
+    """
     try:
         return slot.member.reports
     except Refused:
@@ -213,6 +229,11 @@ def _ended_by_sigterm(manager: Manager) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _incarnation(registration: Body) -> str | None:
+    """The process that registers; None for one of the original's, which registers once."""
+    return registration.extension.get(bodies.INCARNATION)
 
 
 def _expected(config: Mapping[str, object]) -> str | None:

@@ -17,6 +17,7 @@ from taskd_net.codes import ConfigError, NodeClosed, TaskdNetError
 from taskd_net.logger import late_logger
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 log: Final = late_logger()
 
@@ -29,11 +30,11 @@ class _Reported(Exception):
     """A call failed, and the log says so already."""
 
 
-def documented(call: Callable[P, bool]) -> Callable[P, bool]:
+def documented(call: Callable[P, T]) -> Callable[P, T | bool]:
     """Make a documented call of a function: every error becomes False and one line in the log."""
 
     @wraps(call)
-    def safe(*args: P.args, **kwargs: P.kwargs) -> bool:
+    def safe(*args: P.args, **kwargs: P.kwargs) -> T | bool:
         try:
             if fork.forked():
                 raise Refused(fork.REASON)

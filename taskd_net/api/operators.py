@@ -1,14 +1,15 @@
-"""The functions that a training framework registers for the Agent, and the commands made of them."""
+"""The functions that a training framework registers for the Agent, and the calls made of them.
+
+Each framework has its own conventions: `mindspore` and `pytorch` make `LocalWorkers` of the registered functions.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
 
 from taskd_net.api.member import Refused
+from taskd_net.api.supervision import Looked
 from taskd_net.codes import ConfigError
 from taskd_net.untrusted import shown
 
@@ -19,22 +20,9 @@ MONITOR: Final = "MONITOR"
 RESTART: Final = "RESTART"
 NAMES: Final = (KILL_WORKER, START_ALL_WORKER, START_WORKER_LIST, MONITOR, RESTART)
 
-ALL: Final = -1
-"""All processes, in place of a list of some."""
-
-NO_PID: Final = 300
-"""MindSpore's pid for no process."""
-
-_ALIVE: Final = (None, 1)
-
 
 class Operators:
-    """The registered functions, and the steps made of them.
-
-    They take the arguments of MindSpore's: `KILL_WORKER(pids)`, `START_ALL_WORKER()`, `START_WORKER_LIST(local_ranks)`
-    and `MONITOR(pids)`, where `[-1]` stands for all, and `RESTART()`. MONITOR answers `{local_rank: {"pid": int,
-    "status": int | None, "global_rank": int}}`; a status of None or 1: it runs.
-    """
+    """The registered functions, by name."""
 
     def __init__(self) -> None:
         self._functions: dict[str, Callable[..., object]] = {}
@@ -51,68 +39,44 @@ class Operators:
             raise ConfigError(f"func is {shown(func)}; expected a function")
         self._functions[operator] = func
 
-    def has(self, operator: str) -> bool:
-        """True when this one is registered."""
-        return operator in self._functions
+    def require(self, operators: Collection[str]) -> None:
+        """Check that these are registered.
 
-    def start_all(self) -> None:
-        """Start every worker of this node."""
-        self._call(START_ALL_WORKER)
+        Raises:
+            Refused: names those that are not.
+        """
+        if missing := [operator for operator in operators if operator not in self._functions]:
+            raise Refused(f"no function is registered for {', '.join(missing)}")
+
+    def call(self, operator: str, *arguments: object) -> object:
+        """Call a registered function, and return its answer."""
+        return self._functions[operator](*arguments)
+
+
+class LocalWorkers(Protocol):
+    """The workers of this node, as one training framework runs them. Methods raise what its functions raise."""
+
+    needs: Collection[str]
+    """Operators that have to be registered."""
+
+    @property
+    def remaining(self) -> str:
+        """Restarts that remain, in decimal digits."""
+
+    def start_all(self, remaining: int | None) -> None:
+        """Start every worker; `remaining` restarts are left, or as many as before."""
 
     def kill_all(self) -> None:
-        """End every worker of this node."""
-        self._call(KILL_WORKER, [ALL])
+        """End every worker."""
 
-    def restart_all(self) -> None:
-        """End every worker of this node and start it again."""
-        if self.has(RESTART):
-            self._call(RESTART)
-        else:
-            self.kill_all()
-            self.start_all()
+    def kill_ranks(self, ranks: Collection[int]) -> None:
+        """End the workers with these global ranks; those of other nodes are left out, here and below."""
 
-    def kill(self, ranks: Collection[int]) -> list[int]:
-        """End the workers with these global ranks, as far as they are on this node. Returns their local ranks."""
-        here = {local: worker for local, worker in self._workers().items() if worker.get("global_rank") in ranks}
-        pids = [pid for worker in here.values() if (pid := _pid(worker)) is not None]
-        if pids:
-            self._call(KILL_WORKER, pids)
-        return sorted(here)
-
-    def restart(self, ranks: Collection[int]) -> None:
-        """End the workers with these global ranks, as far as they are on this node, and start them again."""
-        local_ranks = self.kill(ranks)
-        if local_ranks:
-            self._call(START_WORKER_LIST, local_ranks)
+    def start_ranks(self, ranks: Collection[int]) -> None:
+        """Start the workers with these global ranks again."""
 
     def ask_to_end(self) -> None:
-        """Send SIGTERM to every worker of this node."""
-        for pid in self._alive():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        """Send SIGTERM to every worker that runs."""
 
-    def all_ended(self) -> bool:
-        """True when no worker of this node runs."""
-        return not self._alive()
-
-    def _alive(self) -> list[int]:
-        workers = (worker for worker in self._workers().values() if worker.get("status") in _ALIVE)
-        return [pid for worker in workers if (pid := _pid(worker)) is not None]
-
-    def _workers(self) -> Mapping[int, Mapping[str, object]]:
-        workers = self._call(MONITOR, [ALL])
-        if not isinstance(workers, Mapping):
-            raise Refused(f"{MONITOR} answered {shown(workers)}; expected a dict by local rank")
-        return workers
-
-    def _call(self, operator: str, *arguments: object) -> object:
-        func = self._functions.get(operator)
-        if func is None:
-            raise Refused(f"no function is registered for {operator}")
-        return func(*arguments)
-
-
-def _pid(worker: Mapping[str, object]) -> int | None:
-    pid = worker.get("pid")
-    # The system takes numbers below 1 for groups of processes.
-    return pid if isinstance(pid, int) and pid > 0 and pid != NO_PID else None
+    def look(self) -> Looked:
+        """Ask for the state of the workers."""

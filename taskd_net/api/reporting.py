@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from taskd_net import limits
-from taskd_net.api.body import Body
+from taskd_net.api.body import PROFILING, STATUS, Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import describe
@@ -38,16 +38,6 @@ async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
     log.debug("report_taken", node=str(node.position), code=body.code)
 
 
-async def stay_registered(node: Node, body: Body, mtype: str) -> None:
-    """Register with the Mgr, and repeat it from time to time, as a restarted Mgr has lost its registrations.
-
-    Nothing else would tell: behind a Proxy, a node's own link outlives the Mgr.
-    """
-    while True:
-        await report_until_taken(node, body, mtype)
-        await asyncio.sleep(limits.REGISTER_EVERY_S)
-
-
 class Reports:
     """The reports of a Worker's application to the Mgr. None delays a training step for long.
 
@@ -68,6 +58,7 @@ class Reports:
         self._missed = asyncio.Event()
         # Reports without a waiting caller; a SimpleQueue among them is notified at its turn.
         self._waiting: deque[_Waiting | SimpleQueue[None]] = deque()
+        self._profiling: Body | None = None  # the last that was reported
         self._posted = asyncio.Event()
         self._lost = 0
         self._loop: asyncio.AbstractEventLoop
@@ -83,6 +74,7 @@ class Reports:
         Raises:
             Refused: the Mgr has not acknowledged it.
         """
+        self._remember(body)
         if self._away:
             text = f"the Mgr has not taken an earlier report ({self._away})"
             raise Refused(f"{text}; this one was not tried, and none is before it can be reached again")
@@ -103,6 +95,7 @@ class Reports:
         """
         if len(self._waiting) >= limits.REPORTS_WAITING:
             raise Refused(f"{limits.REPORTS_WAITING} reports wait for the Mgr already")
+        self._remember(body)
         self._waiting.append(_Waiting(body.code, body.to_json(), time.monotonic() + timeout))
         if not self._in_loop(self._posted.set):
             raise Refused("the Worker is being destroyed")
@@ -118,6 +111,19 @@ class Reports:
         lost = self._lost + sum(isinstance(waiting, _Waiting) for waiting in self._waiting)
         if lost:
             log.warning("reports_lost", node=str(self._node.position), count=lost)
+
+    async def stay_registered(self, node: Node) -> None:
+        """Register with the Mgr, and repeat it from time to time, as a restarted Mgr has lost its registrations.
+
+        Nothing else would tell: behind a Proxy, a node's own link outlives the Mgr.
+        """
+        while True:
+            await self._register(node)
+            await asyncio.sleep(limits.REGISTER_EVERY_S)
+
+    def _remember(self, body: Body) -> None:
+        if body.msg_type == STATUS and body.code in PROFILING:
+            self._profiling = body
 
     def _not_taken(self, ack: Ack) -> None:
         """Look for the Mgr, unless the report itself was wrong."""
@@ -150,10 +156,22 @@ class Reports:
             await self._missed.wait()
             self._missed.clear()
             since = time.monotonic()
-            await report_until_taken(node, self._registration, self._mtype)
+            await self._register(node)
             lost, self._lost, self._away = self._lost, 0, ""
             seconds = round(time.monotonic() - since, 3)
             log.info("manager_back", node=str(node.position), seconds=seconds, count=lost)
+
+    async def _register(self, node: Node) -> None:
+        """Register, and repeat the profiling state, which an original Mgr forgets with each REGISTER."""
+        await report_until_taken(node, self._registration, self._mtype)
+        told: Body | None = None
+        while (state := self._profiling) is not None and state is not told:
+            # The application may report another state meanwhile; the Mgr gets the last one last.
+            ack = await node.send(state.to_json(), to=MGR, mtype=self._mtype, wait=False)
+            if ack.code < 5000:
+                told = state
+            else:
+                await asyncio.sleep(limits.REPORT_RETRY_S)
 
     async def _send_waiting(self, node: Node) -> None:
         """Send the reports without a waiting caller, one after another, so that they arrive in order."""

@@ -11,14 +11,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import uuid4
 
 from taskd_net import limits
 from taskd_net.api import arguments
-from taskd_net.api.body import REGISTER, WORKER_REGISTERS, Body
+from taskd_net.api.body import INCARNATION, REGISTER, WORKER_REGISTERS, Body
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver
-from taskd_net.api.reporting import Reports, stay_registered
+from taskd_net.api.reporting import Reports
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
@@ -28,7 +29,6 @@ from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = "TASKD_NET_UPSTREAM"
 MTYPE: Final = "default"
-_REGISTRATION: Final = Body(REGISTER, WORKER_REGISTERS)
 _KINDS_NAMED: Final = 256
 
 
@@ -80,7 +80,8 @@ class Worker:
 
     def __init__(self, config: NodeConfig, limit_mb: int) -> None:
         self.node = BlockingNode(config).start()
-        self.reports = Reports(self.node, _REGISTRATION, MTYPE)
+        registration = Body(REGISTER, WORKER_REGISTERS, extension={INCARNATION: str(uuid4())})
+        self.reports = Reports(self.node, registration, MTYPE)
         self._receiver = Receiver(self.node, _handlers.take)
         self._pruner = Pruner(limit_mb)
         self._start = Once()
@@ -88,7 +89,7 @@ class Worker:
     def start(self) -> None:
         """Register with the Mgr, serve its commands, and keep the bound on the profiling folder."""
         self._start.take()
-        self.node.beside(lambda node: stay_registered(node, _REGISTRATION, MTYPE))
+        self.node.beside(self.reports.stay_registered)
         self._receiver.start()
         self._pruner.start()
 

@@ -79,6 +79,7 @@ class Joiner:
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
         self.joined = asyncio.Event()
+        self.joins = 0
         self.trouble = "no attempt has been made yet"
 
     def start(self) -> None:
@@ -127,6 +128,7 @@ class Joiner:
             peer=stay.peer.profile.name,
             link=stay.session.kind,
         )
+        self.joins += 1
         self.joined.set()
 
     def announce(self, kind: Kind, positions: Sequence[Position]) -> None:

@@ -22,6 +22,7 @@ from taskd_net.states import State
 SOON = 10.0
 VARIABLES = (
     *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
+    *(agent.FAULT_TIMEOUT, agent.RESTART_PAUSE, agent.FINISH_PAUSE),
     *(logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT),
 )
 # The Mgr's port is fixed, so each run of the tests has a loopback address of its own.
@@ -118,11 +119,11 @@ def ending() -> Iterator[ExitStack]:
 
 
 def take(node: BlockingNode) -> tuple[Message, Body]:
-    """The next message of a node that is no registration."""
+    """The next message of a node that is no registration and no KEEP_ALIVE."""
     while True:
         message = node.receive(SOON)
         body = Body.parse(message.body)
-        if body.msg_type != "REGISTER":
+        if body.msg_type not in ("REGISTER", "KEEP_ALIVE"):
             return message, body
 
 

@@ -73,7 +73,7 @@ def without_node() -> None:
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("taskd_net").addHandler(handler)
-    calls: tuple[Callable[[], bool], ...] = (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: api.init_taskd_worker(4),
         api.start_taskd_worker,
         api.destroy_taskd_worker,

@@ -18,7 +18,7 @@ def manager() -> None:
 
     def answer() -> None:
         for _ in sys.stdin:
-            reports = {str(node): sorted(kinds) for node, kinds in api.last_reports().items()}
+            reports = {str(node): sorted({kind for kind, _ in kinds}) for node, kinds in api.last_reports().items()}
             print(json.dumps(reports), flush=True)
 
     threading.Thread(target=answer, daemon=True).start()
@@ -28,9 +28,14 @@ def manager() -> None:
 def node(mgr: str, port: str) -> None:
     """The Proxy and the Agent of a node, in one process; says which of its functions are called."""
     assert api.init_taskd_proxy({"ListenPort": port, "UpstreamAddr": mgr})
-    for operator in ("KILL_WORKER", "START_ALL_WORKER"):
-        api.register_func(operator, lambda *arguments, name=operator: print(name, *arguments, flush=True))
-    assert api.init_taskd_agent({"UpstreamPort": port})
+
+    def say(name: str) -> Callable[..., object]:
+        return lambda *arguments: print(name, *arguments, flush=True)
+
+    for operator in ("KILL_WORKER", "START_ALL_WORKER", "START_WORKER_LIST"):
+        api.register_func(operator, say(operator))
+    api.register_func("MONITOR", lambda _: {0: {"pid": 300, "status": None, "global_rank": 3}})
+    assert api.init_taskd_agent({"UpstreamPort": port, "Framework": "MindSpore"})
     threading.Thread(target=lambda: (sys.stdin.read(), api.destroy_taskd_agent()), daemon=True).start()
     assert api.start_taskd_agent()
     assert api.destroy_taskd_proxy()

@@ -1,184 +1,417 @@
-"""The Agent: what the Mgr commands, and which of the framework's functions that means."""
+"""The Agent in a mesh of real sockets, with doubles of the frameworks whose workers are processes."""
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from queue import SimpleQueue
+from dataclasses import dataclass
 
 import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, api, limits
-from taskd_net.api import agent
+from taskd_net.api import agent, agent_messages
 from taskd_net.api.body import Body
-from tests.api.conftest import SOON, Failures, until
+from taskd_net.api.plans import MindSporePlans
+from taskd_net.api.pytorch import RESTARTED
+from taskd_net.api.supervision import Supervisor
+from tests.api.conftest import SOON, Failures, take, until
+from tests.api.frameworks import FINISHES, RUNS, Double, Msrun, RunResult, SimpleElasticAgent, WorkerState
 
 AGENT = "Agent/2"
+STUBBORN = RUNS.replace("os._exit(7)", "None")
+FAULT = '{"fault_ranks": %s, "restart_times": -1}'
 
 
-@dataclass
-class Framework:
-    """A training framework with three workers, ranks 8 to 10, as MindSpore's answers show them."""
-
-    calls: SimpleQueue[tuple[object, ...]] = field(default_factory=SimpleQueue)
-    status: int | None = None
-    pids: dict[int, int] = field(default_factory=lambda: {0: 100, 1: 101, 2: 300})
-
-    def register(self, *operators: str) -> None:
-        """Register these functions."""
-        for operator in operators:
-            assert api.register_func(operator, self.monitor if operator == "MONITOR" else self._called(operator))
-
-    def monitor(self, pids: list[int]) -> dict[int, dict[str, object]]:
-        """MONITOR."""
-        assert pids == [-1]
-        return {n: {"pid": pid, "status": self.status, "global_rank": 8 + n} for n, pid in self.pids.items()}
-
-    def called(self) -> tuple[object, ...]:
-        """The next call."""
-        return self.calls.get(timeout=SOON)
-
-    def _called(self, operator: str) -> Callable[..., None]:
-        return lambda *arguments: self.calls.put((operator, *arguments))
-
-
-ALL = ("KILL_WORKER", "START_ALL_WORKER", "START_WORKER_LIST", "MONITOR")
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second of an Agent takes a twentieth."""
+    monkeypatch.setattr(limits, "AGENT_LOOK_S", 0.05)
+    monkeypatch.setenv(agent.FINISH_PAUSE, "0")
 
 
 @pytest.fixture
-def framework() -> Framework:
-    """All functions but RESTART are registered."""
-    made = Framework()
-    made.register(*ALL)
+def frameworks() -> Iterator[list[Double]]:
+    """The doubles of a test; their workers end after the Agent."""
+    made: list[Double] = []
+    yield made
+    for each in made:
+        each.end()
+    os.environ.pop(RESTARTED, None)
+
+
+@pytest.fixture
+def msrun(frameworks: list[Double]) -> Msrun:
+    """A registered msrun."""
+    made = Msrun()
+    made.register()
+    frameworks.append(made)
+    return made
+
+
+@pytest.fixture
+def elastic(frameworks: list[Double]) -> SimpleElasticAgent:
+    """A registered elastic agent."""
+    made = SimpleElasticAgent()
+    made.register()
+    frameworks.append(made)
     return made
 
 
 @dataclass
 class Running:
-    """An Agent that serves in a thread, and its Mgr."""
+    """An Agent that serves in a thread, its Proxy, and its Mgr."""
 
     mgr: BlockingNode
-    result: Future[bool]
+    proxy: BlockingNode
+    result: Future[object]
 
     def command(self, code: int, message: str = "", msg_type: str = "ACTION") -> None:
         """Have the Mgr command something."""
         assert self.mgr.send(Body(msg_type, code, message).to_json(), to=AGENT).ok
 
+    def report(self, code: int | str) -> Body:
+        """The next report of this code or msg_type; the others before it are dropped."""
+        while True:
+            message = self.mgr.receive(SOON)
+            body = Body.parse(message.body)
+            assert (str(message.src), message.mtype) == (AGENT, "DEFAULT")
+            if code in (body.code, body.msg_type):
+                return body
+
+    def exit_status(self) -> object:
+        """The status with which the Agent leaves."""
+        error = self.result.exception(SOON)
+        assert isinstance(error, SystemExit), error
+        assert agent.slot._member is None
+        return error.code
+
+
+Start = Callable[[Double], Running]
+
 
 @pytest.fixture
-def running(mgr: BlockingNode, threads: ThreadPoolExecutor) -> Iterator[Running]:
-    """An Agent that has registered and has asked for the go."""
+def start(mgr: BlockingNode, threads: ThreadPoolExecutor, frameworks: list[Double]) -> Iterator[Start]:
+    """Start an Agent, up to its 201."""
+    begun: list[Running] = []
     config = NodeConfig.proxy(server_rank=2, listen="127.0.0.1:0", upstream=mgr.address or "")
     with BlockingNode(config) as near:
-        host, port = (near.address or "").split(":")
-        wanted = {"Framework": "MindSpore", "UpstreamAddr": host, "UpstreamPort": port, "ServerRank": "2"}
-        assert api.init_taskd_agent(wanted)
-        result = threads.submit(api.start_taskd_agent)
-        for expected in (Body("REGISTER", 0), Body("STATUS", 201, "0")):
-            message = mgr.receive(SOON)
-            assert (Body.parse(message.body), message.mtype, str(message.src)) == (expected, "DEFAULT", AGENT)
-        yield Running(mgr, result)
-        if agent.slot._member is not None:
-            assert api.destroy_taskd_agent()
-        result.result(SOON)
+
+        def started(framework: Double) -> Running:
+            assert init(near, framework)
+            running = Running(mgr, near, threads.submit(api.start_taskd_agent))
+            begun.append(running)
+            assert running.report("REGISTER").extension["Incarnation"]
+            return running
+
+        yield started
+        for running in begun:
+            if agent.slot._member is not None:
+                assert api.destroy_taskd_agent()
+            running.result.exception(SOON)
 
 
-def test_commands_and_functions(running: Running, framework: Framework) -> None:
-    running.command(210, "3")
-    assert framework.called() == ("START_ALL_WORKER",)
-    running.command(208, "0")
-    assert framework.called() == ("KILL_WORKER", [-1])
-    assert framework.called() == ("START_ALL_WORKER",)
-    framework.register("RESTART")
-    running.command(208, "0")
-    assert framework.called() == ("RESTART",)
-    running.command(213, '["9", "10", "77"]')
-    assert framework.called() == ("KILL_WORKER", [101])  # 10 has no process, 77 is elsewhere
-    running.command(209, "[8, 10]")
-    assert framework.called() == ("KILL_WORKER", [100])
-    assert framework.called() == ("START_WORKER_LIST", [0, 2])
-    running.command(209, "[77]")
-    assert not running.result.done() and framework.calls.empty()
+def init(near: BlockingNode, framework: Double) -> bool:
+    """Initialise an Agent below a node."""
+    host, port = (near.address or "").split(":")
+    upstream: dict[str, object] = {"UpstreamAddr": host, "UpstreamPort": int(port), "ServerRank": "2"}
+    if isinstance(framework, SimpleElasticAgent):
+        return api.init_taskd_agent(upstream, cls=framework)
+    return api.init_taskd_agent({**upstream, "Framework": "MindSpore"})
+
+
+def test_life_of_mindspores_workers(start: Start, msrun: Msrun) -> None:
+    running = start(msrun)
+    assert running.report(201) == Body("STATUS", 201, "1")
+    running.command(210, "-1")
+    assert msrun.called() == ("START_ALL_WORKER",)
+    assert running.report("KEEP_ALIVE") == agent_messages.keep_alive()
+
+    os.kill(msrun.processes[1].pid, signal.SIGKILL)
+    report = running.report(202)
+    assert report.message == FAULT % "[9]" and report.extension["REPORT_FAULT_TIME"].isdigit()
+    msrun.vanished.add(0)
+    assert running.report(202).message == FAULT % "[8, 9]"
+
+    running.command(209, '["9", "77"]')
+    assert msrun.called() == ("KILL_WORKER", ["pid of 1"])
+    assert msrun.called() == ("START_WORKER_LIST", [1])
+    assert running.report(202).message == FAULT % "[8]"
+    running.command(208, "1")
+    assert msrun.called() == ("KILL_WORKER", [-1])
+    msrun.vanished.clear()
+    assert msrun.called() == ("START_ALL_WORKER",)
+    running.command(213, '["8"]')
+    assert msrun.called() == ("KILL_WORKER", ["pid of 0"])
+    assert running.report(202).message == FAULT % "[8]"
+
+    running.command(203)
+    assert msrun.called() == ("KILL_WORKER", [-1])
+    assert running.report(202).message == FAULT % "[]"
+    assert running.exit_status() == 1
+    assert running.mgr.send("x", to=AGENT, timeout=SOON).code in (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED)
+
+
+def test_life_of_pytorchs_workers(start: Start, elastic: SimpleElasticAgent) -> None:
+    running = start(elastic)
+    assert running.report(201) == Body("STATUS", 201, "3")
+    running.command(210, "2")
+    assert elastic.called() == ("START_ALL_WORKER", 2)
+    elastic.looked()
+    os.kill(elastic.pid(9), signal.SIGKILL)
+    assert running.report(202).message == FAULT % "[9]"
+    assert running.mgr.send(agent_messages.restart_ranks({9, 77}).to_json(), to=AGENT).ok
+    assert elastic.called() == ("RESTART", [9])
+    running.command(208, "1")
+    assert elastic.called() == ("KILL_WORKER", [8, 9])
+    assert elastic.called() == ("START_ALL_WORKER", 1)
+    running.command(208, "-1")
+    assert elastic.called() == ("KILL_WORKER", [8, 9])
+    assert running.exit_status() == 1
+
+
+def test_result_of_pytorchs_job(start: Start, elastic: SimpleElasticAgent) -> None:
+    elastic.program = FINISHES
+    running = start(elastic)
+    running.command(210, "2")
+    expected = RunResult(WorkerState.SUCCEEDED, return_values={8: 0, 9: 0})
+    assert running.result.result(SOON) == expected
+    assert agent.slot._member is None
+
+
+def test_end_of_mindspores_job(start: Start, msrun: Msrun) -> None:
+    msrun.program = FINISHES
+    running = start(msrun)
+    running.command(210, "2")
+    assert msrun.called() == ("START_ALL_WORKER",)
+    assert msrun.called() == ("KILL_WORKER", [-1])
+    assert running.exit_status() == 0
+
+
+def test_no_restart_remains_before_the_start(start: Start, elastic: SimpleElasticAgent) -> None:
+    running = start(elastic)
+    running.command(210, "-1")
+    assert running.exit_status() == 1
+    assert elastic.calls.empty()
+
+
+def test_workers_that_cannot_be_started(start: Start, msrun: Msrun, failures: Failures) -> None:
+    msrun.answer = 1
+    running = start(msrun)
+    running.command(210, "2")
+    assert running.exit_status() == 1
+    lines, failures.lines[:] = list(failures.lines), []
+    reasons = ("START_ALL_WORKER answered 1", "KILL_WORKER answered 1")
+    assert all(reason in line for reason, line in zip(reasons, lines, strict=True)), lines
+
+
+def test_leaving_does_not_depend_on_the_framework(start: Start, msrun: Msrun, failures: Failures) -> None:
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+
+    def fail(_: object) -> None:
+        raise OSError("no such worker")
+
+    api.register_func("KILL_WORKER", fail)
+    running.command(203)
+    assert running.exit_status() == 1
+    assert "command_failed" in (line := failures.only()) and "no such worker" in line
+
+
+def test_graceful_exit(start: Start, msrun: Msrun) -> None:
+    """SIGTERM, time to end, and an end by force for what has not."""
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+    running.command(0, msg_type="GRACE_EXIT")
+    assert msrun.called() == ("KILL_WORKER", [-1])
+    assert running.exit_status() == 0
+    assert [worker.wait(SOON) for worker in msrun.processes] == [7, 7]
+
+
+def test_graceful_exit_of_workers_that_do_not_end(
+    start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GRACE_EXIT_S", 0.1)
+    running = start(elastic)
+    running.command(210)
+    elastic.called()
+    for worker in elastic.processes:
+        worker.send_signal(signal.SIGSTOP)
+    running.command(0, msg_type="GRACE_EXIT")
+    assert elastic.called() == ("KILL_WORKER", [8, 9])
+    assert running.exit_status() == 0
+
+
+def test_inbox_is_read_during_a_graceful_exit_and_203_ends_it(start: Start, msrun: Msrun) -> None:
+    msrun.program = STUBBORN
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+    running.command(0, msg_type="GRACE_EXIT")
+    msrun.looked()
+    for _ in range(3 * limits.INBOX["Agent"]):
+        running.command(208, "1")
+    running.report("KEEP_ALIVE")
+    assert msrun.calls.empty()
+    running.command(203)
+    assert msrun.called() == ("KILL_WORKER", [-1])
+    assert running.report(202).message == FAULT % "[]"
+    assert running.exit_status() == 1
+
+
+def test_nothing_else_stops_while_a_function_does(start: Start, msrun: Msrun) -> None:
+    """Commands are read, KEEP_ALIVE goes on, and they are carried out in order afterwards."""
+    running = start(msrun)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def block() -> int:
+        begun.set()
+        assert go_on.wait(SOON)
+        return 0
+
+    api.register_func("START_ALL_WORKER", block)
+    api.register_func("START_WORKER_LIST", lambda local_ranks: msrun.calls.put(("START", local_ranks)))
+    running.command(210)
+    assert begun.wait(SOON)
+    for _ in range(2 * limits.INBOX["Agent"]):
+        running.command(209, '["8"]')
+    for _ in range(3):
+        running.report("KEEP_ALIVE")
+    assert msrun.calls.empty()
+    go_on.set()
+    for _ in range(2 * limits.INBOX["Agent"]):
+        assert msrun.called() == ("START", [0])
     assert api.destroy_taskd_agent()
     assert running.result.result(SOON) is True
 
 
-@pytest.mark.parametrize(("code", "message"), [(203, ""), (208, "-1")])
-def test_commands_to_leave_with_1(code: int, message: str, running: Running, framework: Framework) -> None:
-    running.command(code, message)
-    assert framework.called() == ("KILL_WORKER", [-1])
-    assert running.result.result(SOON) is False
-    assert agent.slot._member is None
-    assert running.mgr.send("x", to=AGENT, timeout=SOON).code in (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED)
+def test_functions_run_in_the_thread_that_started_the_agent(start: Start, msrun: Msrun) -> None:
+    seen: set[str] = set()
+    api.register_func("START_ALL_WORKER", lambda: seen.add(threading.current_thread().name))
+    running = start(msrun)
+    running.command(210)
+    msrun.looked()
+    assert len(seen) == 1 and seen.pop().startswith("ThreadPoolExecutor")
 
 
-def test_leaving_does_not_depend_on_the_framework(running: Running, failures: Failures) -> None:
-    running.command(203)
-    assert running.result.result(SOON) is False
-    assert "command_failed" in (line := failures.only()) and "no function is registered for KILL_WORKER" in line
+def test_go_is_asked_for_again(start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.1)
+    running = start(msrun)
+    uuids: set[str] = set()
+    while len(uuids) < 3:
+        message, body = take(running.mgr)
+        assert body == Body("STATUS", 201, "1")
+        uuids.add(message.uuid)
+    running.command(210)
+    running.command(210)
+    assert msrun.called() == ("START_ALL_WORKER",)
+    msrun.looked()
+    assert msrun.calls.empty()
 
 
-def test_graceful_exit(running: Running, framework: Framework) -> None:
-    """SIGTERM, time to end, and an end by force for what has not."""
-    code = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(7)); print(1, flush=True); signal.pause()"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"1\n"
-        framework.pids = {0: process.pid, 1: 300}
-        framework.monitor = lambda pids: {  # type: ignore[method-assign]
-            0: {"pid": process.pid, "status": process.poll(), "global_rank": 8}
-        }
-        framework.register("MONITOR")
-        running.command(0, msg_type="GRACE_EXIT")
-        assert running.result.result(SOON) is True
-        assert process.wait(SOON) == 7
-    assert framework.called() == ("KILL_WORKER", [-1])
-
-
-def test_graceful_exit_of_workers_that_do_not_end(
-    running: Running, framework: Framework, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "reason"), [("AGENT_JOIN_S", "not joined"), ("AGENT_GO_S", "no go")])
+def test_waiting_for_the_mgr_ends(
+    name: str,
+    reason: str,
+    start: Start,
+    msrun: Msrun,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(limits, "GRACE_EXIT_S", 0.0)
-    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
-        try:
-            process.send_signal(signal.SIGSTOP)
-            framework.pids = {0: process.pid}
-            framework.register("MONITOR")
-            running.command(0, msg_type="GRACE_EXIT")
-            assert framework.called() == ("KILL_WORKER", [-1])
-            assert running.result.result(SOON) is True
-        finally:
-            process.kill()
+    caplog.set_level("INFO")
+    monkeypatch.setattr(limits, name, 0.1)
+    if name == "AGENT_JOIN_S":
+        assert api.init_taskd_agent({"Framework": "MindSpore", "UpstreamPort": 1})
+        with pytest.raises(SystemExit) as left:
+            api.start_taskd_agent()
+        assert left.value.code == 1
+    else:
+        assert start(msrun).exit_status() == 1
+    assert f"{reason} within 0.1 s" in caplog.text
+    assert msrun.calls.empty()
 
 
-def test_destroy_ends_a_graceful_exit(running: Running, framework: Framework) -> None:
-    framework.pids = {0: 300}
-    asked: SimpleQueue[None] = SimpleQueue()
+def test_fault_without_an_answer(
+    start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(limits, "FAULT_TIMEOUT_S", (0, 600))
+    monkeypatch.setenv(agent.FAULT_TIMEOUT, "0")
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+    os.kill(msrun.processes[0].pid, signal.SIGKILL)
+    assert msrun.called() == ("KILL_WORKER", [-1])
+    assert running.exit_status() == 1
+    assert "no answer to a fault within 0 s" in caplog.text
 
-    def monitor(_: list[int]) -> dict[int, dict[str, object]]:
-        asked.put(None)
-        return {0: {"pid": 2**22 + 1, "status": None, "global_rank": 8}}  # beyond every pid of Linux
 
-    api.register_func("MONITOR", monitor)
-    running.command(0, msg_type="GRACE_EXIT")
-    for _ in range(2):
-        asked.get(timeout=SOON)
-    assert api.destroy_taskd_agent()
-    assert running.result.result(SOON) is True and framework.calls.empty()
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", None), ("300", 300), ("600", 600), ("299", None), ("601", None), ("long", None)]
+)
+def test_time_for_an_answer_to_a_fault(
+    text: str, seconds: int | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(agent.FAULT_TIMEOUT, text)
+    assert agent._fault_timeout() == seconds
+    said = f"TASKD_REPORT_FAULT_TIMEOUT is '{text}'; expected 300 to 600 seconds" in caplog.text
+    assert said == (bool(text) and seconds is None)
+
+
+def test_mgr_that_was_away_gets_the_fault_again_and_no_registration(start: Start, msrun: Msrun) -> None:
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+    os.kill(msrun.processes[0].pid, signal.SIGKILL)
+    first = running.report(202)
+    address = running.mgr.address or ""
+    running.mgr.close()
+    with BlockingNode(NodeConfig.mgr(listen=address)) as second:
+        bodies: list[Body] = []
+        while len(bodies) < 2:
+            body = Body.parse(second.receive(SOON).body)
+            if body.msg_type != "KEEP_ALIVE" or bodies:
+                bodies.append(body)
+        assert bodies[0] == first
+        assert bodies[1].msg_type == "KEEP_ALIVE"
+
+
+def test_fault_of_an_agent_is_repeated_to_a_mgr_of_ours(
+    start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.2)
+    running = start(msrun)
+    assert running.mgr.send(agent_messages.go("1", "the Mgr").to_json(), to=AGENT).ok
+    msrun.called()
+    os.kill(msrun.processes[0].pid, signal.SIGKILL)
+    first = running.report(202)
+    uuids: set[str] = set()
+    while len(uuids) < 2:
+        message = running.mgr.receive(SOON)
+        body = Body.parse(message.body)
+        assert body.msg_type != "REGISTER"
+        if body.code == 202:
+            assert body == first
+            uuids.add(message.uuid)
 
 
 def test_what_cannot_be_carried_out_is_logged_and_the_next_command_is(
-    running: Running, framework: Framework, failures: Failures
+    start: Start, msrun: Msrun, failures: Failures
 ) -> None:
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+
     def fail(*_: object) -> None:
         raise OSError("no such worker")
 
     api.register_func("KILL_WORKER", fail)
     for code, message, reason in (
-        (208, "many", "invalid literal for int"),
+        (208, "many", "expected a number of restarts"),
         (208, "1", "no such worker"),
         (209, "8", "expected a JSON list of ranks"),
         (213, "no JSON", "Expecting value"),
@@ -189,14 +422,65 @@ def test_what_cannot_be_carried_out_is_logged_and_the_next_command_is(
         until(lambda: bool(failures.lines))
         assert reason in (line := failures.only()) and "command_failed" in line
     assert running.mgr.send("no JSON", to=AGENT).ok
-    until(lambda: bool(failures.lines))
-    assert "Expecting value" in failures.only()
     api.register_func("MONITOR", lambda _: [])
-    running.command(209, "[8]")
     until(lambda: bool(failures.lines))
-    assert "MONITOR answered []; expected a dict by local rank" in failures.only()
+    msrun.register()
+    msrun.looked()
+    assert all("MONITOR answered []; expected a dict by local rank" in line for line in failures.lines)
+    failures.lines.clear()
+    running.command(208, "1")
+    assert msrun.called() == ("KILL_WORKER", [-1])
+    assert msrun.called() == ("START_ALL_WORKER",)
+
+
+def test_destroy_ends_a_graceful_exit(start: Start, msrun: Msrun) -> None:
+    msrun.program = STUBBORN
+    running = start(msrun)
     running.command(210)
-    assert framework.called() == ("START_ALL_WORKER",)
+    msrun.called()
+    running.command(0, msg_type="GRACE_EXIT")
+    msrun.looked()
+    assert api.destroy_taskd_agent()
+    assert running.result.result(SOON) is True and msrun.calls.empty()
+
+
+def test_destroy_while_a_function_runs(start: Start, msrun: Msrun) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        begun.set()
+        assert go_on.wait(SOON)
+
+    api.register_func("START_ALL_WORKER", block)
+    running = start(msrun)
+    running.command(210)
+    assert begun.wait(SOON)
+    assert api.destroy_taskd_agent()
+    assert not running.result.done()
+    go_on.set()
+    assert running.result.result(SOON) is True
+
+
+def test_fault_of_this_package_leaves_nobody_waiting(
+    start: Start, msrun: Msrun, failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start(msrun)
+
+    def fail(*_: object) -> list[object]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Supervisor, "handle", fail)
+    assert running.exit_status() == 1
+    assert "beside_failed" in failures.only()
+
+
+def test_functions_that_are_missing(msrun: Msrun, failures: Failures) -> None:
+    agent._operators._functions.clear()
+    assert api.init_taskd_agent({"Framework": "MindSpore"})
+    assert api.register_func("START_ALL_WORKER", print)
+    assert api.start_taskd_agent() is False
+    assert "no function is registered for KILL_WORKER, START_WORKER_LIST, MONITOR" in failures.only()
+    assert api.destroy_taskd_agent()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +497,8 @@ def test_functions_that_are_none(operator: object, func: object, reason: str, fa
     assert reason in failures.only()
 
 
-def test_second_start(running: Running, failures: Failures) -> None:
+def test_second_start(start: Start, msrun: Msrun, failures: Failures) -> None:
+    running = start(msrun)
     assert api.start_taskd_agent() is False
     assert "it has been started already" in failures.only()
     assert not running.result.done()
@@ -240,18 +525,47 @@ def test_config(
 ) -> None:
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    assert api.init_taskd_agent(config)
+    assert api.init_taskd_agent(config, None if "Framework" in config else SimpleElasticAgent())
     node = agent.slot.member.node
     assert (str(node.position), node.config.upstream) == (position, upstream)
     assert api.destroy_taskd_agent()
 
 
-def test_restarts_that_remain_to_pytorchs_agent(mgr: BlockingNode, threads: ThreadPoolExecutor) -> None:
-    class SimpleElasticAgent:
-        _remaining_restarts = 3
+@pytest.mark.parametrize("config", [{}, {"Framework": "PyTorch"}])
+def test_pytorch_needs_its_agent(config: dict[str, object], failures: Failures) -> None:
+    assert api.init_taskd_agent(config) is False
+    assert "cls is None; expected the SimpleElasticAgent" in failures.only()
 
-    host, port = (mgr.address or "").split(":")
-    assert api.init_taskd_agent({"UpstreamAddr": host, "UpstreamPort": int(port)}, cls=SimpleElasticAgent())
-    result = threads.submit(api.start_taskd_agent)
-    assert [Body.parse(mgr.receive(SOON).body).message for _ in range(2)] == ["", "3"]
-    assert api.destroy_taskd_agent() and result.result(SOON) is True
+
+@pytest.mark.parametrize(
+    ("devices", "restart", "plans"),
+    [
+        (["davinci0", "davinci_manager"], None, MindSporePlans(60.0, 15.0, 10.0)),
+        (["davinci_manager", "null"], None, MindSporePlans(0.0, 0.0, 10.0)),
+        (["davinci0"], "0", MindSporePlans(0.0, 0.0, 10.0)),
+        ([], "20.5", MindSporePlans(20.5, 15.0, 10.0)),
+    ],
+)
+def test_pauses_are_for_npus(
+    devices: list[str],
+    restart: str | None,
+    plans: MindSporePlans,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path_factory.mktemp("dev")
+    for device in devices:
+        (folder / device).touch()
+    monkeypatch.setattr(agent, "DEVICES", folder)
+    monkeypatch.delenv(agent.FINISH_PAUSE)
+    if restart is not None:
+        monkeypatch.setenv(agent.RESTART_PAUSE, restart)
+    assert agent._mindspore_plans() == plans
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "long"])
+def test_pause_that_is_none(value: str, failures: Failures, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(agent.RESTART_PAUSE, value)
+    assert api.init_taskd_agent({"Framework": "MindSpore"}) is False
+    reason = f"TASKD_NET_RESTART_PAUSE is '{value}'; expected a number of seconds, at least 0"
+    assert reason in failures.only()

@@ -24,7 +24,7 @@ def test_job_whose_processes_start_in_any_order_and_whose_manager_is_killed(endi
 
     assert node.line() == "START_ALL_WORKER"
     assert worker.ask("one") == "True"
-    everybody = {"Agent/0": ["REGISTER", "STATUS"], "Worker/0/3": ["REGISTER", "STATUS"]}
+    everybody = {"Agent/0": ["KEEP_ALIVE", "REGISTER", "STATUS"], "Worker/0/3": ["REGISTER", "STATUS"]}
     until(lambda: first.reports() == everybody)
 
     first.kill()

@@ -86,26 +86,62 @@ def test_what_each_node_has_last_reported(running: Future[bool]) -> None:
         assert worker.send(Body("STATUS", 1420, "last").to_json(), to="Mgr", uuid="some-uuid").ok
         until(lambda: "last" in str(api.last_reports()))
         reports = api.last_reports()
-        assert set(reports) == {position} and list(reports[position]) == ["REGISTER", "STATUS"]
-        status = reports[position]["STATUS"]
+        kinds = [("REGISTER", 101), ("STATUS", 1410), ("STATUS", 1420)]
+        assert set(reports) == {position} and list(reports[position]) == kinds
+        status = reports[position]["STATUS", 1420]
         assert (status.body, status.uuid) == (Body("STATUS", 1420, "last"), "some-uuid")
         assert began <= status.at <= time.time()
         # Bounded, whatever a node sends.
         for kind in range(100):
             assert worker.send(Body(f"KIND {kind}", 0).to_json(), to="Mgr").ok
-        until(lambda: "KIND 99" in api.last_reports()[position])
+        until(lambda: ("KIND 99", 0) in api.last_reports()[position])
         assert len(api.last_reports()[position]) == limits.REPORTS_PER_NODE
-        assert list(reports[position]) == ["REGISTER", "STATUS"]
+        assert list(reports[position]) == kinds
     assert api.destroy_taskd_manager() and running.result(SOON) is True
     assert api.last_reports() == {}
+
+
+def test_registration_of_another_process_begins_an_empty_record(running: Future[bool]) -> None:
+    position = Position.agent(5)
+
+    def register(incarnation: str | None) -> Body:
+        return Body("REGISTER", 0, extension={} if incarnation is None else {"Incarnation": incarnation})
+
+    def kinds() -> list[str]:
+        return [kind for kind, _ in api.last_reports().get(position, ())]
+
+    with leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM)) as agent:
+
+        def send(*bodies: Body) -> None:
+            for body in (*bodies, Body("LAST", 0)):
+                assert agent.send(body.to_json(), to="Mgr").ok
+            until(lambda: "LAST" in kinds())
+
+        # One that comes late, to a Mgr that was restarted.
+        send(Body("STATUS", 202), register("first"))
+        assert kinds() == ["STATUS", "REGISTER", "LAST"]
+        registered = api.last_reports()[position]["REGISTER", 0]
+        send(register("first"), Body("OTHER", 1))
+        until(lambda: kinds() == ["STATUS", "REGISTER", "OTHER", "LAST"])
+        assert api.last_reports()[position]["REGISTER", 0] is registered
+        send(register("second"))
+        until(lambda: kinds() == ["REGISTER", "LAST"])
+        # The original's registers once for each process.
+        send(register(None))
+        until(lambda: kinds() == ["REGISTER", "LAST"])
+        assert api.last_reports()[position]["REGISTER", 0].body == register(None)
+        send(register(None), register("third"))
+        until(lambda: kinds() == ["REGISTER", "LAST"])
 
 
 def test_agent_that_asks_for_the_go_gets_it(running: Future[bool]) -> None:
     with leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM)) as agent:
         assert agent.send(Body("STATUS", 201, "3").to_json(), to="Mgr", mtype="DEFAULT").ok
         message = agent.receive(SOON)
-        assert Body.parse(message.body) == Body("ACTION", 210, "3")
-        assert (message.mtype, message.sync, str(message.src)) == ("default", True, "Mgr/0")
+        body = Body.parse(message.body)
+        assert (body.msg_type, body.code, body.message) == ("ACTION", 210, "3")
+        assert list(body.extension) == ["Incarnation"]
+        assert (message.mtype, message.sync, str(message.src)) == ("DEFAULT", True, "Mgr/0")
 
 
 def test_go_is_given_again_until_it_is_acknowledged(running: Future[bool], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from queue import SimpleQueue
 import pytest
 
 from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, limits
-from taskd_net.api import worker
+from taskd_net.api import reporting, worker
 from taskd_net.api.body import Body
 from taskd_net.driver import Driver
 from taskd_net.states import State
@@ -39,7 +40,8 @@ def test_start_registers_with_the_manager(mgr: BlockingNode, near: BlockingNode)
     started()
     message = mgr.receive(SOON)
     assert (str(message.src), message.mtype, message.sync) == (WORKER, "default", True)
-    assert Body.parse(message.body) == Body("REGISTER", 101)
+    body = Body.parse(message.body)
+    assert (body.msg_type, body.code, list(body.extension)) == ("REGISTER", 101, ["Incarnation"])
     assert api.destroy_taskd_worker()
 
 
@@ -152,9 +154,9 @@ def test_handlers_do_not_hold_up_the_mesh(mgr: BlockingNode, near: BlockingNode)
 
 def test_reports(mgr: BlockingNode, near: BlockingNode, threads: ThreadPoolExecutor) -> None:
     started()
-    assert api.send_to_manager(1410, "STATUS", "on", {"switchNicUUID": "some-uuid"})
+    assert api.send_to_manager(204, "ACTION", "switchOK", {"switchNicUUID": "some-uuid"})
     message, body = take(mgr)
-    assert (body, message.mtype) == (Body("STATUS", 1410, "on", {"switchNicUUID": "some-uuid"}), "default")
+    assert (body, message.mtype) == (Body("ACTION", 204, "switchOK", {"switchNicUUID": "some-uuid"}), "default")
     done = [threads.submit(api.send_to_manager, code, "STATUS") for code in range(50)]
     assert all(future.result(SOON) for future in done)
     assert {take(mgr)[1].code for _ in done} == set(range(50))
@@ -237,13 +239,65 @@ def test_manager_that_is_restarted_hears_of_the_worker_again(monkeypatch: pytest
         assert api.destroy_taskd_worker()
 
 
+def test_registration_is_that_of_one_process_and_the_profiling_state_follows_it(
+    mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An original Mgr forgets that state with each REGISTER."""
+    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.1)
+    started()
+    first = mgr.receive(SOON)
+    assert api.send_to_manager(1420, "STATUS") and api.send_to_manager(1410, "STATUS", "on", wait=False)
+    assert api.send_to_manager(1410, "OTHER") and api.send_to_manager(1300, "STATUS")
+    uuids: set[str] = set()
+    registered = False
+    while len(uuids) < 4:  # its own, and three repeats at least
+        message = mgr.receive(SOON)
+        body = Body.parse(message.body)
+        if body.msg_type == "REGISTER":
+            registered = True
+            assert body == Body.parse(first.body) and message.uuid != first.uuid
+        elif body == Body("STATUS", 1410, "on"):
+            uuids.add(message.uuid)
+    assert registered
+    assert api.destroy_taskd_worker()
+
+
+def test_profiling_state_is_repeated_until_it_is_taken(
+    mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one, where the application has reported another one meanwhile."""
+    monkeypatch.setattr(limits, "REPORT_RETRY_S", 0.01)
+    codes = [Code.RECV_BUF_BUSY, Code.OK, Code.OK]
+    sent: list[str] = []
+
+    class Refusing:
+        async def send(self, body: str, **_: object) -> Ack:
+            sent.append(body)
+            if len(sent) == 2:
+                reports._profiling = last
+            return Ack("", codes[len(sent) - 1], mgr.position, "", 0)
+
+    async def registered(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(reporting, "report_until_taken", registered)
+    assert api.init_taskd_worker(3)
+    reports = worker.slot.member.reports
+    before, last = Body("STATUS", 1420), Body("STATUS", 1410)
+    reports._profiling = before
+    asyncio.run(reports._register(Refusing()))  # type: ignore[arg-type]
+    assert sent == [body.to_json() for body in (before, before, last)]
+    assert api.destroy_taskd_worker()
+
+
 @pytest.mark.parametrize("role", ["Worker", "Agent"])
 def test_who_has_left_costs_no_broadcast_anything(role: str, mgr: BlockingNode, near: BlockingNode) -> None:
     """Without being told, the Proxy keeps a place for 30 s for who has left, and answers 6002 for it."""
     if role == "Worker":
         assert api.init_taskd_worker(3) and api.start_taskd_worker()
     else:
-        assert api.init_taskd_agent({"UpstreamPort": (near.address or "").rpartition(":")[2]})
+        port = (near.address or "").rpartition(":")[2]
+        assert api.init_taskd_agent({"UpstreamPort": port, "Framework": "MindSpore"})
     everybody = f"{role}/All/All"
     while not mgr.send("", to=everybody, timeout=SOON).ok:
         pass

@@ -6,7 +6,6 @@ Beside its assertions, a target may raise only the documented errors of the test
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
@@ -20,8 +19,8 @@ from google.protobuf.message import DecodeError
 
 from taskd_net import NodeConfig
 from taskd_net.address import Address
-from taskd_net.api import agent, arguments
-from taskd_net.api.body import Body
+from taskd_net.api import agent_messages, arguments
+from taskd_net.api.body import ACTION, RESTART_ALL, RESTART_RANKS, STOP_RANKS, Body
 from taskd_net.cli import systemd
 from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
@@ -192,10 +191,20 @@ def bodies(data: bytes) -> None:
         body.to_json().encode()
         assert Body.parse(body.to_json()) == body
         hash((body.code, body.msg_type))
-        with contextlib.suppress(ValueError):
-            agent._leaves(body)
-    with contextlib.suppress(ValueError):
-        assert all(rank >= 0 for rank in agent._ranks(text))
+        commanded(body)
+    for code in (RESTART_ALL, RESTART_RANKS, STOP_RANKS):
+        commanded(Body(ACTION, code, text))
+        commanded(Body(ACTION, code, "", {agent_messages.FAULT_RANKS: text}))
+
+
+def commanded(body: Body) -> None:
+    """A command to an Agent."""
+    try:
+        command = agent_messages.read_command(body)
+    except ValueError as error:
+        assert len(str(error)) < 1000
+    else:
+        assert all(rank >= 0 for rank in getattr(command, "ranks", ()))
 
 
 def given(data: bytes) -> None:

@@ -1,0 +1,189 @@
+"""Plans of an Agent: the steps of each command, as each training framework needs them. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+# ---- steps that call the framework's functions
+
+
+@dataclass(frozen=True, slots=True)
+class StartAll:
+    """Start every worker of this node.
+
+    Args:
+        remaining: restarts that remain, for a framework that counts them; None: as many as before.
+    """
+
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KillAll:
+    """End every worker of this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillRanks:
+    """End the workers with these global ranks, as far as they are on this node."""
+
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StartRanks:
+    """Start the workers with these global ranks again, as far as they are on this node.
+
+    PyTorch's function ends them, too.
+    """
+
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class AskToEnd:
+    """Send SIGTERM to every worker of this node that runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask for the state of the workers."""
+
+
+Call = StartAll | KillAll | KillRanks | StartRanks | AskToEnd | Look
+
+# ---- steps of the Agent itself
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for some seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitEnd:
+    """Wait until no worker runs, for some seconds at most."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReportNoRanks:
+    """Report 202 without ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the Agent, and the process with this exit status.
+
+    Args:
+        status: 0 or 1.
+        reason: the cause, for the log.
+    """
+
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """End the Agent, and hand the framework its own result."""
+
+    result: object
+
+
+Step = Call | Pause | AwaitEnd | ReportNoRanks | Leave | Return
+Plan = tuple[Step, ...]
+
+EXIT: Final[Plan] = (KillAll(), ReportNoRanks(), Leave(1, "the Mgr has sent 203"))
+
+
+def give_up(reason: str) -> Plan:
+    """End the workers and leave with 1."""
+    return (KillAll(), Leave(1, reason))
+
+
+def exit_gracefully(seconds: float) -> Plan:
+    """Let the workers end within `seconds`, end the rest by force, and leave with 0."""
+    return (AskToEnd(), AwaitEnd(seconds), KillAll(), Leave(0, "the Mgr has sent GRACE_EXIT"))
+
+
+def urgent(plan: Plan) -> bool:
+    """Whether a plan replaces all that goes on: it leaves with 1."""
+    last = plan[-1]
+    return isinstance(last, Leave) and last.status == 1
+
+
+class Plans(Protocol):
+    """The plans that differ between frameworks."""
+
+    def start(self, remaining: int | None) -> Plan:
+        """210, with the Mgr's count of restarts that remain."""
+
+    def restart_all(self, remaining: int | None) -> Plan:
+        """208, with the same."""
+
+    def restart_ranks(self, ranks: frozenset[int]) -> Plan:
+        """209, with the global ranks."""
+
+    def finished(self, result: object) -> Plan:
+        """Every worker of this node has finished; `result` is MONITOR's answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PyTorchPlans:
+    """Plans for PyTorch: the Agent leaves when no restart remains, and returns the result of a job that succeeded."""
+
+    def start(self, remaining: int | None) -> Plan:
+        """See `Plans`."""
+        return (StartAll(remaining),) if _some(remaining) else (Leave(1, "no restart remains"),)
+
+    def restart_all(self, remaining: int | None) -> Plan:
+        """See `Plans`."""
+        return (KillAll(), StartAll(remaining)) if _some(remaining) else give_up("no restart remains")
+
+    def restart_ranks(self, ranks: frozenset[int]) -> Plan:
+        """See `Plans`."""
+        return (StartRanks(ranks),)
+
+    def finished(self, result: object) -> Plan:
+        """See `Plans`."""
+        return (Return(result),)
+
+
+@dataclass(frozen=True, slots=True)
+class MindSporePlans:
+    """Plans for MindSpore, which counts no restarts and ends its process from within the Agent.
+
+    Args:
+        restart_pause: seconds between the end and the start of all workers.
+        restart_ranks_pause: seconds between the end and the start of some.
+        finish_pause: seconds between the end of the last worker and that of the process.
+    """
+
+    restart_pause: float
+    restart_ranks_pause: float
+    finish_pause: float
+
+    def start(self, remaining: int | None) -> Plan:
+        """See `Plans`."""
+        return (StartAll(),)
+
+    def restart_all(self, remaining: int | None) -> Plan:
+        """See `Plans`."""
+        return (KillAll(), Pause(self.restart_pause), StartAll())
+
+    def restart_ranks(self, ranks: frozenset[int]) -> Plan:
+        """See `Plans`."""
+        return (KillRanks(ranks), Pause(self.restart_ranks_pause), StartRanks(ranks))
+
+    def finished(self, result: object) -> Plan:
+        """See `Plans`."""
+        return (Pause(self.finish_pause), KillAll(), Leave(0, "all workers have finished"))
+
+
+def _some(remaining: int | None) -> bool:
+    return remaining is None or remaining >= 0

@@ -1,0 +1,74 @@
+"""Bodies between an Agent and the Mgr."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net import ArgumentError
+from taskd_net.api import agent_messages as messages
+from taskd_net.api.agent_messages import Exit, ExitGracefully, Go, RestartAll, RestartRanks, StopRanks, read_command
+from taskd_net.api.body import Body
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.mark.parametrize(
+    ("body", "command"),
+    [
+        (Body("ACTION", 210, "3"), Go(3)),
+        (Body("ACTION", 210, " -1 "), Go(-1)),
+        (Body("ACTION", 210), Go(None)),
+        (messages.go("2", "some"), Go(2, ours=True)),
+        (Body("ACTION", 203, "", {"SignalType": "killMaster", "Actions": "[]"}), Exit()),
+        (Body("ACTION", 208, "0"), RestartAll(0)),
+        (Body("ACTION", 208), RestartAll(None)),
+        (Body("ACTION", 209, '["3", "4"]'), RestartRanks(frozenset({3, 4}))),
+        (Body("ACTION", 209, "[3, 4]"), RestartRanks(frozenset({3, 4}))),
+        (Body("ACTION", 209, "", {"FaultRanks": '{"3": 1, "4": 1}'}), RestartRanks(frozenset({3, 4}))),
+        (Body("ACTION", 209, "[5]", {"FaultRanks": '{"3": 1}'}), RestartRanks(frozenset({5}))),
+        (messages.restart_ranks({10, 9}), RestartRanks(frozenset({9, 10}))),
+        (Body("ACTION", 213, "[]"), StopRanks(frozenset())),
+        (Body("ACTION", 213, '["7"]'), StopRanks(frozenset({7}))),
+        (Body("GRACE_EXIT", 0), ExitGracefully()),
+    ],
+)
+def test_commands(body: Body, command: messages.Command) -> None:
+    assert read_command(Body.parse(body.to_json())) == command
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "extension", "reason"),
+    [
+        (204, "", {}, "an Agent does nothing for code 204, msg_type 'ACTION'"),
+        (0, "", {}, "an Agent does nothing for code 0"),
+        (208, "many", {}, "message is 'many'; expected a number of restarts"),
+        (210, "--1", {}, "message is '--1'; expected a number"),
+        (208, "9" * 5000, {}, "expected a number"),
+        (209, "8", {}, "message is '8'; expected a JSON list of ranks"),
+        (209, "", {}, "message is ''; expected JSON"),
+        (209, "", {"FaultRanks": "[3]"}, "FaultRanks is '\\[3\\]'; expected a JSON object with ranks as its keys"),
+        (209, "", {"FaultRanks": "{"}, "FaultRanks is '{'; expected JSON"),
+        (209, "", {"FaultRanks": '{"x": 1}'}, "rank is 'x'; expected a whole number, at least 0"),
+        (213, "[" * 9000, {}, "nested too deeply"),
+        (213, "[true]", {}, "rank is True"),
+        (213, "[-1]", {}, "rank is -1"),
+        (213, "[1.5]", {}, "rank is 1.5"),
+        (213, "[null]", {}, "rank is None"),
+    ],
+)
+def test_commands_that_are_none(code: int, message: str, extension: dict[str, str], reason: str) -> None:
+    with pytest.raises(ArgumentError, match=reason):
+        read_command(Body("ACTION", code, message, extension))
+
+
+def test_restart_of_ranks_goes_out_in_both_forms() -> None:
+    """The original's Agents read the message; its Mgr sends the extension alone, at times."""
+    assert messages.restart_ranks({4, 3}) == Body("ACTION", 209, '["3", "4"]', {"FaultRanks": '{"3": 1, "4": 1}'})
+
+
+def test_reports() -> None:
+    assert messages.registration("me") == Body("REGISTER", 0, "", {"Incarnation": "me"})
+    assert messages.question("2") == Body("STATUS", 201, "2")
+    message = '{"fault_ranks": [3, 11], "restart_times": -1}'
+    assert messages.fault({11, 3}, 1_700_000_000) == Body("STATUS", 202, message, {"REPORT_FAULT_TIME": "1700000000"})
+    assert messages.keep_alive() == Body("KEEP_ALIVE", 0, '{"fault_ranks": [], "restart_times": -1}')

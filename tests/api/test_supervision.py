@@ -1,0 +1,502 @@
+"""The decisions of an Agent, as transcripts: a line is a time, an event, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from taskd_net.api import agent_messages as messages
+from taskd_net.api.agent_messages import Command
+from taskd_net.api.plans import Leave, MindSporePlans, Plans, PyTorchPlans, Return
+from taskd_net.api.supervision import (
+    Action,
+    Commanded,
+    Done,
+    Event,
+    Failed,
+    Ignored,
+    Joined,
+    Looked,
+    Report,
+    Supervisor,
+    Tick,
+    Times,
+)
+
+pytestmark = pytest.mark.compat
+
+TIMES = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0, fault=300.0)
+MINDSPORE = MindSporePlans(restart_pause=60.0, restart_ranks_pause=15.0, finish_pause=10.0)
+EPOCH = 1_000_000
+"""The time 0 of a transcript, in seconds since the epoch."""
+
+BEGIN = """
+    0    joined         | REGISTER, 201 2
+    0    210 2          | StartAll
+    0    done           |
+"""
+"""An Agent starts its workers; as for MindSpore, whose StartAll gets no count."""
+
+
+def played(transcript: str, plans: Plans = MINDSPORE, times: Times = TIMES) -> None:
+    """Check a transcript."""
+    supervisor = Supervisor(plans, times, "incarnation", "2", 0.0)
+    for line in filter(str.strip, transcript.splitlines()):
+        said, _, expected = (part.strip() for part in line.partition("|"))
+        at, _, event = said.partition(" ")
+        now = float(at)
+        actions = supervisor.handle(read_event(event.strip()), now, EPOCH + int(now))
+        assert ", ".join(map(shown, actions)) == expected, line
+
+
+def read_event(text: str) -> Event:
+    """An event as it is written in a transcript."""
+    name, *words = text.split()
+    match name:
+        case "joined":
+            return Joined()
+        case "tick":
+            return Tick()
+        case "done":
+            return Done()
+        case "failed":
+            return Failed()
+        case "seen":
+            failed = [word for word in words if word.isdigit()]
+            return Looked(ranks(failed), "ended" not in words, "finished" in words, "result")
+        case _:
+            return Commanded(read_command(name, words))
+
+
+def read_command(name: str, words: list[str]) -> Command:
+    """A command as it is written in a transcript."""
+    count = int(words[0]) if words and name in ("208", "210") else None
+    match name:
+        case "210":
+            return messages.Go(count, "ours" in words)
+        case "203":
+            return messages.Exit()
+        case "208":
+            return messages.RestartAll(count)
+        case "209":
+            return messages.RestartRanks(ranks(words))
+        case "213":
+            return messages.StopRanks(ranks(words))
+        case _:
+            assert name == "GRACE_EXIT"
+            return messages.ExitGracefully()
+
+
+def ranks(words: list[str]) -> frozenset[int]:
+    """Ranks as they are written in a transcript."""
+    return frozenset(map(int, words))
+
+
+def shown(action: Action) -> str:
+    """An action as it is written in a transcript."""
+    match action:
+        case Report(body):
+            if body.msg_type != "STATUS":
+                return body.msg_type
+            said = json.loads(body.message)
+            if isinstance(said, int):
+                return f"201 {said}"
+            seconds = int(body.extension["REPORT_FAULT_TIME"]) - EPOCH
+            return " ".join(["202", *map(str, said["fault_ranks"]), f"at {seconds}"])
+        case Ignored(_, reason):
+            return f"ignored: {reason}"
+        case Leave(status, reason):
+            return f"leave {status}: {reason}"
+        case Return(result):
+            return f"return {result}"
+        case _:
+            values = [getattr(action, name) for name in action.__match_args__]
+            said = [sorted(value) if isinstance(value, frozenset) else value for value in values if value is not None]
+            return " ".join([type(action).__name__, *map(str, said)])
+
+
+def test_life_of_a_job() -> None:
+    played(
+        """
+        0    tick       |
+        3    joined     | REGISTER, 201 2
+        4    tick       |
+        5    210 2      | StartAll 2
+        6    tick       | KEEP_ALIVE
+        6    done       |
+        7    tick       | KEEP_ALIVE, Look
+        7    seen       |
+        33   tick       | KEEP_ALIVE, REGISTER, Look
+        34   tick       | KEEP_ALIVE
+        34   seen finished ended | return result
+        35   tick       |
+        35   203        |
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_end_of_a_job_of_mindspore() -> None:
+    played(
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    seen finished ended |
+        2    tick       | KEEP_ALIVE
+        2    208 1      | ignored: the Agent is to leave
+        10.9 tick       | KEEP_ALIVE
+        11   tick       | KEEP_ALIVE, KillAll
+        11   done       | leave 0: all workers have finished
+        """
+    )
+
+
+def test_join_takes_180_seconds_at_most() -> None:
+    played(
+        """
+        179  tick       |
+        180  tick       | leave 1: not joined within 180 s
+        """
+    )
+
+
+def test_go_takes_900_seconds_at_most_and_is_asked_for_every_30() -> None:
+    played(
+        """
+        50   joined     | REGISTER, 201 2
+        79   tick       |
+        80   tick       | REGISTER, 201 2
+        109  tick       |
+        110  tick       | REGISTER, 201 2
+        120  joined     | REGISTER, 201 2
+        149  tick       |
+        949  tick       | REGISTER, 201 2
+        950  tick       | leave 1: no go within 900 s
+        """
+    )
+
+
+def test_second_go_is_ignored() -> None:
+    played(
+        BEGIN
+        + """
+        1    210 2      | ignored: the workers have been started
+        1    210 -1     | ignored: the workers have been started
+        """
+    )
+
+
+def test_go_without_a_count() -> None:
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    210        | StartAll
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_no_restart_remains_for_pytorch() -> None:
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    210 -1     | leave 1: no restart remains
+        """,
+        PyTorchPlans(),
+    )
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    210 0      | StartAll 0
+        0    done       |
+        0    208 -1     | KillAll
+        0    done       | leave 1: no restart remains
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_mindspore_counts_no_restarts() -> None:
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    210 -1     | StartAll
+        0    done       |
+        0    208 -1     | KillAll
+        """
+    )
+
+
+def test_commands_before_the_start() -> None:
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    208 1      | ignored: the workers have not been started
+        0    209 3      | ignored: the workers have not been started
+        0    213 3      | ignored: the workers have not been started
+        0    203        | KillAll
+        0    done       | 202 at 0, leave 1: the Mgr has sent 203
+        """
+    )
+
+
+def test_restart_of_all_workers() -> None:
+    """The Mgr gets each set of failed ranks once, and no REGISTER in between."""
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    210 2 ours | StartAll 2
+        0    done       |
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3     | 202 3 at 1
+        2    tick       | KEEP_ALIVE, Look
+        2    seen 3     |
+        3    tick       | KEEP_ALIVE, Look
+        3    seen 4 3   | 202 3 4 at 3
+        32   tick       | KEEP_ALIVE, Look
+        32   seen 4 3   |
+        33   tick       | KEEP_ALIVE, 202 3 4 at 3, Look
+        33   seen 4 3   |
+        34   joined     | 202 3 4 at 3
+        35   208 1      | KillAll
+        36   tick       | KEEP_ALIVE
+        36   done       | StartAll 1
+        37   done       |
+        38   tick       | KEEP_ALIVE, Look
+        38   seen       |
+        64   tick       | KEEP_ALIVE, REGISTER, Look
+        64   seen 3     | 202 3 at 64
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_fault_is_repeated_to_an_original_mgr_only_after_it_was_away() -> None:
+    """It would count a repeat that crosses its 208 as another fault."""
+    played(
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3     | 202 3 at 1
+        40   tick       | KEEP_ALIVE, Look
+        41   joined     | 202 3 at 1
+        """
+    )
+
+
+def test_fault_that_is_over_by_itself() -> None:
+    played(
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3     | 202 3 at 1
+        2    tick       | KEEP_ALIVE, Look
+        2    seen       | 202 at 2
+        32   tick       | KEEP_ALIVE, REGISTER, Look
+        400  tick       | KEEP_ALIVE, REGISTER
+        """
+    )
+
+
+def test_restart_with_mindspores_pauses() -> None:
+    played(
+        BEGIN
+        + """
+        1    208 1      | KillAll
+        2    done       |
+        61   tick       | KEEP_ALIVE, REGISTER
+        62   tick       | KEEP_ALIVE, StartAll
+        63   done       |
+        63   209 3 4    | KillRanks [3, 4]
+        64   done       |
+        78   tick       | KEEP_ALIVE
+        79   tick       | KEEP_ALIVE, StartRanks [3, 4]
+        """
+    )
+
+
+def test_no_pause_of_no_length() -> None:
+    played(
+        BEGIN
+        + """
+        1    208 1      | KillAll
+        1    done       | StartAll
+        """,
+        MindSporePlans(0.0, 0.0, 0.0),
+    )
+
+
+def test_ranks_in_place_for_pytorch() -> None:
+    """A rank that has failed and is not among them is reported again."""
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    210        | StartAll
+        0    done       |
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3 4   | 202 3 4 at 1
+        2    209 3      | StartRanks [3]
+        2    done       |
+        3    tick       | KEEP_ALIVE, Look
+        3    seen 4     | 202 4 at 3
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_ranks_that_are_stopped_have_failed() -> None:
+    played(
+        BEGIN
+        + """
+        1    213 3      | KillRanks [3]
+        1    done       |
+        2    tick       | KEEP_ALIVE, Look
+        2    seen 3     | 202 3 at 2
+        """
+    )
+
+
+def test_commands_are_carried_out_in_their_order() -> None:
+    """A look that has begun before a command says nothing about the workers after it."""
+    played(
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    213 3      |
+        1    213 4      |
+        2    seen 3     | KillRanks [3]
+        3    213 5      |
+        3    done       | KillRanks [4]
+        4    done       | KillRanks [5]
+        5    done       |
+        """
+    )
+
+
+def test_exit_waits_for_the_current_call_alone() -> None:
+    played(
+        BEGIN
+        + """
+        1    208 1      | KillAll
+        1    213 3      |
+        2    203        |
+        3    done       | KillAll
+        4    done       | 202 at 4, leave 1: the Mgr has sent 203
+        """
+    )
+
+
+def test_exit_cuts_a_pause_short() -> None:
+    played(
+        BEGIN
+        + """
+        1    208 1      | KillAll
+        1    done       |
+        2    203        | KillAll
+        3    done       | 202 at 3, leave 1: the Mgr has sent 203
+        """
+    )
+
+
+def test_graceful_exit() -> None:
+    played(
+        BEGIN
+        + """
+        1    GRACE_EXIT | AskToEnd
+        1    done       |
+        2    tick       | KEEP_ALIVE, Look
+        2    seen       |
+        40   tick       | KEEP_ALIVE, Look
+        41   joined     |
+        42   208 1      | ignored: the Agent is to leave
+        42   seen 3 4 ended | KillAll
+        43   done       | leave 0: the Mgr has sent GRACE_EXIT
+        """
+    )
+
+
+def test_graceful_exit_ends_after_600_seconds() -> None:
+    played(
+        BEGIN
+        + """
+        1    GRACE_EXIT | AskToEnd
+        1    failed     |
+        600  tick       | KEEP_ALIVE, Look
+        600  failed     |
+        601  tick       | KEEP_ALIVE, KillAll
+        601  failed     | leave 0: the Mgr has sent GRACE_EXIT
+        """
+    )
+
+
+def test_exit_cuts_a_graceful_one_short() -> None:
+    played(
+        BEGIN
+        + """
+        1    GRACE_EXIT | AskToEnd
+        1    done       |
+        2    tick       | KEEP_ALIVE, Look
+        2    203        |
+        3    seen       | KillAll
+        3    done       | 202 at 3, leave 1: the Mgr has sent 203
+        """
+    )
+
+
+def test_fault_without_an_answer() -> None:
+    """The time counts from the last new set, and ends with 208 or 209."""
+    begin = (
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3     | 202 3 at 1
+        100  tick       | KEEP_ALIVE, Look
+        100  seen 3 4   | 202 3 4 at 100
+        399  tick       | KEEP_ALIVE, Look
+        """
+    )
+    left = """
+        399  seen 3 4   |
+        400  tick       | KEEP_ALIVE, KillAll
+        400  done       | leave 1: no answer to a fault within 300 s
+        """
+    answered = """
+        399  209 5      |
+        399  seen 3 4   | KillRanks [5]
+        400  tick       | KEEP_ALIVE, REGISTER
+        """
+    played(begin + left)
+    played(begin + answered)
+    off = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0)
+    played(begin + "500 seen 3 4 |\n 9999 tick | KEEP_ALIVE, Look", times=off)
+
+
+def test_workers_that_could_not_be_started() -> None:
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    210 2      | StartAll
+        1    failed     | KillAll
+        1    failed     | leave 1: the workers could not be started
+        """
+    )
+
+
+def test_call_that_fails_ends_its_command() -> None:
+    """The next look says what has become of the workers."""
+    played(
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3     | 202 3 at 1
+        2    208 1      | KillAll
+        2    213 4      |
+        3    failed     | KillRanks [4]
+        3    done       |
+        4    tick       | KEEP_ALIVE, Look
+        4    failed     |
+        5    tick       | KEEP_ALIVE, Look
+        5    seen 3     | 202 3 at 5
+        """
+    )
