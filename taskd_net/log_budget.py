@@ -7,11 +7,15 @@ a burst that refills steadily. Lines beyond it are left out and counted; the nex
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from taskd_net import limits
 
 _PEER = ("child", "src", "parent", "peer", "agent", "position", "address", "upstream")
 """The fields that name the peer of an event; the first one counts."""
+
+_ANSWERS: Final = ("call_failed",)
+"""Events that answer the application's own calls: no peer causes them, and each call is promised its line."""
 
 
 class LogBudget:
@@ -35,6 +39,8 @@ class LogBudget:
             The lines left out since the last one, such as `violation 834`, empty for none; None: leave this one out.
         """
         name = str(event["event"])
+        if name in _ANSWERS:
+            return ""
         key = (name, next((event[field] for field in _PEER if field in event), None))
         by_peer = _spend(self._whole_by_peer.get(key, now), now, limits.LOG_PEER_LINES, limits.LOG_PEER_REFILL_S)
         lines = limits.LOG_WARNINGS if warns else limits.LOG_CHANGES

@@ -53,3 +53,9 @@ def test_event_without_a_peer_is_limited_too() -> None:
     budget = LogBudget()
     assert len([1 for _ in range(834) if budget.admit(0.0, {"event": "notify_failed"}, warns=True) is not None]) == 10
     assert admitted(budget, 0.0) == ["notify_failed 824"]
+
+
+def test_failed_calls_of_the_application_have_a_line_each() -> None:
+    budget = LogBudget()
+    line, calls = {"event": "call_failed", "call": "send_to_manager"}, 2 * limits.LOG_WARNINGS
+    assert [budget.admit(0.0, line, warns=True) for _ in range(calls)] == [""] * calls
