@@ -77,9 +77,10 @@ class Retry:
         if not isinstance(within, int | float) or not math.isfinite(within) or within <= 0:
             raise ArgumentError(f"within is {within!r}; expected a number of seconds above 0")
 
-    async def run(self, attempt: Callable[[], Awaitable[Ack]]) -> Ack:
-        """Repeat an attempt while that may help. Returns the last answer."""
-        return await repeat(attempt, self._pauses(time.monotonic() + self.within), least=5000)
+    async def run(self, attempt: Callable[[float], Awaitable[Ack]]) -> Ack:
+        """Repeat an attempt, which gets the seconds left, while that may help. Returns the last answer."""
+        until = time.monotonic() + self.within
+        return await repeat(lambda: attempt(until - time.monotonic()), self._pauses(until), least=5000)
 
     def _pauses(self, until: float) -> Iterator[float]:
         backoff = Backoff(limits.BACKOFF_INITIAL_S, limits.BACKOFF_MAX_S)

@@ -94,13 +94,7 @@ class Sender:
         """Send a message as often as `retry` says, with one uuid."""
         dst = destination(to)
         same, each = uuid or self._uuids.next(dst), self._config.ack_timeout if timeout is None else timeout
-        give_up_at = asyncio.get_running_loop().time() + retry.within
-
-        async def attempt() -> Ack:
-            left = give_up_at - asyncio.get_running_loop().time()
-            return await self.send(body, to, mtype, min(each, left), same, sync=True, wait=wait)
-
-        return await retry.run(attempt)
+        return await retry.run(lambda left: self.send(body, to, mtype, min(each, left), same, sync=True, wait=wait))
 
     async def withdraw(self, timeout: float) -> bool:
         """Take this node out of the routes of the mesh. Returns whether the parent has confirmed it in time."""

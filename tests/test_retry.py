@@ -27,7 +27,7 @@ async def attempts(retry: Retry, *codes: int) -> tuple[int, int]:
     """Make attempts that are answered with these codes, the last one for ever: how many were made, and the result."""
     made = 0
 
-    async def attempt() -> Ack:
+    async def attempt(_: float) -> Ack:
         nonlocal made
         made += 1
         return Ack("uuid", codes[min(made, len(codes)) - 1], Position.mgr())

@@ -66,8 +66,7 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str) -> None:
         _start_logging(log_file, ctx.params)
         if config.tracing:
             telemetry.start()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(Daemon(ctx, config, log_file).run())
+        uvloop.run(Daemon(ctx, config, log_file).run())
     except ConfigError as error:
         raise click.ClickException(refused(ctx, error).message) from None
     finally:

@@ -56,8 +56,7 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
         raise click.UsageError(f"as is missing; expected {FORMS[Kind.POSITION].expected}")
     config = node_config(ctx, position, service=True)
     start_output(ctx)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(_listen(config, count, settings["timeout"], json_lines)))
+    sys.exit(uvloop.run(_listen(config, count, settings["timeout"], json_lines)))
 
 
 async def _listen(config: NodeConfig, count: int | None, timeout: float | None, json_lines: bool) -> int:

@@ -43,5 +43,4 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T | signal.S
             await asyncio.wait([working])
         return stop.result() if working.cancelled() else working.result()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run())
+    return uvloop.run(run())

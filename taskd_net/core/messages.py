@@ -139,9 +139,7 @@ class Messages(Answers):
                 if (
                     end - at > 1
                     and fits
-                    and self._run_arrived(
-                        now, link, frames[at:end], sizes[at:end], _each(keys[at:end]), budgets[at]
-                    )
+                    and self._run_arrived(now, link, frames[at:end], sizes[at:end], _each(keys[at:end]), budgets[at])
                 ):
                     awaited += end - at
                     at = end

@@ -100,9 +100,7 @@ class Registrations:
 
     def _has_place(self, registration: Registration) -> bool:
         held = self._held
-        return (
-            held[registration.connection] < self._per_connection and held[registration.address] < self._per_address
-        )
+        return held[registration.connection] < self._per_connection and held[registration.address] < self._per_address
 
     def _admit(self, registration: Registration) -> None:
         registration.admitted = True

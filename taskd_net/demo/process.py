@@ -155,8 +155,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         config = NodeConfig(position=args.position, listen=args.listen, upstream=args.upstream)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(config))
+        uvloop.run(_run(config))
     except ConfigError as error:
         sys.exit(str(error))
 

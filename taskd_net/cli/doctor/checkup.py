@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Final
 
@@ -48,8 +47,7 @@ def _findings(ctx: click.Context) -> list[Finding]:
         advice = f"`taskd-net config {ctx.info_name}` shows where each value comes from."
         return [wrong("settings", refused(ctx, error).message, advice)]
     settings = ok("settings", f"every value of {ctx.info_name} can be used")
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return [settings, *runner.run(examine(config))]
+    return [settings, *uvloop.run(examine(config))]
 
 
 def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:

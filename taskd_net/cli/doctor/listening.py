@@ -36,7 +36,7 @@ async def check(listen: Address, position: Position, *, tls: bool) -> list[Findi
     findings = [
         ok("port", f"{listen} is free" if listen.port else f"{listen.host} can be listened on, at any free port")
     ]
-    if position.role == Role.MGR and _is_loopback(str(address[0])):
+    if position.role == Role.MGR and Address(str(address[0]), listen.port).is_loopback:
         text = f"at {listen} only nodes on this machine can connect"
         findings.append(warning("address", text, "For Proxies on other machines: --listen 0.0.0.0:9601."))
     return findings
@@ -72,7 +72,3 @@ async def _in_use(listen: Address, position: Position) -> Finding:
     text = f"{listen} is in use by {who}"
     advice = f"`ss -ltnp 'sport = :{listen.port}'` names the process; end it, or choose another --listen."
     return wrong("port", text, advice)
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "::1" or host.startswith("127.")
