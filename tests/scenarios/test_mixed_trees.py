@@ -184,8 +184,12 @@ async def frozen(tree: Tree) -> dict[str, str]:
             return {"frozen Worker": cell}
         await tree.restart(again)
         cell = f"until the {again.partition('/')[0]} joins again"
-    assert await until(lambda: sent_code(tree["Mgr/0"], worker.position, 0)), str(tree.kinds)
-    return {"frozen Worker": cell}
+    # An answer that is late once more, as on a busy machine, costs a Proxy of theirs its link again.
+    for _ in range(3):
+        if await until(lambda: sent_code(tree["Mgr/0"], worker.position, 0), 5.0):
+            return {"frozen Worker": cell}
+        await tree.restart("Proxy/0")
+    raise AssertionError(tree.kinds)
 
 
 async def sizes(tree: Tree) -> dict[str, str]:
