@@ -41,6 +41,22 @@ def node(mgr: str, port: str) -> None:
     assert api.destroy_taskd_proxy()
 
 
+def launcher(port: str) -> None:
+    """The Agent of a node whose workers are processes, as msrun uses it; says the pids of its workers."""
+    from tests.api.frameworks import Msrun
+
+    framework = Msrun()
+    framework.register()
+    api.register_func("START_ALL_WORKER", lambda: started(framework.start_all()))
+
+    def started(answer: int) -> int:
+        print(*[worker.pid for worker in framework.processes], flush=True)
+        return answer
+
+    assert api.init_taskd_agent({"Framework": "MindSpore", "UpstreamPort": port})
+    api.start_taskd_agent()  # leaves with SystemExit
+
+
 def worker(rank: str) -> None:
     """A training process: a report for each line."""
     assert api.init_taskd_worker(int(rank)) and api.start_taskd_worker()
@@ -50,5 +66,5 @@ def worker(rank: str) -> None:
 
 
 if __name__ == "__main__":
-    roles: dict[str, Callable[..., None]] = {"manager": manager, "node": node, "worker": worker}
+    roles: dict[str, Callable[..., None]] = {"manager": manager, "node": node, "launcher": launcher, "worker": worker}
     roles[sys.argv[1]](*sys.argv[2:])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import ExitStack
 
+import psutil
 import pytest
 
-from tests.api.conftest import OWN_IP, free_port, until
+from taskd_net import BlockingNode
+from taskd_net.api.body import Body
+from tests.api.conftest import OWN_IP, SOON, free_port, until
 from tests.api.processes import Role
 
 pytestmark = pytest.mark.compat
@@ -38,3 +43,28 @@ def test_job_whose_processes_start_in_any_order_and_whose_manager_is_killed(endi
     assert node.end() == (0, "")
     second.process.terminate()
     assert second.end() == (0, "")
+
+
+@pytest.mark.parametrize(("command", "status"), [(Body("ACTION", 203), 1), (Body("GRACE_EXIT", 0), 0)])
+def test_process_of_an_agent_leaves_with_a_status(
+    command: Body, status: int, mgr: BlockingNode, ending: ExitStack
+) -> None:
+    """Its workers have ended then, and the Mgr has its last report."""
+    launcher = Role("launcher", (mgr.address or "").rpartition(":")[2])
+    ending.callback(launcher.kill)
+
+    def report(code: int) -> Body:
+        while (body := Body.parse(mgr.receive(SOON).body)).code != code:
+            pass
+        return body
+
+    assert report(201) == Body("STATUS", 201, "1")
+    assert mgr.send(Body("ACTION", 210, "1").to_json(), to="Agent/0").ok
+    pids = [int(pid) for pid in launcher.line().split()]
+    os.kill(pids[1], signal.SIGKILL)
+    assert report(202).message == '{"fault_ranks": [9], "restart_times": -1}'
+    assert mgr.send(command.to_json(), to="Agent/0").ok
+    if status:
+        assert report(202).message == '{"fault_ranks": [], "restart_times": -1}'
+    assert launcher.end() == (status, "")
+    assert len(pids) == 2 and not any(psutil.pid_exists(pid) for pid in pids)
