@@ -67,6 +67,17 @@ LINK_MESSAGES: Final = 1024
 LINK_BYTES: Final = 16 * 1024 * 1024
 """Bytes that wait to be written on one link (contract, section 5): two of the largest messages."""
 
+LINK_FREE_BYTES: Final = 16 * 1024
+"""Bytes that may wait on each link beside the bound on all links: some small messages, so that nearly none looks at
+that bound, and 80 MiB for 5,000 links."""
+
+LINK_GRANT_BYTES: Final = 256 * 1024
+"""Bytes that a link takes out of the pool of all links at least, where that has them: half of a batch, so that few
+messages of a full queue look at the pool."""
+
+COPIES_WRITTEN: Final = 2
+"""Times that the bytes of a message are held while it is written: the batch, and gRPC's copy."""
+
 SEND_ALL_IN_FLIGHT: Final = 256
 """Messages that `send_all` has in flight at most, by default: full throughput, and a quarter of a link's room."""
 

@@ -41,7 +41,8 @@ class Limits:
         child_bytes: Bytes of the messages of one child that wait for their answers; 5001 beyond. On a fast link only
             messages of 4 KiB or more count.
         total_messages: Messages of all children that wait for their answers; 5001 beyond.
-        total_bytes: Bytes of the messages of all children that wait for their answers; 5001 beyond.
+        total_bytes: Bytes of the messages of all children that wait for their answers; 5001 beyond. Half of it is for
+            messages that wait to be written, on all links. One sender has half of that, two a third each.
         registration_time: Seconds a connection may take to register, and stay without a call later; closed beyond. A
             child's stream is a call.
     """
@@ -56,9 +57,9 @@ class Limits:
     streams_per_connection: int = _whole(2048)
     connections_per_address: int = _whole(10_000)
     child_messages: int = _whole(8192)
-    child_bytes: int = _whole(256 * 1024 * 1024, least=limits.MESSAGE_BYTES)
+    child_bytes: int = _whole(64 * 1024 * 1024, least=limits.MESSAGE_BYTES)
     total_messages: int = _whole(262_144)
-    total_bytes: int = _whole(1024 * 1024 * 1024, least=limits.MESSAGE_BYTES)
+    total_bytes: int = _whole(256 * 1024 * 1024, least=4 * limits.MESSAGE_BYTES)
     registration_time: float = setting(Kind.SECONDS, 20.0, most=limits.TIMEOUT_MAX_S)
 
 

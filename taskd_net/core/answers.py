@@ -71,6 +71,8 @@ class Answers:
             if messages:
                 link.queued_messages -= messages
                 link.queued_bytes -= size
+                if link.grants:
+                    self._forwarding.backlog.give_back(link)
                 self._decisions.counters.written(link, messages, size)
             if answers and link.waiting:
                 taken = min(link.waiting, answers)
@@ -84,6 +86,7 @@ class Answers:
         if link is not None and link.session is session:
             link.queued_messages -= 1
             link.queued_bytes -= size
+            self._forwarding.backlog.give_back(link)
 
     # ---- decisions
 

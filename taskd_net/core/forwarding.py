@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Send
 from taskd_net.core.adaptation import Copies, copies, spelled
+from taskd_net.core.backlog import Backlog
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
@@ -18,7 +19,7 @@ from taskd_net.core.links import UP, Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Key, Withdraw
 from taskd_net.core.routes import LinkId, describe_missing
-from taskd_net.core.topology import Plan, Topology
+from taskd_net.core.topology import LOCAL, Plan, Topology
 
 
 class Forwarding:
@@ -30,13 +31,22 @@ class Forwarding:
         delivery: this node's inbox.
         seen: the recent broadcasts on links to neighbours that repeat them.
         messages, size: bounds of the write queue of one link; size in bytes.
+        most: bytes that may wait on all links.
 
     Attributes:
+        backlog: the messages that wait on all links.
         draining: the node accepts no further message whose answer is awaited.
     """
 
     def __init__(
-        self, topology: Topology, decisions: Decisions, delivery: Delivery, seen: Copies, messages: int, size: int
+        self,
+        topology: Topology,
+        decisions: Decisions,
+        delivery: Delivery,
+        seen: Copies,
+        messages: int,
+        size: int,
+        most: int,
     ) -> None:
         self._topology = topology
         self._decisions = decisions
@@ -45,6 +55,7 @@ class Forwarding:
         self._seen = seen
         self._messages = messages
         self._size = size
+        self.backlog = Backlog(most)
         self.draining = False
 
     def carry_one(
@@ -116,10 +127,12 @@ class Forwarding:
             frame = spelled(link, frame)
         if link.queued_messages >= self._messages or link.queued_bytes + size > self._size:
             return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
+        if part is not None and (link.in_flight.count >= link.in_flight_limit or self.draining):
+            return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
+        if link.queued_bytes + size > link.granted and not self.backlog.grant(link, self._sender(frame), size):
+            return Refusal(Code.RECV_BUF_BUSY, "too many bytes wait on all links of this node")
         patience, number = 0.0, 0
         if part is not None:
-            if link.in_flight.count >= link.in_flight_limit or self.draining:
-                return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
             if quirks is not None and quirks.turn and not link.in_flight.count:
                 part.deadline = min(part.deadline, now + quirks.turn)
             added = link.in_flight.add(frame.uuid, part)
@@ -166,6 +179,10 @@ class Forwarding:
             or link.queued_messages + count > self._messages
             or link.queued_bytes + size > self._size
             or in_flight.count + count > link.in_flight_limit
+            or (
+                link.queued_bytes + size > link.granted
+                and not self.backlog.grant(link, self._sender(frames[0]), size)
+            )
         ):
             return False
         frame, decisions = frames[0], self._decisions
@@ -183,6 +200,13 @@ class Forwarding:
         writes.patience += [deadline - now] * count
         writes.numbers += numbers
         return True
+
+    def _sender(self, frame: Frame) -> LinkId:
+        """The link behind which the sender of a message lies, in whose name it waits."""
+        hop = self._topology.routes.next_hop(frame.src.identity)
+        if hop is not None:
+            return hop
+        return LOCAL if frame.src.identity == self._topology.identity else UP
 
     def _hold(self, link: Link, frame: Frame, part: Awaited) -> None:
         """Hold a message until its uuid is no longer in flight for another message."""
@@ -221,6 +245,7 @@ class Forwarding:
     def _drop_collision(self, link: Link, collision: Collision) -> None:
         link.queued_messages -= 1
         link.queued_bytes -= len(collision.frame.data)
+        self.backlog.give_back(link)
 
     def _refuse_collision(self, link: Link, collision: Collision, refusal: Refusal) -> None:
         self._counters.failed(link, refusal.code)
@@ -263,6 +288,7 @@ class Forwarding:
         """Answer every message of a stream that has ended: 6000 for the unwritten ones, 6001 for the rest."""
         counters, decisions = self._counters, self._decisions
         link.queued_messages = link.queued_bytes = 0
+        self.backlog.give_back(link)
         # The timed message was not answered, so its time is no round trip.
         link.timed = None
         link.stop_waiting()

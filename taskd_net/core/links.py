@@ -7,6 +7,7 @@ not taken for the newer one's. A `LinkId` is the link's number, which its sessio
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,7 +19,14 @@ from taskd_net.core.link_counters import LinkCounters
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.quota import Quota
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, LEAF_IN_FLIGHT, SHARED_IN_FLIGHT
+from taskd_net.limits import (
+    FIGHT_PAUSE_MAX_S,
+    FIGHT_PAUSE_S,
+    FIGHT_S,
+    LEAF_IN_FLIGHT,
+    LINK_FREE_BYTES,
+    SHARED_IN_FLIGHT,
+)
 from taskd_net.position import Position, Role, require_node
 
 UP: Final[LinkId] = 0
@@ -56,6 +64,8 @@ class Link:
         renewed: its registration holds the place for as long as it may. A further one does not prolong that.
         timed, timed_at: the one message in flight whose answer is being timed, or its number, and when it was sent.
         bare, counts, probes: those of the stream's `Terms`.
+        granted: bytes that may wait in its queue: some of its own, and those of the pool (`core.backlog`).
+        grants: what it has taken out of the pool, oldest first: in whose name, and bytes.
         quota: the child's; None towards a parent.
         waiting, waiting_bytes: messages of this stream whose answers have not left, and the bytes that count.
     """
@@ -70,6 +80,8 @@ class Link:
     in_flight_limit: int = SHARED_IN_FLIGHT
     queued_messages: int = 0
     queued_bytes: int = 0
+    granted: int = LINK_FREE_BYTES
+    grants: deque[tuple[LinkId, int]] = field(default_factory=deque)
     quirks: Quirks | None = None
     spellings: dict[Position, Position] = field(default_factory=dict)
     announcing: int = 0

@@ -14,6 +14,8 @@ from taskd_net.peer_limits import Limits
 class Quota:
     """Messages and their bytes, of one child, or with `whole` None of all of them.
 
+    A child may have as many bytes as are left for all: one alone half, two a third each. So the next one has room.
+
     Attributes:
         messages: that wait for an answer.
         size: their bytes, as far as they are counted.
@@ -36,7 +38,8 @@ class Quota:
 
     def fits(self, size: int) -> bool:
         """Whether so many more bytes may wait."""
-        return self.size + size <= self._most_bytes and (self._whole is None or self._whole.fits(size))
+        fits, whole = self.size + size <= self._most_bytes, self._whole
+        return fits if whole is None else fits and whole.fits(self.size + 2 * size)
 
     def add(self, messages: int, size: int) -> None:
         """Count messages that begin to wait, or with negative numbers such as have been answered."""

@@ -74,8 +74,9 @@ class Router(Messages):
         self._delivery = Delivery(self.door, decisions, config.inbox_wait)
         seen = Copies(config.dedup_window, limits.COPIES_S)
         self._admission = Admission(self._topology, self._advertisements, decisions, seen, config.link_bytes)
+        most = config.limits.total_bytes // limits.COPIES_WRITTEN
         self._forwarding = Forwarding(
-            self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes
+            self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes, most
         )
         # Whether what had arrived before this node drained may still go into the inbox.
         self._reopens = False

@@ -8,6 +8,7 @@ from taskd_net.core.links import Link
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId, Routes, _Pattern, _patterns
 from taskd_net.core.schedule import Schedule
+from taskd_net.limits import LINK_FREE_BYTES
 from taskd_net.position import Role
 
 
@@ -18,6 +19,7 @@ def check(router: Router) -> None:
     - The counts of a link are those of its queue and of its messages in flight, and never negative.
     - Only a link whose stream is up has messages in flight.
     - A child's quota covers the messages that wait on its stream, and their bytes.
+    - A link's queue fits into the bytes that it has been granted, and the pool knows every grant and its sender.
     - The inbox holds no more than its room, in messages and in bytes.
     - The schedule has every deadline: no wake-up is later than the deadline that it is for.
     - Each open send is stored under its token, and no decision of the last event is left.
@@ -31,6 +33,10 @@ def check(router: Router) -> None:
     assert all(link_id in children.by_id for _, link_id in router.routes.items())
     for link in router._topology.links():
         _check_link(link, schedule)
+    grants = [grant for link in router._topology.links() for grant in link.grants]
+    backlog = router._forwarding.backlog
+    assert backlog.size == sum(size for _, size in grants) == sum(backlog.of.values())
+    assert set(backlog.of) == {sender for sender, _ in grants}
     door = router.door
     assert 0 <= door.held == len(door.sizes) <= max(door.room, 0)
     assert 0 <= door.held_bytes == sum(door.sizes) <= door.room_bytes
@@ -42,6 +48,7 @@ def check(router: Router) -> None:
 
 def _check_link(link: Link, schedule: Schedule) -> None:
     assert link.queued_messages >= 0 and link.queued_bytes >= 0
+    assert link.queued_bytes <= link.granted == LINK_FREE_BYTES + sum(size for _, size in link.grants)
     assert link.in_flight.count == sum(1 for _ in link.in_flight)
     assert link.up or not link.in_flight
     assert link.waiting >= 0 and link.waiting_bytes >= 0

@@ -8,7 +8,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.quota import Quota
 from taskd_net.peer_limits import Limits
 
-LIMITS = Limits(child_messages=3, child_bytes=100, total_messages=4, total_bytes=150)
+LIMITS = Limits(child_messages=3, child_bytes=100, total_messages=4, total_bytes=250)
 
 
 def test_room_is_the_childs_or_what_is_left_of_the_whole() -> None:
@@ -29,8 +29,8 @@ def test_bytes_fit_to_the_last_one() -> None:
     one.add(1, 90)
     assert one.fits(10)
     assert not one.fits(11)
-    assert two.fits(60)
-    assert not two.fits(61)
+    assert two.fits(80), "as many as are left then"
+    assert not two.fits(81)
 
 
 @pytest.mark.parametrize(("messages", "size", "asked"), [(3, 0, 0), (1, 95, 6)])

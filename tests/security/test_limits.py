@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -333,10 +334,9 @@ async def test_messages_of_a_fast_link_that_wait_for_their_answers(mesh: Mesh, l
         await others.undisturbed()
 
 
-@pytest.mark.parametrize("limit", ["child_bytes", "total_bytes"])
-async def test_bytes_that_wait_for_their_answers(mesh: Mesh, child: RawChild, limit: str) -> None:
+async def test_bytes_that_wait_for_their_answers(mesh: Mesh, child: RawChild) -> None:
     """Over the four calls and over a batched link: one of the largest messages fits, and hardly another byte."""
-    async with await beside(mesh, **{limit: MESSAGE_BYTES + 5000}) as others, RawChild("Worker/0/0") as mute:
+    async with await beside(mesh, child_bytes=MESSAGE_BYTES + 5000) as others, RawChild("Worker/0/0") as mute:
         mute.drop_acks = True
         await mute.join(others.parent.address or "")
         await child.join(others.parent.address or "")
@@ -350,6 +350,23 @@ async def test_bytes_that_wait_for_their_answers(mesh: Mesh, child: RawChild, li
         assert (await others.ours.send("x" * 6000, to="Worker/0/0")).code == Code.RECV_BUF_BUSY
         assert (await soon(first)).code == Code.NETWORK_ACK_LOST
         await others.undisturbed()
+
+
+async def test_bytes_that_wait_on_all_links(mesh: Mesh) -> None:
+    """A multicast to children that never read: what they hold is bounded over all of them, and others send past it."""
+    async with await beside(mesh, total_bytes=4 * MESSAGE_BYTES) as others, AsyncExitStack() as stack:
+        mgr = others.parent
+        for rank in range(6):
+            mute = await stack.enter_async_context(RawChild(f"Worker/0/{rank}"))
+            mute.reading.clear()
+            await mute.join(mgr.address or "")
+        ack = await others.ours.send("x" * (MESSAGE_BYTES // 2), to="Worker/0/All", timeout=1.0)
+        codes = Counter(failure.code for failure in ack.failures)
+        assert codes == {Code.NETWORK_ACK_LOST: 2, Code.RECV_BUF_BUSY: 4}
+        assert mgr.router._forwarding.backlog.size <= MESSAGE_BYTES
+        assert (await others.ours.send("x" * 100_000, to="Worker/0/0")).code == Code.RECV_BUF_BUSY
+        await others.undisturbed()
+        assert (await others.raw.send("Worker/0/5", "x" * 100_000)).code == Code.NETWORK_ACK_LOST
 
 
 async def test_bytes_of_an_inbox(mesh: Mesh, child: RawChild) -> None:

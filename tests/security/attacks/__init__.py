@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import taskd_net  # noqa: F401 - before any import of grpc, which reads its environment then
-from tests.security.attacks import batches, compression, registrations, sizes
+from tests.security.attacks import batches, compression, registrations, sizes, unread
 from tests.security.attacks.attack import Attack
 
 ATTACKS: Final[Mapping[str, Attack]] = {
@@ -19,5 +19,6 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     **compression.ATTACKS,
     **registrations.ATTACKS,
     **sizes.ATTACKS,
+    **unread.ATTACKS,
 }
 """By name: lower case, with hyphens."""

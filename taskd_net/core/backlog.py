@@ -1,0 +1,57 @@
+"""The bound on the messages that wait to be written on all links together, with a fair share for each sender.
+
+Each link has a few bytes of its own. Beyond them it takes bytes out of one pool, in the name of the sender whose
+message needs them, and gives them back as its queue becomes shorter. So the bound costs a message nothing until its
+link has a queue.
+
+A sender may have as many bytes as are left in the pool. One sender alone so gets half of it, two a third each: there is
+always room for the next one (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches,
+1998). The application of this node may use all of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from taskd_net.core.links import Link
+from taskd_net.core.routes import LinkId
+from taskd_net.core.topology import LOCAL
+from taskd_net.limits import LINK_GRANT_BYTES
+
+
+class Backlog:
+    """The pool of one node.
+
+    Args:
+        most: bytes of all links together, beside the few that each has of its own.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.size = 0
+        self.of: Counter[LinkId] = Counter()
+
+    def grant(self, link: Link, sender: LinkId, size: int) -> bool:
+        """Let the queue of a link grow by so many bytes. Returns False where the pool, or its share, has no room."""
+        need, room = link.queued_bytes + size - link.granted, self._most - self.size
+        if sender != LOCAL:
+            room = (room - self.of[sender]) // 2
+        if need > room:
+            return False
+        need = max(need, min(LINK_GRANT_BYTES, room))
+        link.grants.append((sender, need))
+        link.granted += need
+        self.size += need
+        self.of[sender] += need
+        return True
+
+    def give_back(self, link: Link) -> None:
+        """The queue of a link is shorter: the bytes that it had taken first go back."""
+        grants = link.grants
+        while grants and grants[0][1] <= link.granted - link.queued_bytes:
+            sender, size = grants.popleft()
+            link.granted -= size
+            self.size -= size
+            self.of[sender] -= size
+            if not self.of[sender]:
+                del self.of[sender]

@@ -1,0 +1,109 @@
+"""The pool of all queues: bytes that each sender may have in it, and what goes back."""
+
+from __future__ import annotations
+
+from taskd_net.codes import Code
+from taskd_net.core.backlog import Backlog
+from taskd_net.core.links import UP, Link
+from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.topology import LOCAL
+from taskd_net.limits import LINK_FREE_BYTES, LINK_GRANT_BYTES, MESSAGE_BYTES
+from taskd_net.peer_limits import Limits
+from tests.core.driven import Driven, Forward
+from tests.core.routers import Caller, add_child, answered, at, frame, join
+
+UNIT = LINK_GRANT_BYTES
+
+
+def link(number: int = 1) -> Link:
+    """A link without a queue."""
+    return Link(number, at("Worker/0/0"))
+
+
+def queue(backlog: Backlog, to: Link, sender: int, size: int) -> bool:
+    """Queue a message, if the pool has room."""
+    granted = to.queued_bytes + size <= to.granted or backlog.grant(to, sender, size)
+    to.queued_bytes += size * granted
+    return granted
+
+
+def test_one_sender_has_half_and_two_have_a_third_each() -> None:
+    backlog, to = Backlog(12 * UNIT), link()
+    while queue(backlog, to, 7, UNIT):
+        pass
+    assert backlog.of[7] == 6 * UNIT
+    while queue(backlog, to, 8, UNIT):
+        pass
+    assert backlog.of[8] == 3 * UNIT, "and what is left of the first one's is shared when it goes back"
+    assert queue(backlog, link(2), 9, UNIT), "there is room for the next one"
+
+
+def test_application_may_have_all() -> None:
+    backlog, to = Backlog(4 * UNIT), link()
+    while queue(backlog, to, LOCAL, UNIT):
+        pass
+    assert backlog.size == 4 * UNIT
+    assert not queue(backlog, link(2), 7, LINK_FREE_BYTES + 1)
+    assert queue(backlog, link(2), 7, LINK_FREE_BYTES), "each link has some bytes of its own"
+
+
+def test_link_takes_a_unit_at_least_where_there_is_one() -> None:
+    backlog, one, two = Backlog(2 * UNIT), link(1), link(2)
+    assert queue(backlog, one, 7, LINK_FREE_BYTES + 1)
+    assert backlog.size == UNIT
+    assert queue(backlog, two, 8, LINK_FREE_BYTES + 1)
+    assert backlog.size == UNIT + UNIT // 2, "no more than its share"
+
+
+def test_shorter_queue_gives_back_what_it_took_first() -> None:
+    backlog, to = Backlog(100 * UNIT), link()
+    for sender in (7, 8, 7):
+        assert queue(backlog, to, sender, 2 * UNIT)
+    to.queued_bytes -= UNIT
+    backlog.give_back(to)
+    assert (backlog.of[7], backlog.of[8]) == (4 * UNIT - LINK_FREE_BYTES, 2 * UNIT)
+    to.queued_bytes -= UNIT
+    backlog.give_back(to)
+    assert (backlog.of[7], backlog.of[8]) == (2 * UNIT, 2 * UNIT)
+    to.queued_bytes = 0
+    backlog.give_back(to)
+    assert (backlog.size, dict(backlog.of), to.granted) == (0, {}, LINK_FREE_BYTES)
+
+
+def small(position: str) -> Driven:
+    """A node whose links may have two of the largest messages in all."""
+    config = RouterConfig(limits=Limits(total_bytes=4 * MESSAGE_BYTES))
+    return Driven(at(position), upstream=position != "Mgr", config=config)
+
+
+def test_message_beyond_the_pool_is_refused_on_its_link_alone() -> None:
+    node = small("Mgr")
+    sender = add_child(node, "Proxy/0")
+    for rank in range(3):
+        add_child(node, f"Worker/1/{rank}")
+    size, to = MESSAGE_BYTES - 1, Caller()
+    actions = node.frame_arrived(0.0, sender.id, frame("Worker/1/All", "Proxy/0", size=size), to)
+    assert len([action for action in actions if isinstance(action, Forward)]) == 1
+    # What another sends fits, as small as it is.
+    other = add_child(node, "Proxy/1")
+    assert len(node.frame_arrived(0.0, other.id, frame("Worker/1/2", "Proxy/1", uuid="v"), to)) == 1
+    refused = node.frame_arrived(0.0, sender.id, frame("Worker/1/2", "Proxy/0", uuid="w", size=size), to)
+    assert answered(refused) == [Code.RECV_BUF_BUSY]
+    # The application's own may use all.
+    assert len(node.send(0.0, frame("Worker/1/1", uuid="x", size=size), to, 1.0)) == 1
+    assert answered(node.send(0.0, frame("Worker/1/2", uuid="y", size=size), to, 1.0)) == [Code.RECV_BUF_BUSY]
+    for number in (2, 3):
+        written = node.children.by_id[number]
+        if written.queued_messages:
+            node.written(written.id, str(written.position), 1, size)
+    assert len(node.send(0.0, frame("Worker/1/2", uuid="z", size=size), to, 1.0)) == 1
+
+
+def test_messages_from_above_are_the_parents() -> None:
+    node = small("Proxy/0")
+    join(node)
+    child = add_child(node, "Worker/0/0")
+    node.frame_arrived(0.0, UP, frame("Worker/0/0", "Mgr", size=MESSAGE_BYTES // 2), Caller())
+    assert list(node._forwarding.backlog.of) == [UP]
+    node.link_down(0.0, child, "Worker/0/0", [])
+    assert not node._forwarding.backlog.of
