@@ -95,7 +95,7 @@ def test_message_beyond_the_pool_is_refused_on_its_link_alone() -> None:
     for number in (2, 3):
         written = node.children.by_id[number]
         if written.queued_messages:
-            node.written(written.id, str(written.position), 1, size)
+            node.written(written.id, written.session, 1, size)
     assert len(node.send(0.0, frame("Worker/1/2", uuid="z", size=size), to, 1.0)) == 1
 
 
