@@ -10,7 +10,7 @@ from typing import Final
 MESSAGE_BYTES: Final = 8_388_608
 """Bytes of a serialized Message. The contract's limit (section 2); the original's Mgr refuses more upwards as well."""
 
-RECEIVE_BYTES: Final = 3 * MESSAGE_BYTES // 2
+RECEIVE_BYTES: Final = 5 * MESSAGE_BYTES // 4
 """Bytes gRPC accepts in one message, at a parent and at a child. Above MESSAGE_BYTES, so that an oversized message gets
 4999 instead of a broken call; bounded, because while it is read it lies in memory up to four times."""
 
@@ -235,6 +235,23 @@ BATCH_MESSAGES: Final = 256
 BATCH_BYTES: Final = 512 * 1024
 """Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB are about twice as fast eight in a
 batch as one by one (docs/performance.md). More would delay the messages behind a batch more."""
+
+BATCH_ANSWERS: Final = 1024
+"""Answers of each of the two forms in one batch: some milliseconds of work for who reads it."""
+
+BATCH_ANSWER_BYTES: Final = 512 * 1024
+"""Bytes of the answers in one batch that are Acks, with their branches: 1,024 answers to broadcasts with a dozen
+failures each."""
+
+BATCH_FIELDS: Final = 4096
+"""Fields in one batch: one for each message, answer, branch and span, and one for all numbers of a kind."""
+
+BATCH_OTHER_BYTES: Final = 2 * BATCH_ANSWER_BYTES
+"""Bytes of everything but the messages in one batch: answers, and as much for uuids, numbers and spans."""
+
+BATCH_COUNTED_BYTES: Final = 256 * 1024
+"""Bytes from which on the fields of a batch are counted before it is read. Below, even a batch of nothing but empty
+fields is read in some 3 ms; above, honest batches have large messages, and so few fields."""
 
 BATCHES_AHEAD: Final = 4
 """Batches that an end of a batched link writes ahead of what the other end has taken in. Without this bound a steady

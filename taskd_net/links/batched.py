@@ -13,17 +13,26 @@ Towards older ones it names the uuid, which two senders may share (`core.in_flig
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, Final, Self, cast
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Answer, Told
 from taskd_net.core.frame import Ack, Frame
+from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Terms
-from taskd_net.core.ready import Answered, Key, Ready, Writes
+from taskd_net.core.ready import Answered, EndStream, Key, Ready, Reason, Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import BATCH_BYTES, BATCH_MESSAGES, BATCHES_AHEAD, BATCHES_CONFIRMED
+from taskd_net.limits import (
+    BATCH_ANSWER_BYTES,
+    BATCH_ANSWERS,
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    BATCHES_AHEAD,
+    BATCHES_CONFIRMED,
+)
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
 from taskd_net.wire import codec
@@ -35,6 +44,8 @@ _JOINED: Final = 1
 _LOST: Final = 2
 _AGAIN: Final = 3
 
+# Answers that are Acks up to which their bytes need no count.
+_FEW: Final = 64
 
 NAME: Final = "batched"
 PROBED: Final = 1
@@ -71,6 +82,7 @@ class BatchedLink(Session[bytes]):
         self._said = Batch()
         self._answers = 0
         self._under_way: list[Frame] = []
+        self._rest: deque[tuple[list[Frame], Sequence[Key | None], list[float]]] = deque()
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
         self._taken = 0
@@ -159,6 +171,9 @@ class BatchedLink(Session[bytes]):
         self._ahead += 1
         batch, self._said = self._said, Batch()
         answers, self._answers = self._answers, 0
+        if answers > _FEW:
+            self._keep_back(batch)
+            answers -= self._answers
         batch.taken, batch.joined = taken, news
         frames = self._under_way = self._take_batch(batch)
         messages = [frame.data for frame in frames]
@@ -188,6 +203,32 @@ class BatchedLink(Session[bytes]):
         self._frames, self._patience, self._numbers = frames[count:], self._patience[count:], self._numbers[count:]
         return frames[:count]
 
+    def _keep_back(self, batch: Batch) -> None:
+        """Queue the answers again that are too many for one batch."""
+        later = self._said
+        if self.numbered:
+            later.accepted_numbers.extend(batch.accepted_numbers[BATCH_ANSWERS:])
+            del batch.accepted_numbers[BATCH_ANSWERS:]
+        else:
+            later.accepted.extend(batch.accepted[BATCH_ANSWERS:])
+            del batch.accepted[BATCH_ANSWERS:]
+        if len(batch.answers) > _FEW:
+            sizes = {branch.answer: branch.ByteSize() for branch in batch.branches}
+            count = size = 0
+            for index, answer in enumerate(batch.answers[:BATCH_ANSWERS]):
+                size += len(answer) + sizes.get(index, 0)
+                if count and size > BATCH_ANSWER_BYTES:
+                    break
+                count += 1
+            later.answers.extend(batch.answers[count:])
+            later.answer_numbers.extend(batch.answer_numbers[count:])
+            told = sum(answer < count for answer in sizes)
+            later.branches.extend(batch.branches[told:])
+            for branch in later.branches:
+                branch.answer -= count
+            del batch.answers[count:], batch.answer_numbers[count:], batch.branches[told:]
+        self._answers = len(later.accepted_numbers) + len(later.accepted) + len(later.answers)
+
     def _take_in(self, data: bytes) -> None:
         host, router, link = self._host, self._router, self.link
         try:
@@ -197,9 +238,10 @@ class BatchedLink(Session[bytes]):
                 raise Refusal(Code.NET_ERR, "messages or answers without numbers")
             told = read_branches(batch.branches, self.peer) if batch.branches and self._counts else {}
         except Refusal as refusal:
-            # Only a node of ours is at the other end, so this is a fault: begin again with a new stream.
-            host.log.error("batch_unreadable", peer=str(self.peer), detail=refusal.detail)
-            self.close()
+            # A node of ours is at the other end, or somebody who says so: begin again with a new stream.
+            ready = router.report_violation(str(self.peer), Violation(refusal.code, refusal.detail))
+            ready.notices.append(EndStream(self, Reason.VIOLATION))
+            host.perform(ready)
             return
         # One that another node has replaced says nothing any more; one that has handed over still has the last word.
         if self.successor is None and host.links.get(link) is not self:
@@ -254,8 +296,26 @@ class BatchedLink(Session[bytes]):
                     Answered(number, Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position), False)
                 )
 
+    def _take_in_rest(self) -> None:
+        frames, keys, budgets = self._rest.popleft()
+        host = self._host
+        if self.successor is None and host.links.get(self.link) is not self:
+            self._rest.clear()
+            return
+        try:
+            ready = self._router.messages_arrived(host.now(), self.link, frames, keys, budgets)
+        except Exception:
+            host.log.exception("request_failed", peer=str(self.peer))
+            for frame, key in zip(frames, keys, strict=True):
+                if key is not None:
+                    self._answer(Answered(key, Ack(frame.uuid, Code.SERVER_ERR, self._router.position), False))
+        else:
+            host.perform(ready)
+        if self._sleep is not None and self._has_output():
+            self._wake()
+
     def _read_messages(self, now: float, batch: Batch) -> Ready:
-        """Hand the messages of a batch to the Router."""
+        """Hand the messages of a batch to the Router: all at once, or up to the first broadcast."""
         frames = codec.read_known_frames(batch.messages, self._router.limits)
         patience = list(batch.patience)
         names: Sequence[Key] = list(batch.numbers) if self.numbered else [frame.uuid for frame in frames]
@@ -276,6 +336,14 @@ class BatchedLink(Session[bytes]):
         budgets = [wait / 1000.0 for wait in patience]
         arrived = cast("list[Frame]", frames)
         self._trace(arrived, keys, batch)
+        if len(arrived) > 1 and False in [frame.dst.unicast for frame in arrived]:
+            # A broadcast costs as much as all its receivers.
+            ends = [index + 1 for index, frame in enumerate(arrived) if not frame.dst.unicast]
+            for start, end in pairwise([*ends, len(arrived)]):
+                if start < end:
+                    self._rest.append((arrived[start:end], keys[start:end], budgets[start:end]))
+            first = ends[0]
+            arrived, keys, budgets = arrived[:first], keys[:first], budgets[:first]
         return self._router.messages_arrived(now, self.link, arrived, keys, budgets, refused)
 
     def _trace(self, frames: list[Frame], keys: Sequence[Key | None], batch: Batch) -> None:

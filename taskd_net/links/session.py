@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from taskd_net import limits
@@ -106,6 +106,8 @@ class Session(ABC, Generic[T]):
     kind: ClassVar[str]
     probed: ClassVar[int]
     by_calls = False
+    # Slices of the last item that are still to be taken in.
+    _rest: Sequence[object] = ()
 
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe[T]) -> None:
         self.link = link
@@ -289,10 +291,19 @@ class Session(ABC, Generic[T]):
     def _take_in(self, data: T) -> None:
         """Handle one item of the stream."""
 
+    def _take_in_rest(self) -> None:
+        """Handle the next slice of `_rest`."""
+
     async def _read_until_end(self) -> None:
         try:
             while (data := await self._pipe.read()) is not None:
                 self._take_in(data)
+                # Not kept while the next one is awaited: an idle link would hold a large message, an ended one too.
+                data = None
+                while self._rest:
+                    # Other links have their turn between two slices.
+                    await asyncio.sleep(0)
+                    self._take_in_rest()
         except Exception:
             # A fault of this package: seen in the log, and the link begins again with a new stream.
             self._host.log.exception("link_failed", peer=str(self.peer))

@@ -11,13 +11,14 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.limits import FAILURES_TOLD, REMEMBERED_CHARS
 from taskd_net.position import Position
 from taskd_net.wire import codec
-from taskd_net.wire.fields import cached_varint
+from taskd_net.wire.fields import cached_varint, field_sizes
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
 
 LARGE: Final = 4096
@@ -43,14 +44,27 @@ def read_batch(data: bytes) -> Batch:
     """Read a batch.
 
     Raises:
-        Refusal: 6999, the bytes are not a batch, or it has not one `patience` for each message, or numbers for some
-            of the messages or answers only.
+        Refusal: 6999, the bytes are not a batch, or have more in them than a batch may have; or it has not one
+            `patience` for each message, or numbers for some of the messages or answers only.
     """
     try:
+        if len(data) > limits.BATCH_COUNTED_BYTES:
+            _require_bounds(data)
         batch = Batch.FromString(data)
-    except DecodeError as error:
-        raise Refusal(Code.NET_ERR, "the bytes are not a batch") from error
+    except (DecodeError, IndexError, ValueError) as error:
+        raise Refusal(Code.NET_ERR, f"the bytes are not a batch: {error}") from error
     messages, numbers, answers = len(batch.messages), len(batch.numbers), len(batch.answers)
+    most = limits.BATCH_ANSWERS
+    # A message or a span takes two bytes at least, so a batch with a single message needs no look.
+    if len(data) > 2 * limits.BATCH_MESSAGES and (
+        messages > limits.BATCH_MESSAGES
+        or answers > most
+        or len(batch.accepted) > most
+        or len(batch.accepted_numbers) > most
+        or len(batch.branches) > most
+        or len(batch.spans) > limits.BATCH_MESSAGES
+    ):
+        raise Refusal(Code.NET_ERR, "more messages or answers than a batch may have")
     if messages != len(batch.patience):
         raise Refusal(Code.NET_ERR, f"{messages} messages with {len(batch.patience)} times of patience")
     if numbers not in (0, messages):
@@ -58,6 +72,26 @@ def read_batch(data: bytes) -> Batch:
     if len(batch.answer_numbers) not in (0, answers):
         raise Refusal(Code.NET_ERR, f"{answers} answers with {len(batch.answer_numbers)} numbers")
     return batch
+
+
+def _require_bounds(data: bytes) -> None:
+    """Check the size of a large batch before it is read.
+
+    Raises:
+        IndexError, ValueError: it has more in it than a batch may have.
+    """
+    messages = size = other = 0
+    for number, taken in field_sizes(data, limits.BATCH_FIELDS):
+        if number == Batch.MESSAGES_FIELD_NUMBER:
+            messages += 1
+            size += taken
+        else:
+            other += taken
+    # The fields of messages have up to five bytes more than the messages.
+    if messages > 1 and size > limits.BATCH_BYTES + 5 * messages:
+        raise ValueError(f"{messages} messages of {size} bytes together")
+    if other > limits.BATCH_OTHER_BYTES:
+        raise ValueError(f"{other} bytes beside the messages")
 
 
 def branch_of(index: int, ack: Ack) -> Branch:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 
@@ -56,3 +57,43 @@ def text_field(tag: bytes, text: str) -> bytes:
         return b""
     data = text.encode()
     return tag + cached_varint(len(data)) + data
+
+
+def field_sizes(data: bytes, most: int) -> Iterator[tuple[int, int]]:
+    """The number and the bytes of each field of a serialized message, without the fields themselves.
+
+    The generated classes need many times the memory of a message for one of nothing but empty fields, so those of
+    others are counted before.
+
+    Args:
+        data: the message.
+        most: fields at most.
+
+    Raises:
+        IndexError, ValueError: the bytes are not a message, or have more fields.
+    """
+    at, end = 0, len(data)
+    for _ in range(most):
+        if at >= end:
+            break
+        start = at
+        tag, at = read_varint(data, at)
+        kind = tag & 7
+        if kind == _SIZED:
+            size, at = read_varint(data, at)
+            at += size
+        elif kind == _VARINT:
+            at = read_varint(data, at)[1]
+        elif kind in _FIXED:
+            at += _FIXED[kind]
+        else:
+            raise ValueError("a group")
+        yield tag >> 3, at - start
+    if at != end:
+        raise ValueError(f"more than {most} fields, or one that is longer than the message")
+
+
+_VARINT = 0
+_SIZED = 2
+_FIXED = {1: 8, 5: 4}
+"""Bytes of the fields of a fixed size, by wire type. Nobody writes the two others, groups."""

@@ -66,7 +66,6 @@ def throw_garbage(seconds: float) -> bool:
 
     async def besiege() -> Siege:
         async with Mesh() as mesh:
-            mesh.expected_errors.add("batch_unreadable")
             mgr = await mesh.mgr(grace=0.5, registration_hold=0.5, ack_timeout=30.0)
             async with await Bystanders.beside(mesh, mgr) as bystanders:
                 siege = Siege(mesh, bystanders, seed)

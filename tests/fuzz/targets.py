@@ -6,6 +6,7 @@ Beside its assertions, a target may raise only the documented errors of the test
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -27,7 +28,7 @@ from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.expect import Expected
-from taskd_net.limits import FAILURES_TOLD
+from taskd_net.limits import BATCH_ANSWERS, BATCH_MESSAGES, FAILURES_TOLD
 from taskd_net.links import peer as peers
 from taskd_net.links.remote import remote_of
 from taskd_net.page.feed import Feed
@@ -37,7 +38,7 @@ from taskd_net.untrusted import json_line, printable
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import read_batch, read_branches, write_batch
-from taskd_net.wire.fields import varint
+from taskd_net.wire.fields import field_sizes, varint
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import read_announcement, read_register
 from tests.fuzz.mesh import play
@@ -99,7 +100,9 @@ def headers(data: bytes) -> None:
 
 
 def batches(data: bytes) -> None:
-    """A batch: one that is refused is none, or its lists do not fit together."""
+    """A batch: one that is refused is none, has too much in it, or its lists do not fit together."""
+    with contextlib.suppress(IndexError, ValueError):
+        assert sum(size for _, size in field_sizes(data, len(data))) == len(data)
     try:
         whole = Batch.FromString(data)
     except DecodeError:
@@ -111,6 +114,10 @@ def batches(data: bytes) -> None:
         fits = whole is None or len(whole.messages) == len(whole.patience)
         for items, numbers in ((whole.messages, whole.numbers), (whole.answers, whole.answer_numbers)) if whole else ():
             fits = fits and len(numbers) in (0, len(items))
+        if whole is not None:
+            fits = fits and max(len(whole.messages), len(whole.spans)) <= BATCH_MESSAGES
+            answers = max(len(whole.answers), len(whole.accepted), len(whole.accepted_numbers), len(whole.branches))
+            fits = fits and answers <= BATCH_ANSWERS
         assert whole is None or not fits
         return
     assert batch == whole

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import Position
+from taskd_net.wire import batches
 from taskd_net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
 
@@ -173,3 +177,58 @@ def test_failure_that_is_no_ack_is_6999() -> None:
     with pytest.raises(Refusal) as refused:
         read_branches([Branch(failures=[b"\xff"])], PROXY)
     assert refused.value.code == Code.NET_ERR
+
+
+# ---- bounds
+
+
+def small(count: int) -> dict[str, Any]:
+    """So many messages."""
+    return {"messages": [b"x"] * count, "patience": [1] * count}
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "above"),
+    [
+        ("messages", small(limits.BATCH_MESSAGES), small(limits.BATCH_MESSAGES + 1)),
+        ("answers", {"answers": [b"x"] * limits.BATCH_ANSWERS}, {"answers": [b"x"] * (limits.BATCH_ANSWERS + 1)}),
+        ("accepted", {"accepted": ["x"] * limits.BATCH_ANSWERS}, {"accepted": ["x"] * (limits.BATCH_ANSWERS + 1)}),
+        (
+            "accepted numbers",
+            {"accepted_numbers": [1] * limits.BATCH_ANSWERS},
+            {"accepted_numbers": [1] * (limits.BATCH_ANSWERS + 1)},
+        ),
+        ("branches", {"branches": [Branch()] * limits.BATCH_ANSWERS}, {"branches": [Branch()] * 1025}),
+        ("spans", {"spans": [SpanContext()] * limits.BATCH_MESSAGES}, {"spans": [SpanContext()] * 257}),
+        ("a large message", {"messages": [bytes(8 << 20)], "patience": [1]}, None),
+        (
+            "large messages",
+            {"messages": [bytes(limits.BATCH_BYTES // 2)] * 2, "patience": [1, 1]},
+            {"messages": [bytes(limits.BATCH_BYTES), bytes(100)], "patience": [1, 1]},
+        ),
+        (
+            "bytes beside the messages",
+            {"answers": [bytes(limits.BATCH_OTHER_BYTES - 10)]},
+            {"answers": [bytes(limits.BATCH_OTHER_BYTES)]},
+        ),
+    ],
+)
+def test_bounds_of_a_batch(name: str, at: dict[str, Any], above: dict[str, Any] | None) -> None:
+    assert read_batch(Batch(**at).SerializeToString()) == Batch(**at)
+    if above is not None:
+        with pytest.raises(Refusal) as refused:
+            read_batch(Batch(**above).SerializeToString())
+        assert refused.value.code == Code.NET_ERR
+
+
+@pytest.mark.parametrize(
+    "field", [b"\x0a\x00", b"\x1a\x00", b"\x22\x00", b"\x32\x00", b"\x3a\x00", b"\x28\x01", b"\xa2\x06\x00"]
+)
+@pytest.mark.parametrize("first", [b"", b"\x0a\xa0\x8d\x06" + bytes(100_000)], ids=["alone", "behind a large message"])
+def test_nobody_reads_more_fields_than_a_batch_has(field: bytes, first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read, they would take many times their bytes of memory."""
+    read: list[int] = []
+    monkeypatch.setattr(batches, "Batch", Mock(wraps=Batch, FromString=read.append, MESSAGES_FIELD_NUMBER=1))
+    with pytest.raises(Refusal, match="more than 4096 fields"):
+        read_batch(first + field * (limits.BATCH_COUNTED_BYTES // len(field) + 1))
+    assert not read

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Final
 
+from taskd_net.limits import BATCH_BYTES, BATCH_COUNTED_BYTES
+from taskd_net.wire.link_pb2 import Batch
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import Attack, Strikes
@@ -15,12 +18,15 @@ EMPTY_ACCEPTED: Final = b"\x1a\x00"
 EMPTY_ANSWER: Final = b"\x22\x00"
 EMPTY_BRANCH: Final = b"\x3a\x00"
 EMPTY_SPAN: Final = b"\x32\x00"
-NUMBERS: Final = b"\x72"
-REPLY: Final = 60 * MIB
+CONFIRMATION: Final = Batch(taken=1).SerializeToString()
+ACCEPTED: Final = b"\x72"
+BATCH: Final = 10 * MIB
+"""Bytes of a batch that gRPC lets in."""
+PAIRS: Final = BATCH // 2
 
 
-def _message(size: int) -> bytes:
-    header = pb.MessageHeader(uuid="u", sync=True, src=position("Worker/80/0"), dst=position("Mgr/0"))
+def _message(size: int, to: str = "Mgr/0") -> bytes:
+    header = pb.MessageHeader(uuid="u", sync=True, src=position("Worker/80/0"), dst=position(to))
     data: bytes = pb.Message(header=header, body="x" * size).SerializeToString()
     return data
 
@@ -56,12 +62,65 @@ def ends_the_stream(make: Callable[[], bytes]) -> Strikes:
     return strikes
 
 
+def refused(make: Callable[[], bytes]) -> Strikes:
+    """A child writes an honest batch; all its messages are answered with a code."""
+
+    async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
+        data = make()
+        count = len(Batch.FromString(data).messages)
+        async with LinkChild("Worker/80/0") as child:
+            await child.join(stand.address)
+            yield
+            while True:
+                await child.write(data)
+                answered = 0
+                async with asyncio.timeout(60.0):
+                    while answered < count:
+                        batch = Batch.FromString(await child.stream.read())
+                        answered += len(batch.answers)
+                        if batch.answers:
+                            await child.write(CONFIRMATION)
+                yield
+
+    return strikes
+
+
 def _attack(sends: str, make: Callable[[], bytes]) -> Attack:
     return Attack(sends, "the stream ends, one line", ends_the_stream(make))
 
 
+def _numbered(count: int) -> bytes:
+    return patient(count) + _field(b"\x6a", b"\x01" * count)
+
+
+def _broadcasts() -> bytes:
+    """As many broadcasts as a batch may have, to 16,384 ranks each that do not exist: half a MiB."""
+    data = _message(0, "Worker/0/" + ",".join(map(str, range(100_000, 105_000))))
+    count = BATCH_BYTES // len(data)
+    return _field(b"\x0a", data) * count + _numbered(count)
+
+
 ATTACKS: Final[Mapping[str, Attack]] = {
-    "messages-without-numbers": _attack(
-        "400,000 empty messages in one batch, without numbers", lambda: EMPTY_MESSAGE * 400_000 + patient(400_000)
+    "empty-messages": _attack(
+        "400,000 empty messages in one batch", lambda: EMPTY_MESSAGE * 400_000 + _numbered(400_000)
     ),
+    "messages-without-numbers": _attack("the same without numbers", lambda: EMPTY_MESSAGE * 400_000 + patient(400_000)),
+    "empty-accepted": _attack("10 MiB of empty uuids of accepted messages", lambda: EMPTY_ACCEPTED * PAIRS),
+    "empty-accepted-behind-a-large-message": _attack(
+        "the same behind one large message",
+        lambda: _field(b"\x0a", _message(10_000)) + _numbered(1) + EMPTY_ACCEPTED * PAIRS,
+    ),
+    "empty-answers": _attack("10 MiB of empty answers", lambda: EMPTY_ANSWER * PAIRS),
+    "empty-branches": _attack("10 MiB of empty counts of a broadcast", lambda: EMPTY_BRANCH * PAIRS),
+    "empty-failures": _attack(
+        "10 MiB of empty failures of a broadcast", lambda: _field(b"\x3a", EMPTY_ACCEPTED * (PAIRS - 10))
+    ),
+    "empty-spans": _attack("10 MiB of empty spans", lambda: EMPTY_SPAN * PAIRS),
+    "accepted-numbers": _attack("10 MiB of numbers of accepted messages", lambda: _field(ACCEPTED, b"\x01" * BATCH)),
+    "unknown-fields": _attack("10 MiB of fields of another version", lambda: b"\xa2\x06\x00" * (BATCH // 3)),
+    "smallest-bomb": _attack(
+        "empty messages, as many as are read before they are counted",
+        lambda: EMPTY_MESSAGE * (BATCH_COUNTED_BYTES // 2),
+    ),
+    "lists": Attack("batches of lists with 5,000 ranks each", "5002 for each", refused(_broadcasts)),
 }
