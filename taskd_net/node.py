@@ -6,12 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 
 from taskd_net import fork, limits
-from taskd_net.codes import (
-    NodeClosed,
-    NodeError,
-    NodeForked,
-    Refusal,
-)
+from taskd_net.codes import NodeClosed, NodeError, NodeForked, Refusal
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.lifecycle import Lifecycle

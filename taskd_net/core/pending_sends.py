@@ -55,12 +55,7 @@ class PendingSends:
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        advertisements: Advertisements,
-        schedule: Schedule,
-        messages: int,
-        size: int,
+        self, topology: Topology, advertisements: Advertisements, schedule: Schedule, messages: int, size: int
     ) -> None:
         self._topology = topology
         self._up = advertisements

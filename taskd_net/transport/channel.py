@@ -85,11 +85,7 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Optio
         # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.
         ("grpc.server.max_pending_requests", 4 * limits.MAX_CHILDREN),
         ("grpc.server.max_pending_requests_hard_limit", 6 * limits.MAX_CHILDREN),
-        ("grpc.keepalive_time_ms", int(limits.KEEPALIVE_TIME_S * 1000)),
-        ("grpc.keepalive_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
-        ("grpc.http2.ping_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
+        *_pings(),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ]
 
@@ -112,12 +108,15 @@ def channel_options(*, pings: bool) -> Options:
         ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
         ("grpc.max_send_message_length", -1),
     ]
-    if pings:
-        options += [
-            ("grpc.keepalive_time_ms", int(limits.KEEPALIVE_TIME_S * 1000)),
-            ("grpc.keepalive_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
-            ("grpc.http2.ping_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
-            ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.max_pings_without_data", 0),
-        ]
-    return options
+    return options + _pings() if pings else options
+
+
+def _pings() -> Options:
+    """The arguments of whoever pings the other end."""
+    return [
+        ("grpc.keepalive_time_ms", int(limits.KEEPALIVE_TIME_S * 1000)),
+        ("grpc.keepalive_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
+        ("grpc.http2.ping_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]

@@ -193,7 +193,10 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
             else:
                 before = None
                 uuid, flow, end = split_message(data)
-                _require_known_body(data, end, most)
+                if end != len(data):
+                    require_body(data, end)
+                if len(data) > most:
+                    raise ValueError("too large")
                 if flow.create_time is None:
                     before = flow
                     uuid_at = 4 if data[1] < 0x80 else 5
@@ -206,13 +209,6 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
         frame.flow = flow
         frames.append(frame)
     return frames
-
-
-def _require_known_body(data: bytes, at: int, most: int) -> None:
-    if at != len(data):
-        require_body(data, at)
-    if len(data) > most:
-        raise ValueError("too large")
 
 
 def _any_frame_or_refusal(data: bytes, limits: Limits) -> Frame | Refusal:
