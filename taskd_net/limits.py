@@ -108,8 +108,15 @@ PROBE_HOPS: Final = 64
 PROBE_INTERVAL_S: Final = 0.01
 """Least seconds from one probe of a series to the next: a hundred a second harm nobody, a loop without pause might."""
 
-PROBE_SERIES: Final = 16
+PROBE_SERIES: Final = 256
 """Series of probes that a node sends at a time for those who ask it to; more are told to come later."""
+
+PROBE_SERIES_PER_CALLER: Final = 4
+"""Series of one connection: endless ones of a stranger must not keep others from theirs."""
+
+PROBE_SERIES_AT_FULL_RATE: Final = 4
+"""Series that may each use the shortest interval. Where more run, each makes that much longer pauses, so that all
+together send no more: 400 probes a second take some 6 % of a core."""
 
 GRACE_S: Final = 30.0
 """Seconds a child whose stream is gone keeps its place and its routes (contract, section 3)."""
@@ -396,6 +403,9 @@ STATUS_LOOKS: Final = 100
 
 STATUS_REPORT_NODES: Final = 500
 """Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
+
+STATUS_REPORT_BYTES: Final = 256 * 1024
+"""Bytes of one report: three times those of a full one."""
 
 STATUS_NODES: Final = 65_536
 """Nodes of which a node keeps the state: some 20 MB. Further ones are routed, but not shown."""

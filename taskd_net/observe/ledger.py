@@ -107,6 +107,11 @@ class Ledger:
         entry = self._entries.get(position)
         return None if entry is None else entry.record
 
+    def source(self, position: str) -> Source | None:
+        """The reporter of a node; None for an unknown node."""
+        entry = self._entries.get(position)
+        return None if entry is None else entry.source
+
     def has_ended(self, position: str) -> bool:
         """Whether a node of this position has left in good order."""
         return position in self._ended

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
@@ -20,7 +21,7 @@ from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.links.grpc_calls import STATUS_SERVICE, Context
-from taskd_net.links.remote import remote_of
+from taskd_net.links.remote import Remote, remote_of
 from taskd_net.links.session import Host
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
@@ -48,7 +49,12 @@ class NodeService:
         self._listen = listen
         self._child: Callable[[Context], Link]
         self._prober = Prober(host)
-        self._running = 0
+        # Series of probes that run, by the caller's connection.
+        self._running: Counter[Remote] = Counter()
+        # The last answer with the tree, when its look began, and the time of the next one at the earliest.
+        self._tree_lock = asyncio.Lock()
+        self._tree_bytes = b""
+        self._tree_began = self._tree_after = float("-inf")
         self._closing = asyncio.Event()
 
     @property
@@ -100,9 +106,18 @@ class NodeService:
         return wire.write_pace(max(limits.STATUS_FIGURES_S, self._view.reporters / limits.STATUS_REPORTS_PER_S))
 
     async def _tree(self, _: bytes, context: Context) -> bytes:
-        view = self._view
-        await view.look_in_parts()
-        return wire.write_mesh(self._host.router.identity, view.wall(), view.expected, view.records())
+        """Answer with the tree by a look that began after the question. Those who ask meanwhile share one."""
+        host, view, asked = self._host, self._view, self._host.now()
+        async with self._tree_lock:
+            if self._tree_began < asked:
+                await asyncio.sleep(self._tree_after - host.now())
+                began = host.now()
+                await view.look_in_parts()
+                self._tree_bytes = wire.write_mesh(host.router.identity, view.wall(), view.expected, view.records())
+                self._tree_began, ended = began, host.now()
+                # Looks take a small share of the node's time, however many ask.
+                self._tree_after = ended + (ended - began) / limits.PAGE_LOAD
+            return self._tree_bytes
 
     async def _forget(self, data: bytes, context: Context) -> bytes:
         host, view, router = self._host, self._view, self._host.router
@@ -150,7 +165,6 @@ class NodeService:
 
     async def _pings(self, series: Series) -> AsyncIterator[Echo]:
         loop = asyncio.get_running_loop()
-        pause = max(series.interval, limits.PROBE_INTERVAL_S)
         sent = 0
         while True:
             began = loop.time()
@@ -158,19 +172,23 @@ class NodeService:
             sent += 1
             if sent == series.count:
                 return
+            share = max(1.0, self._running.total() / limits.PROBE_SERIES_AT_FULL_RATE)
+            pause = max(series.interval, limits.PROBE_INTERVAL_S * share)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), began + pause - loop.time())
 
     async def _send(self, echoes: AsyncIterator[Echo], context: Context) -> None:
         """Write each answer to the caller as it comes."""
-        if self._running >= limits.PROBE_SERIES:
-            text = f"this node sends {limits.PROBE_SERIES} series of probes for others already"
+        caller, most = remote_of(context.peer()), limits.PROBE_SERIES_PER_CALLER
+        if self._running[caller] >= most or self._running.total() >= limits.PROBE_SERIES:
+            text = f"this node sends {most} series of probes for this connection already, or too many for others"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
-        self._running += 1
+        self._running[caller] += 1
         try:
             async for echo in echoes:
                 await context.write(probes.write_echo(echo))
                 if self._closing.is_set():
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is closing")
         finally:
-            self._running -= 1
+            self._running[caller] -= 1
+            self._running += Counter()  # drops those without a series

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
@@ -88,9 +89,14 @@ def read_report(data: bytes) -> Report:
     """Read a report, without the entries that name no single node or are too large.
 
     Raises:
-        Refusal: 4999, the bytes are not a report.
+        Refusal: 4999, the bytes are not a report, or are more bytes or nodes than a report may have.
     """
+    if len(data) > limits.STATUS_REPORT_BYTES:
+        raise Refusal(Code.CLIENT_ERR, f"a report of {len(data)} bytes; {limits.STATUS_REPORT_BYTES} are allowed")
     whole = _parsed(status_pb2.Report, data, "a report")
+    nodes = len(whole.entries) + len(whole.gone)
+    if nodes > limits.STATUS_REPORT_NODES:
+        raise Refusal(Code.CLIENT_ERR, f"a report of {nodes} nodes; {limits.STATUS_REPORT_NODES} are allowed")
     records = [
         Record(entry.position, entry.node, entry.away, _read_end(entry))
         for entry in whole.entries
@@ -189,10 +195,15 @@ def _read_end(entry: status_pb2.Entry) -> State | None:
     return state if entry.away and state is not None and state.ended else None
 
 
-# Records of the same nodes come again and again.
-@lru_cache(maxsize=16_384)
 def read_position(text: str) -> Position | None:
     """Read the position of one node; None for any other text."""
+    # A longer text names nobody, and must not be remembered.
+    return _read_position(text) if len(text) <= limits.REMEMBERED_CHARS else None
+
+
+# Records of the same nodes come again and again.
+@lru_cache(maxsize=16_384)
+def _read_position(text: str) -> Position | None:
     try:
         position = Position.parse(text)
         require_node(position)

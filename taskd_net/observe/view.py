@@ -68,6 +68,8 @@ class View:
         # Children that leave or have left in good order, until they are forgotten or come back.
         self._ended: dict[LinkId, State] = {}
         self._foreign: dict[str, set[str]] = {}
+        # Records of nodes that another child has, by the link that they came on.
+        self._early: dict[tuple[LinkId, str], Record] = {}
         self.news = asyncio.Event()
 
     # ---- looks
@@ -91,6 +93,7 @@ class View:
             if number % limits.STATUS_LOOKS == 0:
                 yield
         self._look_behind_foreigners()
+        self._take_early()
         for position, since in list(self._gone.items()):
             if now - since > limits.STATUS_GONE_S:
                 del self._gone[position]
@@ -171,7 +174,10 @@ class View:
         return standings_of(known)[position].state if position in known else None
 
     def told(self, child: Link, report: Report) -> None:
-        """Take in a child's report of itself and, unless it is a leaf, of the nodes below it."""
+        """Take in a child's report of itself and, unless it is a leaf, of the nodes below it.
+
+        It speaks of the nodes that are routed over its link, and of those that nobody else has or has reported.
+        """
         name = str(child.position.identity)
         others = []
         for record in report.records:
@@ -180,12 +186,32 @@ class View:
                 if own is not None:
                     self._own[name] = own
             elif record.position != self._name and not child.is_leaf:
-                others.append(record)
+                if self._is_below(child, record.position):
+                    others.append(record)
+                elif not record.away and len(self._early) < limits.STATUS_REPORT_NODES:
+                    # It has moved there, perhaps, and the announcement is on its way.
+                    self._early[child.id, record.position] = record
         self.ledger.told(name, replace(report, records=others))
         if report.urgent:
             self.news.set()
 
     # ---- inside
+
+    def _is_below(self, child: Link, name: str) -> bool:
+        """Whether a child may speak of a node: nobody else has it."""
+        position = wire.read_position(name)
+        hop = None if position is None else self._router.routes.next_hop(position.identity)
+        if hop is not None:
+            return hop == child.id
+        return self.ledger.source(name) in (None, str(child.position.identity))
+
+    def _take_early(self) -> None:
+        """Take in the records of nodes whose announcement has come after them; the others are not told of."""
+        early, self._early = self._early, {}
+        for (link_id, name), record in early.items():
+            child = self._router.children.by_id.get(link_id)
+            if child is not None and self._is_below(child, name):
+                self.ledger.put(record, str(child.position.identity))
 
     def _forget(self, name: str) -> None:
         """Forget a node and its reports; a node that has left in good order stays known."""

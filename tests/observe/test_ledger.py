@@ -258,3 +258,9 @@ def test_a_parent_comes_to_know_the_same_whatever_is_lost(seed: int, bound: int)
     while child.reports:
         parent.told("P", child.next_report())
     assert known(parent) == known(child)
+
+
+def test_reporter_of_a_node() -> None:
+    here = ledger()
+    here.told("P", Report(records("w")))
+    assert (here.source("w"), here.source("v")) == ("P", None)

@@ -75,7 +75,7 @@ async def test_service_refuses_what_cannot_be_done(mesh: Mesh) -> None:
 
 
 async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.limits.PROBE_SERIES", 2)
+    monkeypatch.setattr("taskd_net.limits.PROBE_SERIES_PER_CALLER", 2)
     mgr = await mesh.mgr()
     endless = Series(Position.mgr(), 1.0, 0, 0.01)
     async with client(mgr) as asking:
@@ -125,3 +125,22 @@ async def test_calls_keep_the_names_that_older_versions_ask_by(mesh: Mesh) -> No
         ):
             series: Any = channel.unary_stream(f"/taskd_net.probe.Probe/{name}")
             assert [probe_codec.read_echo(data).code async for data in series(request)] == [0]
+
+
+async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mgr = await mesh.mgr()
+    looks = 0
+    look = mgr.view.look_in_parts
+
+    async def counted() -> None:
+        nonlocal looks
+        looks += 1
+        await look()
+
+    monkeypatch.setattr(mgr.view, "look_in_parts", counted)
+    async with client(mgr) as asking:
+        answers = await asyncio.gather(*(asking.mesh() for _ in range(50)))
+    assert {answer.root for answer in answers} == {mgr.position.identity}
+    assert looks < 25

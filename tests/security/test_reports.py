@@ -1,0 +1,71 @@
+"""Reports, and questions for the tree and for probes, by peers that lie or never end."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from taskd_net import Position
+from taskd_net.limits import PROBE_SERIES_PER_CALLER, STATUS_REPORT_NODES
+from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.observe import probe_codec, status_codec
+from taskd_net.observe.ledger import Record, Report
+from taskd_net.observe.records import NodeStatus
+from taskd_net.observe.service import PROBE_SERVICE
+from taskd_net.states import State
+from tests.peers.links import LinkChild, stream_metadata
+from tests.peers.mesh import Mesh
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def tell(child: LinkChild, report: Report) -> None:
+    """Send a report."""
+    call = child.channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+    await call(status_codec.write_report(report), metadata=stream_metadata(child.place), timeout=10.0)
+
+
+async def test_proxy_that_reports_the_end_of_a_node_elsewhere(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    assert (await worker.send("x", to="Mgr")).ok
+    gone = status_codec.write_node(NodeStatus(Position.proxy(7), State.GONE, 0.0, "taskd_net"))
+    async with LinkChild("Proxy/7") as liar:
+        await liar.join(mgr.address or "")
+        for away in (False, True):
+            await tell(liar, Report([Record("Worker/0/0", gone, away), Record("Worker/7/1", gone, away)]))
+        states = {str(position): status.state for position, status in mgr.mesh().nodes}
+    assert states["Worker/0/0"] is State.JOINED
+    assert states["Worker/7/1"] is State.GONE, "nobody else has that one"
+
+
+async def test_report_of_too_many_nodes_or_bytes(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with LinkChild("Proxy/7") as child:
+        await child.join(mgr.address or "")
+        names = [f"Worker/7/{rank}" for rank in range(STATUS_REPORT_NODES)]
+        await tell(child, Report(gone=names))
+        for gone in ([*names, "Worker/7/x"], ["x" * 300_000]):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await tell(child, Report(gone=gone))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_endless_series_of_a_stranger_leave_others_theirs(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    request = probe_codec.write_ping(probe_codec.Series(Position.mgr(), 3.0, 0, 0.0))
+    async with LinkChild("Worker/7/0") as stranger, LinkChild("Worker/7/1") as other:
+        await stranger.join(mgr.address or "")
+        await other.join(mgr.address or "")
+        calls = [stranger.channel.unary_stream(f"/{PROBE_SERVICE}/Ping")(request) for _ in range(20)]
+        codes = []
+        for call in calls:
+            try:
+                codes.append((await call.read()) is not grpc.aio.EOF)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # noqa: PT017
+                codes.append(False)
+        assert sum(codes) == PROBE_SERIES_PER_CALLER
+        assert await other.channel.unary_stream(f"/{PROBE_SERVICE}/Ping")(request).read() is not grpc.aio.EOF
+        for call in calls:
+            call.cancel()
