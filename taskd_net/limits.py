@@ -99,6 +99,10 @@ flight."""
 MAX_CHILDREN: Final = 5000
 """Children of one parent (contract, section 3)."""
 
+PENDING_CALLS: Final = 8192
+"""Calls that gRPC keeps until the event loop looks at them, before it begins to cancel some: more than one of each of
+MAX_CHILDREN, and two seconds' work. Calls that were begun and reset wait there too, and take up to 25 KiB each."""
+
 RECORD_CHARACTERS: Final = 64 * 1024 * 1024
 """Characters of a record of a Router's events, some 100,000 of them. A switch for bug reports must not fill a disk."""
 

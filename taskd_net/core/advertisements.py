@@ -134,7 +134,7 @@ class Advertisements:
         self._topology = topology
         self._decisions = decisions
         self._withdraws = False
-        self._patient: list[_Patient] = []
+        self._patient: dict[Token, _Patient] = {}
         # The announcement of everything that is under way, and whether the parent has accepted one since it is there.
         self._complete: Waiter | None = None
         self._accepted = False
@@ -160,9 +160,9 @@ class Advertisements:
         self.told = told
         self.queue.limit = limits.ANNOUNCE_POSITIONS if quirks is None else quirks.announce_positions
         # Not sent by themselves: what this node says of everything below it, next, takes them along.
-        patient, self._patient = self._patient, []
+        patient, self._patient = self._patient, {}
         known = self._topology.routes
-        for one in patient:
+        for one in patient.values():
             still = [position for position in one.positions if position in known or position == self._topology.identity]
             self.queue.add(Kind.ADD, still, one.waiter)
 
@@ -175,15 +175,19 @@ class Advertisements:
 
     def give_up(self, now: float) -> None:
         """Answer the children that have waited for a parent of this node's as long as they can."""
-        due = [one for one in self._patient if one.until <= now]
-        self._patient = [one for one in self._patient if one.until > now]
-        for one in due:
+        for token in [token for token, one in self._patient.items() if one.until <= now]:
+            self.cancel(token)
+
+    def cancel(self, token: Token) -> None:
+        """Answer a child that waits for a parent of this node's, and waits no longer."""
+        one = self._patient.pop(token, None)
+        if one is not None:
             one.waiter.asked()
             self._tell(one.waiter, Code.CLIENT_ERR, self._topology.position)
 
     def next_deadline(self) -> float:
         """When `give_up` is due, or infinity."""
-        return min((one.until for one in self._patient), default=float("inf"))
+        return min((one.until for one in self._patient.values()), default=float("inf"))
 
     def pass_on(self, link: Link, new: Sequence[Position], token: Token, uuid: str, until: float) -> None:
         """A child has announced these positions: its answer is the parent's, for which it can wait until then.
@@ -197,7 +201,7 @@ class Advertisements:
             self._answer(token, uuid, Code.OK)
         elif not topology.up.up and until > 0.0:
             link.announcing += 1
-            self._patient.append(_Patient([*new, topology.identity], Waiter(uuid, token, link), until))
+            self._patient[token] = _Patient([*new, topology.identity], Waiter(uuid, token, link), until)
             self._decisions.schedule.look(self, until)
         elif not topology.up.up:
             self._answer(token, uuid, Code.CLIENT_ERR, "no upstream at present")

@@ -79,7 +79,7 @@ class Messages(Answers):
         return self._take()
 
     def cancel(self, token: Token) -> Ready:
-        """End a send whose answer the application no longer awaits. Copies that are still here never leave."""
+        """End a send, a probe or an announcement whose answer nobody awaits. Copies still here never leave."""
         send = self._decisions.open.pop(token, None)
         if send is not None:
             self._sends.cancel(send)
@@ -87,6 +87,8 @@ class Messages(Answers):
             # Counters and spans learn the end of the message, which may have been delivered.
             ack = Ack(send.frame.uuid, Code.NETWORK_ACK_LOST, self._decisions.position, "the send was cancelled")
             self._decisions.ready.completed.append((token, ack))
+        else:
+            self._advertisements.cancel(token)
         return self._take()
 
     def probe(self, now: float, probe: Probe, token: Token, timeout: float) -> Ready:
@@ -94,10 +96,11 @@ class Messages(Answers):
 
         A probe does not wait for the node to join: a node that has not joined answers 6002.
         """
+        send = self._decisions.open[token] = Send(probe, token, now + timeout, wait=False)
         try:
-            self._probes.send(now, probe, LOCAL, token, now + timeout)
+            self._probes.send(now, probe, LOCAL, send, send.deadline)
         except Refusal as refusal:
-            self._decisions.refuse(probe, token, refusal)
+            self._decisions.refuse(probe, send, refusal)
         return self._take()
 
     # ---- from a neighbour

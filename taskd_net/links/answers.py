@@ -16,6 +16,15 @@ def settle(answer: asyncio.Future[Ack], ack: Ack) -> None:
         answer.set_result(ack)
 
 
+async def until_answered(host: Host, token: Token, answer: asyncio.Future[Ack]) -> Ack:
+    """Wait for an answer. Where the caller is cancelled meanwhile, the Router forgets the request."""
+    try:
+        return await answer
+    finally:
+        if answer.cancelled():
+            host.perform(host.router.cancel(token))
+
+
 def awaited(host: Host) -> tuple[Token, asyncio.Future[Ack]]:
     """A name for a request of a node, and the future of its answer."""
     answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()

@@ -10,7 +10,7 @@ from taskd_net.codes import ArgumentError, Code, Refusal, describe
 from taskd_net.core.frame import FOREIGN, Ack, Failure
 from taskd_net.limits import PROBE_HOPS
 from taskd_net.links import registry
-from taskd_net.links.answers import awaited
+from taskd_net.links.answers import awaited, until_answered
 from taskd_net.links.session import Host
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import Destination, Position
@@ -60,7 +60,7 @@ class Prober:
         began = time.perf_counter()
         token, answer = awaited(host)
         host.perform(host.router.probe(host.now(), probe, token, timeout))
-        ack = await answer
+        ack = await until_answered(host, token, answer)
         return ack, time.perf_counter() - began
 
     def _ended(self, ack: Ack, seconds: float) -> Echo:

@@ -83,8 +83,8 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Optio
         ("grpc.server_handshake_timeout_ms", int(bounds.registration_time * 1000)),
         ("grpc.max_connection_idle_ms", int(bounds.registration_time * 1000)),
         # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.
-        ("grpc.server.max_pending_requests", 4 * limits.MAX_CHILDREN),
-        ("grpc.server.max_pending_requests_hard_limit", 6 * limits.MAX_CHILDREN),
+        ("grpc.server.max_pending_requests", limits.PENDING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", limits.PENDING_CALLS * 5 // 4),
         *_pings(),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ]

@@ -18,7 +18,7 @@ from taskd_net.core.ready import Forgot, Kind, Reason
 from taskd_net.core.routes import LinkId
 from taskd_net.links import kind as link_kinds
 from taskd_net.links import peer as peers
-from taskd_net.links.answers import awaited
+from taskd_net.links.answers import awaited, until_answered
 from taskd_net.links.grpc_calls import SERVICE, Context, Failures, Handler, Methods, Unary
 from taskd_net.links.grpc_stream import caller_of
 from taskd_net.links.kind import End
@@ -291,7 +291,7 @@ class MeshServer:
         self.host.perform(self._router.announced(now, link_id, kind, request.path, token, request.uuid, patience))
         if link is not None and not understands:
             self._observer.child_leads_to(link, request.path)
-        return await answer
+        return await until_answered(self.host, token, answer)
 
 
 def _bind(server: grpc.aio.Server, address: Address, credentials: ServerCredentials | None) -> Address:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Pending
-from taskd_net.core.frame import Frame
+from taskd_net.core.frame import Frame, Probe
 from taskd_net.core.in_flight import InFlight, Run
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import EndStream, Kind, Ready, Reason, ReportViolation
@@ -212,4 +212,30 @@ def test_largest_hoarder_is_ended_where_all_together_are_beyond_their_bound() ->
     assert ended(hoard(router, 3, 1)) == ["Worker/0/0"]
     router.link_down(1.0, 1, "Worker/0/0")
     assert ended(hoard(router, 3, 1)) == []
+    check(router)
+
+
+# ---- requests whose callers have gone
+
+
+def test_announcement_that_nobody_awaits_waits_for_no_parent() -> None:
+    router = Router(at("Proxy/0"), upstream=True)
+    router.register(0.0, WORKER)
+    router.announced(0.0, 1, Kind.ADD, [WORKER], 7, "u", 86_400.0)
+    assert router.children.by_id[1].announcing == 1
+    assert [(token, ack.code) for token, ack in router.cancel(7).completed] == [(7, Code.CLIENT_ERR)]
+    assert router.children.by_id[1].announcing == 0
+    assert not router.cancel(7).completed
+    check(router)
+
+
+def test_probe_that_nobody_awaits_is_not_in_flight() -> None:
+    router = proxy(down=NUMBERED._replace(probes=1))
+    probe = Probe("u", True, at("Proxy/0"), Destination.of(WORKER), b"", None)
+    router.probe(0.0, probe, 7, 86_400.0)
+    link = router.children.by_id[1]
+    assert link.in_flight.count == 1
+    ready = router.cancel(7)
+    assert [token for token, _ in ready.completed] == [7]
+    assert (link.in_flight.count, router.next_deadline() <= 86_400.0) == (0, True)
     check(router)

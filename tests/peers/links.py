@@ -58,15 +58,19 @@ class LinkChild:
 
     async def join(self, address: str) -> Self:
         """Register, open the stream, and announce itself."""
-        self.channel = grpc.aio.insecure_channel(address, options=self._options)
-        says = tuple(pair for pair in peers.own_metadata() if pair[0] not in self._without)
-        me = position(self.place)
-        register = pb.RegisterReq(uuid="register", pos=me)
-        assert (await self.call("Register", register.SerializeToString(), says)).code == 0
+        await self.register(address)
         await self.open()
+        me = position(self.place)
         announcement = pb.PathDiscoveryReq(uuid="announce", proxyPos=me, path=[me])
         assert (await self.call("PathDiscovery", announcement.SerializeToString())).code == 0
         return self
+
+    async def register(self, address: str) -> None:
+        """Register alone."""
+        self.channel = grpc.aio.insecure_channel(address, options=self._options)
+        says = tuple(pair for pair in peers.own_metadata() if pair[0] not in self._without)
+        register = pb.RegisterReq(uuid="register", pos=position(self.place))
+        assert (await self.call("Register", register.SerializeToString(), says)).code == 0
 
     async def open(self) -> None:
         """Open the stream."""

@@ -1,0 +1,163 @@
+"""Callers that go: 10,000 calls of each kind are cancelled, or end at their deadline, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+import grpc.aio
+import pytest
+
+from taskd_net import Position, limits
+from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.observe import probe_codec
+from taskd_net.observe.service import PROBE_SERVICE
+from tests.fuzz.garbage import resident
+from tests.peers.child import RawChild
+from tests.peers.links import LinkChild
+from tests.peers.mesh import Mesh, WatchedNode, free_address
+from tests.peers.stubs import pb, position
+
+pytestmark = pytest.mark.timeout(180)
+
+CALLS: Final = 10_000
+TOGETHER: Final = 500
+GROWTH_BYTES: Final = 32 * 1024 * 1024
+"""Allowed growth by the last half of the calls, up and down with gRPC's buffers. As many calls that are held take more
+than 60 MiB."""
+
+
+def held(node: WatchedNode) -> dict[str, int]:
+    """The entries that a node keeps for requests under way, and its tasks."""
+    router = node.router
+    links = router._topology.links()
+    return {
+        "requests": len(node._requests),
+        "open": len(router._decisions.open),
+        "in flight": sum(link.in_flight.count for link in links),
+        "queued": sum(link.queued_messages for link in links),
+        "announcing": sum(link.announcing for link in links),
+        "quota": router.quota.messages + router.quota.size,
+        "tasks": len(asyncio.all_tasks()),
+    }
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Wait for something that no event tells."""
+    async with asyncio.timeout(10):
+        while not done():  # noqa: ASYNC110 - all that a node keeps is looked at
+            await asyncio.sleep(0.002)
+
+
+async def leave(
+    mesh: Mesh, node: WatchedNode, begin: Callable[[float], Any], waiting: Callable[[], int], together: int = TOGETHER
+) -> None:
+    """Make the calls in turns: those of one are cancelled once they wait at the node, those of the next end in time.
+
+    Args:
+        mesh, node: where.
+        begin: begins a call with this deadline in seconds.
+        waiting: the number of calls that wait at the node.
+        together: calls in a turn.
+    """
+
+    async def turn(deadline: float) -> None:
+        mesh.events.clear()
+        calls = [begin(deadline) for _ in range(together)]
+        if deadline > 1.0:
+            await until(lambda: waiting() >= together)
+            for call in calls:
+                call.cancel()
+        for call in calls:
+            await call.code()
+
+    before, half = held(node), 0
+    for made in range(0, CALLS, 2 * together):
+        await turn(86_400.0)
+        await turn(0.02)
+        if made < CALLS // 2 <= made + 2 * together:
+            gc.collect()
+            half = resident()
+    await until(lambda: all(now <= before[what] for what, now in held(node).items()))
+    gc.collect()
+    assert resident() - half < GROWTH_BYTES
+
+
+async def test_registrations_that_are_held_back(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the original's leaves, whose position has just changed hands."""
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/0", options=[("grpc.primary_user_agent", "grpc-go/1.28.0")]) as child:
+        await child.join(mgr.address or "")
+        link = mgr.router.children.by_id[1]
+        assert child._channel is not None
+        register: Any = child._channel.unary_unary("/TaskNet/Register")
+        request = pb.RegisterReq(uuid="u", pos=position("Worker/0/0")).SerializeToString()
+
+        begun, held_back = count(), list[float]()
+        pause = mgr.router.register_pause
+
+        def begin(deadline: float) -> Any:
+            link.changed_hands(mgr.now())
+            if next(begun) % TOGETHER == 0:
+                held_back.clear()
+            return register(request, timeout=deadline)
+
+        def register_pause(now: float, position: Position) -> float:
+            held_back.append(pause(now, position))
+            return held_back[-1]
+
+        monkeypatch.setattr(mgr.router, "register_pause", register_pause)
+        await leave(mesh, mgr, begin, lambda: sum(seconds >= limits.FIGHT_PAUSE_S for seconds in held_back))
+
+
+async def test_announcements_that_wait_for_a_parent(mesh: Mesh) -> None:
+    proxy = await mesh.proxy(0, await free_address(), join=False)
+    me = position("Worker/0/0")
+    request = pb.PathDiscoveryReq(uuid="u", proxyPos=me, path=[me]).SerializeToString()
+    async with LinkChild("Worker/0/0") as child:
+        await child.register(proxy.address or "")
+        await child.open()
+        announce = child.channel.unary_unary("/TaskNet/PathDiscovery")
+        await leave(
+            mesh, proxy, lambda deadline: announce(request, timeout=deadline), lambda: held(proxy)["announcing"]
+        )
+
+
+async def test_messages_in_flight(mesh: Mesh) -> None:
+    """They end here with the time that their answers have, as they are on their way."""
+    mgr = await mesh.mgr(ack_timeout=0.2)
+    async with RawChild("Worker/0/0") as sender, RawChild("Worker/0/1") as mute:
+        mute.drop_acks, mute.relay = True, lambda _: asyncio.sleep(0)
+        await mute.join(mgr.address or "")
+        await sender.join(mgr.address or "")
+        assert sender._channel is not None
+        transfer: Any = sender._channel.unary_unary("/TaskNet/TransferMessage")
+        request = sender.message("Worker/0/1", "x" * 5000).SerializeToString()
+        await leave(
+            mesh, mgr, lambda deadline: transfer(request, timeout=deadline), lambda: len(mgr._requests), together=100
+        )
+
+
+@pytest.mark.parametrize("call", ["Ping", "Trace"])
+async def test_probes_without_an_answer(mesh: Mesh, call: str) -> None:
+    mgr = await mesh.mgr()
+    async with LinkChild("Worker/0/0") as mute:
+        await mute.join(mgr.address or "")
+        to = Position.worker(0, 0)
+        series = probe_codec.Series(to, 86_400.0)
+        request = probe_codec.write_ping(series) if call == "Ping" else probe_codec.write_trace(to, 86_400.0)
+        probe = mute.channel.unary_stream(f"/{PROBE_SERVICE}/{call}")
+        waiting = mgr.router.children.by_id[1].in_flight
+        await leave(
+            mesh, mgr, lambda deadline: probe(request, timeout=deadline), lambda: waiting.count, limits.PROBE_SERIES
+        )
+
+
+async def test_looks_at_the_tree(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with grpc.aio.insecure_channel(mgr.address or "") as channel:
+        tree: Any = channel.unary_unary(f"/{STATUS_SERVICE}/Tree")
+        await leave(mesh, mgr, lambda deadline: tree(b"", timeout=deadline), lambda: TOGETHER)
