@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Callable
-from itertools import count
+from itertools import count, cycle
 from typing import Any, Final
 
 import grpc.aio
@@ -143,16 +144,23 @@ async def test_messages_in_flight(mesh: Mesh) -> None:
 
 @pytest.mark.parametrize("call", ["Ping", "Trace"])
 async def test_probes_without_an_answer(mesh: Mesh, call: str) -> None:
+    """Over 16 connections, each with as many series as it may have."""
     mgr = await mesh.mgr()
-    async with LinkChild("Worker/0/0") as mute:
+    async with LinkChild("Worker/0/0") as mute, contextlib.AsyncExitStack() as stack:
         await mute.join(mgr.address or "")
         to = Position.worker(0, 0)
         series = probe_codec.Series(to, 86_400.0)
         request = probe_codec.write_ping(series) if call == "Ping" else probe_codec.write_trace(to, 86_400.0)
-        probe = mute.channel.unary_stream(f"/{PROBE_SERVICE}/{call}")
+        alone = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [grpc.aio.insecure_channel(mgr.address or "", options=alone) for _ in range(16)]
+        probes: list[Any] = []
+        for channel in channels:
+            await stack.enter_async_context(channel)
+            probes += [channel.unary_stream(f"/{PROBE_SERVICE}/{call}")] * limits.PROBE_SERIES_PER_CALLER
+        turn = cycle(probes)
         waiting = mgr.router.children.by_id[1].in_flight
         await leave(
-            mesh, mgr, lambda deadline: probe(request, timeout=deadline), lambda: waiting.count, limits.PROBE_SERIES
+            mesh, mgr, lambda deadline: next(turn)(request, timeout=deadline), lambda: waiting.count, len(probes)
         )
 
 
