@@ -22,6 +22,8 @@ class Pending:
         )
         self._of: dict[LinkId, Registration] = {}
         self._turns: dict[Registration, asyncio.Future[None]] = {}
+        # Calls that have a place, and are told so together.
+        self._admitted: list[Registration] = []
 
     @asynccontextmanager
     async def place(self, remote: Remote, child: LinkId | None) -> AsyncIterator[Registration]:
@@ -79,7 +81,14 @@ class Pending:
             self._turns.pop(registration, None)
 
     def _leave(self, registration: Registration) -> None:
-        for admitted in self._registrations.leave(registration):
-            turn = self._turns[admitted]
-            if not turn.done():
+        admitted = self._registrations.leave(registration)
+        if admitted and not self._admitted:
+            asyncio.get_running_loop().call_later(limits.PENDING_GATHER_S, self._tell_admitted)
+        self._admitted += admitted
+
+    def _tell_admitted(self) -> None:
+        admitted, self._admitted = self._admitted, []
+        for registration in admitted:
+            turn = self._turns.get(registration)  # none for a caller that has gone
+            if turn is not None and not turn.done():
                 turn.set_result(None)

@@ -112,3 +112,19 @@ async def test_caller_that_goes_and_is_pushed_out_in_the_same_moment() -> None:
         assert second.cancelled()
         pending.over(1)
         await soon(newcomer)
+
+
+async def test_places_that_become_free_together_are_given_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when one of the callers has gone in between: its place goes on to the next."""
+    monkeypatch.setattr(limits, "PENDING_PER_CONNECTION", 2)
+    monkeypatch.setattr(limits, "PENDING_LINE", 3)
+    pending = Pending()
+    for child in (1, 2):
+        await soon(register(pending, HERE, new=child))
+    async with waiting(pending, HERE) as first, waiting(pending, HERE) as second, waiting(pending, HERE) as third:
+        pending.over(1)
+        pending.over(2)
+        first.cancel()
+        await soon(asyncio.wait([second, third], return_when=asyncio.FIRST_COMPLETED))
+        await soon(asyncio.gather(second, third))
+        assert first.cancelled()
