@@ -20,9 +20,9 @@ PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger document rates
 AGENT = agent_messages plans supervision
-CORE = taskd_net.core taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
+CORE = taskd_net.core taskd_net.jobs taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
   $(AGENT:%=taskd_net.api.%)
-CORE_TESTS = tests/core tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
+CORE_TESTS = tests/core tests/jobs tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
   $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_supervision.py
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 

@@ -392,6 +392,37 @@ COMMAND_ATTEMPTS: Final = 5
 COMMAND_RETRY_S: Final = 3.0
 """Seconds between them."""
 
+JOB_NODES: Final = 65_536
+"""Agents and Workers of which a Manager keeps a record: some 100 MB. Further ones are refused."""
+
+JOB_PAUSE_S: Final = 0.010
+"""Least seconds between two ticks of a Manager's decisions: a burst of reports is looked at together."""
+
+SWITCH_NIC_S: Final = 7200.0
+"""Seconds that all Workers have to switch their network cards, as with TaskD's Manager."""
+
+STRESS_TEST_S: Final = 900.0
+"""Seconds for a stress test, as with TaskD's Manager: one operation takes 300 to 600."""
+
+SILENT_SNAPSHOTS: Final = 30
+"""Intervals of the Manager without KEEP_ALIVE after which a Worker under stress test has failed, as with TaskD's."""
+
+SILENT_LEAST_S: Final = 3.0
+"""Seconds that this takes at least: three missed heartbeats, whatever the interval."""
+
+PROFILING_AGAIN_S: Final = 30.0
+"""Seconds of other profiling states after which the switch is sent again, as with TaskD's Manager."""
+
+MASTER_FAULT_S: Final = 1500.0
+"""Seconds that ClusterD has to answer a fault of Agent 0 before the job is rescheduled: 25 minutes, as with TaskD's."""
+
+STOP_TRAIN_S: Final = 1800.0
+"""Seconds after a stopTrain for which the recovery waits for ClusterD's next signal: twice the 15 minutes that ClusterD
+itself waits for a report. Its machine may end without another signal."""
+
+EXITS_FIRST_S: Final = 15.0
+"""Seconds that the controller's recovery waits for the faulty nodes to have their 203: five attempts, 3 s each."""
+
 STATUS_FIGURES_S: Final = 2.0
 """Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
 

@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("taskd_net")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that rewrite the tests' records."""
-    parser.addoption("--rewrite-golden", action="store_true", help="write tests/core/golden/ anew")
+    parser.addoption("--rewrite-golden", action="store_true", help="write the transcripts in golden/ again")
     parser.addoption("--rewrite-matrix", action="store_true", help="write the table in docs/interop.md anew")
     parser.addoption("--rewrite-diagnosis", action="store_true", help="write the outputs in docs/diagnosis.md anew")
     text = "write what was measured into docs/reliability.md"

@@ -1,0 +1,132 @@
+"""Events of a job: all that a Manager's decisions depend on, besides the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from taskd_net.position import Position
+
+STOP_TRAIN: Final = "stopTrain"
+PRE_EXIT: Final = "preExitProcess"
+GLOBAL_FAULT: Final = "globalFault"
+CHANGE_STRATEGY: Final = "changeStrategy"
+SAVE_AND_EXIT: Final = "saveAndExit"
+KILL_MASTER: Final = "killMaster"
+FAULT_NODES_EXIT: Final = "faultNodesExit"
+HOT_SWITCH: Final = "hot-switch"
+PAUSE_AGENTS: Final = "pauseStartAgent"
+CONTINUE_AGENTS: Final = "continueStartAgent"
+KEEP_ALIVE: Final = "keep-alive"
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A message of an Agent or a Worker.
+
+    Args:
+        src: the sender.
+        msg_type, code, message, extension: its body.
+        uuid: of the message.
+        mtype: of the message's header; a 210 gets that of its 201.
+    """
+
+    src: Position
+    msg_type: str
+    code: int
+    message: str = ""
+    extension: dict[str, str] = field(default_factory=dict)
+    uuid: str = ""
+    mtype: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The receiver of a command, or ClusterD, has taken it.
+
+    Args:
+        uuid: of the command or reply.
+    """
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """ClusterD's ProcessManageSignal.
+
+    Args:
+        uuid: of the signal.
+        signal_type: `stopTrain`, `changeStrategy` and so on.
+        actions: steps for the Manager.
+        fault_ranks: type of fault by global rank.
+        change_strategy: the decided strategy.
+        timeout: in seconds; 0 for the default.
+        node_rank_ids: nodes that the actions are for.
+        extra_params: parameters of the strategy, as a JSON text.
+    """
+
+    uuid: str = ""
+    signal_type: str = ""
+    actions: tuple[str, ...] = ()
+    fault_ranks: dict[int, int] = field(default_factory=dict)
+    change_strategy: str = ""
+    timeout: int = 0
+    node_rank_ids: tuple[int, ...] = ()
+    extra_params: str = ""
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that it orders; empty for another type of signal."""
+        return self.change_strategy if self.signal_type == CHANGE_STRATEGY else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchNic:
+    """ClusterD asks for a switch of network cards.
+
+    Args:
+        ranks: global ranks.
+        ops: for each, whether it goes to the backup card.
+        uuid: given by the Job.
+    """
+
+    ranks: tuple[int, ...] = ()
+    ops: tuple[bool, ...] = ()
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StressTest:
+    """ClusterD asks for a stress test.
+
+    Args:
+        ops: operations by global rank: 0 aic, 1 p2p or hccs.
+        uuid: given by the Job.
+    """
+
+    ops: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilingSwitch:
+    """The wanted profiling domains."""
+
+    default: bool = False
+    communication: bool = False
+
+    @property
+    def state(self) -> int:
+        """The domains as a number: 10 for the default one, plus 1 for communication."""
+        return 10 * self.default + self.communication
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTime:
+    """`RetryTime` of reset.json."""
+
+    value: int
+
+
+Event = Reported | Acknowledged | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime

@@ -1,0 +1,255 @@
+"""A job's decisions: events in, one Outcome for each tick out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, assert_never
+
+from taskd_net import limits
+from taskd_net.jobs import events, state, traffic
+from taskd_net.jobs.events import (
+    Acknowledged,
+    Event,
+    ProfilingSwitch,
+    Reported,
+    RetryTime,
+    Signal,
+    StressTest,
+    SwitchNic,
+)
+from taskd_net.jobs.outbox import INFINITY, uuid_of
+from taskd_net.jobs.plugins import AnyPlugin, built_in
+from taskd_net.jobs.records import Taken
+from taskd_net.jobs.snapshot import JobConfig, Snapshot
+from taskd_net.jobs.state import State
+from taskd_net.jobs.streams import Streams
+from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Reply, Restarts
+from taskd_net.position import Destination, Role
+
+_SWITCHES: Final = {events.PAUSE_AGENTS: True, events.CONTINUE_AGENTS: False}
+
+
+class Job:
+    """The decisions of one job's Manager.
+
+    Events change the state; a tick decides on what has changed, and on what is due by time. Equal events at equal times
+    lead to equal outcomes, uuids included.
+
+    Args:
+        config: the settings.
+        seed: head of all uuids; no other Manager's may be the same. A stored state has its own.
+        plugins: the built-in ones, by default; add the user's own to `plugins.built_in()`.
+        stored: a state of `from_json`.
+
+    Raises:
+        ConfigError: two plugins have one name.
+    """
+
+    def __init__(
+        self, config: JobConfig, seed: str = "", plugins: Sequence[AnyPlugin] | None = None, stored: State | None = None
+    ) -> None:
+        self.config = config
+        self.plugins = built_in() if plugins is None else list(plugins)
+        self.state = State(seed=seed) if stored is None else stored
+        self._streams = Streams(self.plugins, self.state.streams)
+        self.state.streams = self._streams.streams
+
+    @classmethod
+    def from_json(cls, text: str, config: JobConfig, plugins: Sequence[AnyPlugin] | None = None) -> Job:
+        """Go on from what `to_json` wrote, with the same uuids.
+
+        Raises:
+            ConfigError: the text is none of `to_json`, or that of a newer release.
+        """
+        plugins = built_in() if plugins is None else plugins
+        return cls(config, plugins=plugins, stored=state.from_json(text, plugins))
+
+    def to_json(self) -> str:
+        """The whole state as a text; the shell stores it after each tick, before it carries out the Outcome."""
+        return state.to_json(self.state, self.plugins)
+
+    @property
+    def wake(self) -> float:
+        """Time at which the next tick is due, in seconds since the epoch; infinity for never."""
+        current = self.state
+        due = current.ticked if current.dirty else min(current.again or INFINITY, current.outbox.wake)
+        return max(due, current.ticked + limits.JOB_PAUSE_S)
+
+    def take(self, now: float, event: Event) -> bool:
+        """Take an event in. Nothing is decided before the next tick.
+
+        Returns:
+            False where the event is refused: a report of something that is no Agent or Worker, or of one more than
+            `limits.JOB_NODES`.
+        """
+        current = self.state
+        current.now = max(now, current.now)
+        match event:
+            case Reported():
+                return self._report(event)
+            case Acknowledged():
+                self._acknowledge(event.uuid)
+            case Signal():
+                self._signal(event)
+            case SwitchNic():
+                current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
+            case StressTest():
+                current.stress_test, current.dirty = replace(event, uuid=current.uuid()), True
+            case ProfilingSwitch():
+                current.profiling, current.dirty = event, True
+            case RetryTime():
+                if current.first_retry_time is None:
+                    current.first_retry_time = event.value
+                current.retry_time, current.dirty = event.value, True
+            case _:
+                assert_never(event)
+        return True
+
+    def tick(self, now: float) -> Outcome:
+        """Decide on all that has changed since the last tick, and on what is due."""
+        current, outcome = self.state, Outcome()
+        current.now = current.ticked = max(now, current.now)
+        self._resend(outcome)
+        again = self._run(outcome)
+        while current.signals:
+            current.signal = current.signals.pop(0)
+            again = self._run(outcome)
+        self._start_agents(outcome)
+        current.records.forget_changes()
+        current.dirty = False
+        snapshot = self._snapshot()
+        deadlines = [plugin.deadline(snapshot) for plugin in self.plugins]
+        # A deadline in the past is that of a plugin whose stream is taken, or that is barred.
+        soon = current.now + self.config.interval
+        looks = [deadline if deadline > current.now else soon for deadline in deadlines]
+        look = min([*looks, soon if again else INFINITY])
+        current.again = 0.0 if look == INFINITY else look
+        return outcome
+
+    def _report(self, report: Reported) -> bool:
+        current = self.state
+        taken = current.records.take(current.now, report)
+        if taken is Taken.NEW_PROCESS:
+            node, process = int(report.src.server_rank), report.src.process_rank
+            worker = report.src.role == Role.WORKER
+            current.outbox.void(traffic.worker(node, int(process)) if worker else traffic.agent(node))
+        current.dirty = current.dirty or taken in (Taken.CHANGED, Taken.NEW_PROCESS)
+        return taken is not Taken.REFUSED
+
+    def _acknowledge(self, uuid: str) -> None:
+        sending = self.state.outbox.remove(uuid)
+        if sending is None:
+            return
+        self.state.dirty = True
+        command = sending.command
+        if command is not None and command.code in (traffic.RESTART_ALL, traffic.RESTART_RANKS):
+            for rank in self._agents(command):
+                self.state.records.settle(rank)
+
+    def _signal(self, signal: Signal) -> None:
+        """Queue a signal; heartbeats say nothing, and the pause of Agents is a switch beside the others."""
+        current = self.state
+        if signal.signal_type == events.KEEP_ALIVE:
+            return
+        current.dirty = True
+        if signal.signal_type in _SWITCHES:
+            current.paused = _SWITCHES[signal.signal_type]
+        else:
+            current.signals.append(signal)
+
+    def _snapshot(self) -> Snapshot:
+        current = self.state
+        return Snapshot(
+            current.now,
+            self.config,
+            current.records,
+            current.outbox,
+            current.signal,
+            current.retry_time,
+            current.first_retry_time,
+            current.profiling,
+            current.switch_nic,
+            current.stress_test,
+        )
+
+    def _run(self, outcome: Outcome) -> bool:
+        def carry_out(owner: str, items: list[Item]) -> None:
+            for item in items:
+                self._carry_out(owner, item, outcome)
+
+        return self._streams.run(self._snapshot(), outcome, carry_out)
+
+    def _carry_out(self, owner: str, item: Item, outcome: Outcome) -> None:
+        current = self.state
+        match item:
+            case Command():
+                ended = self._agents(item) if item.code == traffic.EXIT else []
+                if ended and current.records.exited.issuperset(ended):
+                    return  # two signals may name one node; its process has its 203
+                command = replace(item, uuid=current.uuid(), owner=owner)
+                current.outbox.add(current.now, command)
+                outcome.commands.append(command)
+                for rank in ended:
+                    current.records.exit(rank)
+            case Reply():
+                reply = replace(item, uuid=current.uuid())
+                current.outbox.add(current.now, reply)
+                outcome.replies.append(reply)
+            case Call():
+                outcome.calls.append(item)
+            case Restarts():
+                current.records.restarts = item.left
+            case _:
+                assert_never(item)
+
+    def _start_agents(self, outcome: Outcome) -> None:
+        """210 to all Agents that ask, unless ClusterD holds them back."""
+        current, records = self.state, self.state.records
+        for rank in () if current.paused else sorted(records.asking):
+            agent = records.agents[rank]
+            # A count of 0 is the original's for none: the Agent keeps its own.
+            message = str(records.restarts) if records.restarts else agent.asked or ""
+            extension = {traffic.INCARNATION: current.seed}
+            start = Command(traffic.agent(rank), traffic.START, message, extension, mtype=agent.mtype)
+            self._carry_out("", start, outcome)
+            records.started(rank)
+
+    def _resend(self, outcome: Outcome) -> None:
+        """Send again what is due. After the last try it is decided on again, by who has decided on it."""
+        current = self.state
+        snapshot = self._snapshot()
+        for sending in current.outbox.due(current.now):
+            tries = sending.tries + 1
+            if tries > limits.COMMAND_ATTEMPTS:
+                command = sending.command
+                goes_on = command is not None and self._lost(command, snapshot, outcome)
+                outcome.note("message_lost", uuid=uuid_of(sending), goes_on=goes_on)
+                if not goes_on:
+                    current.outbox.remove(uuid_of(sending))
+                    continue
+                tries = 1
+            current.outbox.again(current.now, sending, tries)
+            outcome.commands += [sending.command] if sending.command else []
+            outcome.replies += [sending.reply] if sending.reply else []
+
+    def _lost(self, command: Command, snapshot: Snapshot, outcome: Outcome) -> bool:
+        """True to go on. A 210 is owed until the Agent has it, or its next process registers."""
+        if not command.owner:
+            return True
+        plugin = self._streams.plugins.get(command.owner)
+        if plugin is None:
+            return False
+        try:
+            return plugin.lost(command, snapshot)
+        except Exception as error:  # noqa: BLE001 - a plugin of the user's ends no Manager; the notice is logged
+            outcome.note("plugin_failed", plugin=plugin.name, reason=f"{type(error).__name__}: {error}")
+            return False
+
+    def _agents(self, command: Command) -> list[int]:
+        """Node ranks of the Agents that a command goes to."""
+        destination = Destination.of(command.destination)
+        if destination.position.role != Role.AGENT:
+            return []
+        servers = destination.servers
+        return sorted(self.state.records.agents if servers is None else map(int, servers))

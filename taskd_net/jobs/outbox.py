@@ -1,0 +1,126 @@
+"""Commands and replies that nobody has acknowledged: resends, with one uuid, and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from taskd_net import limits
+from taskd_net.jobs import traffic
+from taskd_net.jobs.traffic import Command, Reply
+from taskd_net.position import Role
+
+INFINITY: Final = float("inf")
+
+
+@dataclass(slots=True)
+class Sending:
+    """A command or reply on its way; one of the two is None.
+
+    Args:
+        tries: how often it was sent, since it was last decided on.
+        due: time of the next try, in seconds since the epoch.
+    """
+
+    command: Command | None = None
+    reply: Reply | None = None
+    tries: int = 0
+    due: float = 0.0
+
+
+@dataclass(slots=True)
+class Outbox:
+    """All that is on its way, in the order of the next tries.
+
+    The pause between tries is one constant, so whatever was sent last is due last. A look at what is due stops at the
+    first entry that is not.
+
+    Args:
+        sending: by uuid.
+        by_target: uuids of the commands, by destination.
+        codes: number of commands by code.
+    """
+
+    sending: dict[str, Sending] = field(default_factory=dict)
+    by_target: dict[str, list[str]] = field(default_factory=dict)
+    codes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def wake(self) -> float:
+        """Time of the next try, or infinity."""
+        return next((sending.due for sending in self.sending.values()), INFINITY)
+
+    def add(self, now: float, item: Command | Reply) -> None:
+        """Take in what is sent now for the first time. It supersedes what has lost its meaning by it."""
+        if isinstance(item, Reply):
+            self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + limits.COMMAND_RETRY_S)
+            return
+        for uuid in self._superseded(item):
+            self.remove(uuid)
+        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + limits.COMMAND_RETRY_S)
+        self.by_target.setdefault(item.to, []).append(item.uuid)
+        self.codes[item.code] = self.codes.get(item.code, 0) + 1
+
+    def due(self, now: float) -> Iterator[Sending]:
+        """Take the entries that are due, one after another; each is to be tried `again`, or removed."""
+        while self.sending:
+            sending = next(iter(self.sending.values()))
+            if sending.due > now:
+                return
+            yield sending
+
+    def again(self, now: float, sending: Sending, tries: int) -> None:
+        """Count a further try, made now."""
+        uuid = uuid_of(sending)
+        del self.sending[uuid]
+        sending.tries, sending.due = tries, now + limits.COMMAND_RETRY_S
+        self.sending[uuid] = sending
+
+    def remove(self, uuid: str) -> Sending | None:
+        """Forget an entry, if it is there."""
+        sending = self.sending.pop(uuid, None)
+        if sending is not None and sending.command is not None:
+            command = sending.command
+            uuids = self.by_target[command.to]
+            uuids.remove(uuid)
+            if not uuids:
+                del self.by_target[command.to]
+            self.codes[command.code] -= 1
+            if not self.codes[command.code]:
+                del self.codes[command.code]
+        return sending
+
+    def void(self, to: str) -> None:
+        """Forget the commands to a process that has been replaced."""
+        for uuid in list(self.by_target.get(to, ())):
+            self.remove(uuid)
+
+    def has(self, to: str, code: int) -> bool:
+        """True while a command with this code is on its way to this destination."""
+        return any(command.code == code for command in self._to(to))
+
+    def _to(self, to: str) -> Iterator[Command]:
+        for uuid in self.by_target.get(to, ()):
+            command = self.sending[uuid].command
+            assert command is not None
+            yield command
+
+    def _superseded(self, item: Command) -> list[str]:
+        """Earlier commands to the same destination that this one replaces.
+
+        An Agent that restarts or exits needs none of the earlier ones; a profiling switch replaces the one before.
+        """
+        everything = item.code in (traffic.EXIT, traffic.RESTART_ALL) and item.to.startswith(f"{Role.AGENT}/")
+        return [command.uuid for command in self._to(item.to) if everything or _subject(command) == _subject(item)]
+
+
+def uuid_of(sending: Sending) -> str:
+    """The uuid of an entry."""
+    item = sending.command or sending.reply
+    assert item is not None
+    return item.uuid
+
+
+def _subject(command: Command) -> int:
+    return traffic.PROFILING_COMMANDS.start if command.code in traffic.PROFILING_COMMANDS else command.code

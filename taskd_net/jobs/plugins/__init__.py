@@ -1,0 +1,24 @@
+"""Plugins: the base class, and the nine that every Manager has."""
+
+from __future__ import annotations
+
+from taskd_net.jobs.plugins.elastic_training import ElasticTraining
+from taskd_net.jobs.plugins.hot_switch import HotSwitch
+from taskd_net.jobs.plugins.job_rescheduling import JobRescheduling
+from taskd_net.jobs.plugins.plugin import AnyPlugin, Plugin, Progress
+from taskd_net.jobs.plugins.pod_rescheduling import PodRescheduling
+from taskd_net.jobs.plugins.profiling import Profiling
+from taskd_net.jobs.plugins.recover import Recover
+from taskd_net.jobs.plugins.stop_train import StopTrain
+from taskd_net.jobs.plugins.stress_test import StressTestPlugin
+from taskd_net.jobs.plugins.switch_nic import SwitchNicPlugin
+
+__all__ = ["AnyPlugin", "Plugin", "Progress", "built_in"]
+
+
+def built_in() -> list[AnyPlugin]:
+    """The plugins of TaskD's Manager."""
+    return [
+        *(Profiling(), SwitchNicPlugin(), StressTestPlugin()),
+        *(StopTrain(), Recover(), ElasticTraining(), PodRescheduling(), JobRescheduling(), HotSwitch()),
+    ]

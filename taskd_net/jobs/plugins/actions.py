@@ -1,0 +1,62 @@
+"""Actions that ClusterD's signals name, as commands and calls."""
+
+from __future__ import annotations
+
+import json
+from typing import TypeVar
+
+from taskd_net.jobs import traffic
+from taskd_net.jobs.events import Signal
+from taskd_net.jobs.plugins.plugin import Recovery
+
+S = TypeVar("S")
+
+RECOVERY: str = "ResumeTrainingAfterFaultStream"
+IN_PLACE: str = "recover-in-place"
+
+
+def carry_out(plugin: Recovery[S], signal: Signal) -> None:
+    """Decide on every action of a signal, in its order. Unknown actions are left alone, as by the original."""
+    ranks, timeout = signal.fault_ranks, signal.timeout
+    for action in signal.actions:
+        match action:
+            case "stop_train":
+                plugin.call("stop_train", ranks, "stop", timeout=timeout)
+            case "pause_train":
+                plugin.call("stop_train", ranks, "pause", timeout=timeout)
+            case "on_global_rank":
+                plugin.call("on_global_rank", ranks, timeout=timeout)
+            case "change_strategy":
+                change_strategy(plugin, signal)
+            case "save_and_exit":
+                plugin.call("dump")
+            case "hot switch" | "stop switch":
+                plugin.call("prepare_action", ranks, action)
+            case "fault_nodes_exit":
+                exit_nodes(plugin, signal)
+            case "fault_nodes_restart":
+                restart_ranks(plugin, signal)
+            case "pre exit process":
+                for node in signal.node_rank_ids:
+                    plugin.send(traffic.agent(node), traffic.STOP_RANKS, traffic.rank_texts(ranks))
+            case _:
+                pass
+
+
+def change_strategy(plugin: Recovery[S], signal: Signal) -> None:
+    """Tell the controller the decided strategy."""
+    plugin.call("change_strategy", text=signal.change_strategy, params=signal.extra_params)
+
+
+def exit_nodes(plugin: Recovery[S], signal: Signal) -> None:
+    """203 to the Agents that the signal names."""
+    extension = {"SignalType": signal.signal_type, "Actions": json.dumps(signal.actions)}
+    for node in signal.node_rank_ids:
+        plugin.send(traffic.agent(node), traffic.EXIT, extension=extension)
+
+
+def restart_ranks(plugin: Recovery[S], signal: Signal) -> None:
+    """209 with all faulty ranks to the Agents that the signal names."""
+    ranks = signal.fault_ranks
+    for node in signal.node_rank_ids:
+        plugin.send(traffic.agent(node), traffic.RESTART_RANKS, traffic.rank_texts(ranks), traffic.fault_ranks(ranks))

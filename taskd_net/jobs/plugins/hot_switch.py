@@ -1,0 +1,50 @@
+"""HotSwitchPlugin: prepare the switch to a spare node, and migrate to it.
+
+```
+  free ── hot-switch, or strategy migration: new signal or actions ─▶ its actions ─▶ free
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from taskd_net.jobs.events import HOT_SWITCH, Signal
+from taskd_net.jobs.plugins.actions import RECOVERY, carry_out
+from taskd_net.jobs.plugins.plugin import Progress, Recovery
+from taskd_net.jobs.snapshot import Snapshot
+
+
+@dataclass
+class Switched:
+    """State: the last order that was carried out."""
+
+    done: str = ""
+
+
+class HotSwitch(Recovery[Switched]):
+    """Carry out a hot switch; one signal may come again with other actions."""
+
+    name = "HotSwitchPlugin"
+    streams: ClassVar = {RECOVERY: 6}
+
+    def __init__(self) -> None:
+        super().__init__(Switched())
+
+    def wants(self, snapshot: Snapshot) -> Collection[str]:
+        """The recovery stream, for a changed signal or changed actions."""
+        signal = snapshot.signal
+        ours = signal.signal_type == HOT_SWITCH or signal.strategy == "migration"
+        return (RECOVERY,) if ours and _order(signal) != self.state.done else ()
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        """Carry out the actions."""
+        self.state.done = _order(snapshot.signal)
+        carry_out(self, snapshot.signal)
+        return Progress.FINAL
+
+
+def _order(signal: Signal) -> str:
+    return f"{signal.uuid} {signal.signal_type} {' '.join(signal.actions)}"

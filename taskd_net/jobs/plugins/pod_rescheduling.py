@@ -1,0 +1,128 @@
+"""PodReschedulingPlugin: a round that replaces the faulty nodes and restarts the others.
+
+```
+  no fault-recover value:
+    an Agent ≠ 0 reports ranks ─▶ 203 to the faulty, 208 to the others, controller restart ─▶ hold
+    RetryTime changed ──────────▶ 208 to all, controller restart ──────────────────────────▶ free
+  with one:
+    strategy exit ──────────────▶ 203 to nodeRankIds, 208 to the others, controller restart ─▶ hold
+
+  hold ── an Agent ≠ 0 fails ───────────────────────────────────────────▶ 203 to it, hold
+       ── Agent 0 fails, or a newer signal (with a value) ──────────────▶ free
+       ── no Agent counts as faulty, and every 208 was taken ───────────▶ free
+```
+
+The original differs in three points that leave a job standing still or restart it for nothing:
+
+- It compares RetryTime with 0 when it starts. The baseline here is the value at the first start, in the state.
+- It never answers an Agent that fails after the decision. A report that is older than the 208 of its Agent is settled
+  by that 208; a later one is answered in the round that is under way.
+- It forgets a command after five attempts. Here the round holds until the Agent has taken it or registers again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from taskd_net.jobs import traffic
+from taskd_net.jobs.plugins.actions import RECOVERY
+from taskd_net.jobs.plugins.plugin import Progress, Recovery
+from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.traffic import Restarts
+
+ASSUMED_RESTARTS = 1
+"""Restarts of a job of which no Agent has said it: enough for the round that begins."""
+
+
+@dataclass
+class Round:
+    """State.
+
+    Args:
+        baseline: the RetryTime that was acted on; None for the first one.
+        order: uuid of the last exit that was carried out, and the last signal that the hold has seen.
+        open: a round is under way.
+    """
+
+    baseline: int | None = None
+    order: str = ""
+    open: bool = False
+
+
+class PodRescheduling(Recovery[Round]):
+    """Replace faulty nodes by way of the scheduler."""
+
+    name = "PodReschedulingPlugin"
+    streams: ClassVar = {RECOVERY: 4}
+
+    def __init__(self) -> None:
+        super().__init__(Round())
+
+    def wants(self, snapshot: Snapshot) -> Collection[str]:
+        """The recovery stream, for a fault, another RetryTime, or ClusterD's order."""
+        if snapshot.config.recovers:
+            wanted = snapshot.signal.strategy == "exit" and snapshot.signal.uuid != self.state.order
+        else:
+            replaces = bool(_failed(snapshot)) and not snapshot.counts_as_faulty(0)
+            wanted = replaces or self._retries(snapshot)
+        return (RECOVERY,) if wanted else ()
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        """Begin a round, or go on with it."""
+        if not self.state.open:
+            return self._begin(snapshot)
+        if self._is_over(snapshot):
+            self.state.baseline = snapshot.retry_time
+            return Progress.FINAL
+        for rank in _failed(snapshot):
+            self.send(traffic.agent(rank), traffic.EXIT)
+        return Progress.HOLD
+
+    def release(self, stream: str) -> None:
+        """The round is over."""
+        self.state.open = False
+
+    def _retries(self, snapshot: Snapshot) -> bool:
+        baseline = snapshot.first_retry_time if self.state.baseline is None else self.state.baseline
+        return snapshot.retry_time != baseline
+
+    def _begin(self, snapshot: Snapshot) -> Progress:
+        faulty: tuple[int, ...] = ()
+        if snapshot.config.recovers:
+            self.state.order = snapshot.signal.uuid
+            faulty = snapshot.signal.node_rank_ids
+        elif not snapshot.counts_as_faulty(0):
+            faulty = tuple(_failed(snapshot))
+        for rank in faulty:
+            self.send(traffic.agent(rank), traffic.EXIT)
+        self._restart_others(snapshot, frozenset(faulty))
+        self.call("restart")
+        self.state.baseline = snapshot.retry_time
+        self.state.open = snapshot.config.recovers or bool(faulty)
+        return Progress.HOLD if self.state.open else Progress.FINAL
+
+    def _restart_others(self, snapshot: Snapshot, faulty: frozenset[int]) -> None:
+        """208, with one restart less, to all who run. Whoever waits for a 210, or has it on its way, starts anyway."""
+        records = snapshot.records
+        left = (ASSUMED_RESTARTS if records.restarts is None else records.restarts) - 1
+        self.decide(Restarts(left))
+        for rank in sorted(records.agents.keys() - faulty - records.exited - records.asking):
+            if not snapshot.starting(rank):
+                self.send(traffic.agent(rank), traffic.RESTART_ALL, str(left))
+
+    def _is_over(self, snapshot: Snapshot) -> bool:
+        """True where nobody counts as faulty, or somebody else has to decide."""
+        if snapshot.config.recovers:
+            signal = snapshot.signal
+            if signal.uuid != self.state.order or snapshot.master_overdue:
+                return True
+        elif snapshot.needs_answer(0):
+            return True
+        return not snapshot.any_faulty
+
+
+def _failed(snapshot: Snapshot) -> list[int]:
+    """Agents other than 0 whose fault no restart on its way will settle."""
+    return sorted(rank for rank in snapshot.records.faulty if rank and snapshot.needs_answer(rank))

@@ -1,0 +1,86 @@
+"""recoverPlugin: carry out the strategies retry, recover, dump and continue, and saveAndExit.
+
+```
+         retry, dump, continue:   controller ─────────────────────────────────────────▶ free
+  free ─ recover:                 203 to nodeRankIds ─ all taken, or 15 s ─ controller ─▶ free
+         recover in place:        controller, 209 with all faulty ranks ──────────────▶ free
+         saveAndExit:             controller, 203 to nodeRankIds ─────────────────────▶ free
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from taskd_net import limits
+from taskd_net.jobs.events import SAVE_AND_EXIT, Signal
+from taskd_net.jobs.plugins.actions import IN_PLACE, RECOVERY, change_strategy, exit_nodes, restart_ranks
+from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
+from taskd_net.jobs.snapshot import Snapshot
+
+_STRATEGIES = ("retry", "recover", "dump", "continue")
+
+
+@dataclass
+class Recovering:
+    """State: the last order that was carried out; the recovery whose controller waits for the 203s, and until when."""
+
+    done: str = ""
+    signal: Signal = field(default_factory=Signal)
+    until: float = 0.0
+
+
+class Recover(Recovery[Recovering]):
+    """Carry out a recovery by process, each uuid and strategy once."""
+
+    name = "recoverPlugin"
+    streams: ClassVar = {RECOVERY: 2}
+
+    def __init__(self) -> None:
+        super().__init__(Recovering())
+
+    def wants(self, snapshot: Snapshot) -> Collection[str]:
+        """The recovery stream, for a new uuid or another strategy."""
+        signal = snapshot.signal
+        ours = signal.strategy in _STRATEGIES or signal.signal_type == SAVE_AND_EXIT
+        return (RECOVERY,) if ours and _order(signal) != self.state.done else ()
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        """Carry out the order; a recovery waits for the faulty nodes to have their 203."""
+        if not self.state.until:
+            return self._begin(snapshot)
+        signal = self.state.signal
+        if snapshot.now < self.state.until and any(snapshot.exiting(node) for node in signal.node_rank_ids):
+            return Progress.HOLD
+        change_strategy(self, signal)
+        return Progress.FINAL
+
+    def release(self, stream: str) -> None:
+        """Forget the recovery that waited."""
+        self.state.signal, self.state.until = Signal(), 0.0
+
+    def deadline(self, snapshot: Snapshot) -> float:
+        """The time at which the controller no longer waits for the 203s."""
+        return self.state.until or INFINITY
+
+    def _begin(self, snapshot: Snapshot) -> Progress:
+        signal = snapshot.signal
+        self.state.done = _order(signal)
+        if signal.signal_type == SAVE_AND_EXIT:
+            self.call("dump")
+            exit_nodes(self, signal)
+        elif signal.strategy == "recover" and IN_PLACE not in signal.extra_params:
+            self.state.signal, self.state.until = signal, snapshot.now + limits.EXITS_FIRST_S
+            exit_nodes(self, signal)
+            return Progress.HOLD
+        else:
+            change_strategy(self, signal)
+            if signal.strategy == "recover":
+                restart_ranks(self, signal)
+        return Progress.FINAL
+
+
+def _order(signal: Signal) -> str:
+    return f"{signal.uuid} {signal.signal_type} {signal.strategy}"

@@ -1,0 +1,103 @@
+"""OMSwitchNicPlugin: have all Workers switch their network cards.
+
+```
+  free ── new request ─▶ 204 to all Workers, hold ── all: switchOK ──────────────────────▶ reply true, free
+                                                  └─ one: switchFail, or a new process;
+                                                     204 lost; 120 minutes ──────────────▶ reply false, free
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from taskd_net import limits
+from taskd_net.jobs import traffic
+from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
+from taskd_net.jobs.records import WorkerRecord
+from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.traffic import Command
+
+STREAM = "OMSwitchNicStream"
+UUID = "switchNicUUID"
+
+
+@dataclass
+class Switching:
+    """State.
+
+    Args:
+        uuid: of the last request that was begun.
+        until: end of the patience; 0 when no switch is under way.
+        waiting: the process (`birth`) of each Worker whose answer is missing, by global rank.
+        failed: one has failed.
+    """
+
+    uuid: str = ""
+    until: float = 0.0
+    waiting: dict[int, int] = field(default_factory=dict)
+    failed: bool = False
+
+
+class SwitchNicPlugin(Plugin[Switching]):
+    """Switch the network cards, and tell ClusterD whether all Workers have done it."""
+
+    name = "OMSwitchNicPlugin"
+    streams: ClassVar = {STREAM: 1}
+
+    def __init__(self) -> None:
+        super().__init__(Switching())
+
+    def wants(self, snapshot: Snapshot) -> Collection[str]:
+        """The stream, for a new request."""
+        return (STREAM,) if snapshot.switch_nic.uuid != self.state.uuid else ()
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        """Send the command, and wait for the answers."""
+        state = self.state
+        if not state.until:
+            self._begin(snapshot)
+        else:
+            for rank in snapshot.records.changed_workers & state.waiting.keys():
+                self._look(rank, snapshot.records.workers[rank])
+        if state.failed or snapshot.now >= state.until or not state.waiting:
+            self.reply("ReplySwitchNicResult", json.dumps(not state.failed and not state.waiting))
+            return Progress.FINAL
+        return Progress.HOLD
+
+    def release(self, stream: str) -> None:
+        """The switch is over."""
+        self.state = Switching(self.state.uuid)
+
+    def deadline(self, snapshot: Snapshot) -> float:
+        """The end of the patience."""
+        return self.state.until or INFINITY
+
+    def lost(self, command: Command, snapshot: Snapshot) -> bool:
+        """A Worker that cannot be reached has failed."""
+        self.state.failed = self.state.failed or command.extension[UUID] == self.state.uuid
+        return False
+
+    def _begin(self, snapshot: Snapshot) -> None:
+        request, state = snapshot.switch_nic, self.state
+        state.uuid, state.until = request.uuid, snapshot.now + limits.SWITCH_NIC_S
+        state.waiting = {rank: worker.birth for rank, worker in snapshot.records.workers.items()}
+        state.failed = not state.waiting
+        if state.waiting:
+            extension = {
+                UUID: request.uuid,
+                "globalRankIDs": json.dumps([str(rank) for rank in request.ranks]),
+                "globalOps": json.dumps(list(request.ops)),
+            }
+            self.send(traffic.ALL_WORKERS, traffic.SWITCH_NIC, extension=extension)
+
+    def _look(self, rank: int, worker: WorkerRecord) -> None:
+        answer = worker.reports.get(f"{traffic.ACTION}/{traffic.SWITCH_NIC}")
+        if worker.birth != self.state.waiting[rank]:
+            self.state.failed = True
+        elif answer is not None and answer.extension.get(UUID) == self.state.uuid:
+            del self.state.waiting[rank]
+            self.state.failed = self.state.failed or answer.message != "switchOK"

@@ -1,0 +1,346 @@
+"""Records of Agents and Workers: the last report of each kind, and the conclusions from them.
+
+A record is that of one process. A REGISTER starts an empty one, unless it names the incarnation that the record has: a
+process of this package registers again and again, an original's only when it starts.
+
+The indexes beside the records let a decision look at what matters (the faulty, the asking) and not at every node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeVar
+
+from taskd_net import limits
+from taskd_net.jobs import traffic
+from taskd_net.jobs.events import Reported
+from taskd_net.position import Role, is_rank
+from taskd_net.untrusted import json_value, natural
+
+_UNIX_MOST: Final = 2**40
+_COUNT_MOST: Final = 2**31 - 1
+UNKNOWN: Final = -1
+
+
+@dataclass(slots=True)
+class Report:
+    """The last report of a kind.
+
+    Args:
+        message, extension: its content.
+        at: time of arrival, in seconds since the epoch.
+        uuid: of the message.
+    """
+
+    message: str = ""
+    extension: dict[str, str] = field(default_factory=dict)
+    at: float = 0.0
+    uuid: str = ""
+
+
+@dataclass(slots=True)
+class Fault:
+    """An Agent's report of failed ranks that no command has answered.
+
+    Args:
+        ranks: global ranks (MindSpore's Agents of the original give local ones); empty if the report cannot be read.
+        at: time of arrival, in seconds since the epoch.
+        reported: the Agent's own time of it; None if it is missing or no number.
+    """
+
+    ranks: list[int] = field(default_factory=list)
+    at: float = 0.0
+    reported: float | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """One process.
+
+    Args:
+        incarnation: of the process; empty for an original's.
+        birth: number of this record among all; another one means another process.
+        registered: a REGISTER has come.
+        heartbeat: time of the last KEEP_ALIVE; 0 before.
+        reports: by `msg_type/code`.
+    """
+
+    incarnation: str = ""
+    birth: int = 0
+    registered: bool = False
+    heartbeat: float = 0.0
+    reports: dict[str, Report] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class AgentRecord(Record):
+    """An Agent.
+
+    Args:
+        asked: its 201's message, until the 210 is decided on.
+        mtype: of that 201.
+        fault: its unanswered fault.
+        exited: a 203 was sent. It counts as faulty until its next process registers, whatever it reports.
+    """
+
+    asked: str | None = None
+    mtype: str = "default"
+    fault: Fault | None = None
+    exited: bool = False
+
+
+@dataclass(slots=True)
+class WorkerRecord(Record):
+    """A Worker.
+
+    Args:
+        node: rank of its node.
+        profiling: n of its last report 1400 + n, or `UNKNOWN`.
+    """
+
+    node: int = 0
+    profiling: int = UNKNOWN
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Taken(Enum):
+    """The effect of a report on the records."""
+
+    NOTHING = 0
+    CHANGED = 1
+    NEW_PROCESS = 2
+    REFUSED = 3
+
+
+@dataclass(slots=True)
+class Records:
+    """Every Agent and Worker.
+
+    Args:
+        agents: by node rank.
+        workers: by global rank.
+        restarts: restarts that the job has left: of the first 201 that came, one less after each round.
+        faulty: Agents with an unanswered fault.
+        exited: Agents that were sent 203, and have not registered since.
+        asking: Agents that wait for the decision on their 210.
+        profiling: number of registered Workers by profiling state.
+        births: records so far.
+        changed_agents, changed_workers: since the last tick.
+    """
+
+    agents: dict[int, AgentRecord] = field(default_factory=dict)
+    workers: dict[int, WorkerRecord] = field(default_factory=dict)
+    restarts: int | None = None
+    faulty: set[int] = field(default_factory=set)
+    exited: set[int] = field(default_factory=set)
+    asking: set[int] = field(default_factory=set)
+    profiling: dict[int, int] = field(default_factory=dict)
+    births: int = 0
+    changed_agents: set[int] = field(default_factory=set)
+    changed_workers: set[int] = field(default_factory=set)
+
+    @property
+    def registered_workers(self) -> int:
+        """Workers that have registered."""
+        return sum(self.profiling.values())
+
+    def take(self, now: float, report: Reported) -> Taken:
+        """Take a report in.
+
+        Returns:
+            NEW_PROCESS: commands to the process before are void. REFUSED: the sender is no Agent or Worker, or there
+            are `limits.JOB_NODES` records. NOTHING: a heartbeat, a resend, or a repeated registration.
+        """
+        src = report.src
+        if not is_rank(src.server_rank):
+            return Taken.REFUSED
+        node = int(src.server_rank)
+        if src.role == Role.AGENT:
+            taken = self._of_agent(now, node, report)
+            if taken in (Taken.CHANGED, Taken.NEW_PROCESS):
+                self.changed_agents.add(node)
+            return taken
+        if src.role == Role.WORKER and is_rank(src.process_rank):
+            rank = int(src.process_rank)
+            taken = self._of_worker(now, node, rank, report)
+            if taken in (Taken.CHANGED, Taken.NEW_PROCESS):
+                self.changed_workers.add(rank)
+            return taken
+        return Taken.REFUSED
+
+    def started(self, rank: int) -> None:
+        """The 210 to an Agent is decided on."""
+        self.agents[rank].asked = None
+        self.asking.discard(rank)
+
+    def exit(self, rank: int) -> None:
+        """An Agent is sent 203; it may be one that never reported."""
+        agent = self.agents.get(rank)
+        if agent is None:
+            agent = self.agents[rank] = AgentRecord(birth=self._birth())
+        agent.fault, agent.asked, agent.exited = None, None, True
+        self.faulty.discard(rank)
+        self.asking.discard(rank)
+        self.exited.add(rank)
+        self.changed_agents.add(rank)
+
+    def settle(self, rank: int) -> None:
+        """An Agent has taken a restart: its fault until now is answered.
+
+        Messages of one Agent keep their order, so what arrived before the acknowledgement is older than the restart.
+        """
+        agent = self.agents.get(rank)
+        if agent is not None:
+            agent.fault = None
+            self.faulty.discard(rank)
+            self.changed_agents.add(rank)
+
+    def forget_changes(self) -> None:
+        """A tick has looked at all changes."""
+        self.changed_agents, self.changed_workers = set(), set()
+
+    def _birth(self) -> int:
+        self.births += 1
+        return self.births
+
+    def _of_agent(self, now: float, rank: int, report: Reported) -> Taken:
+        agent = self.agents.get(rank)
+        if report.msg_type == traffic.REGISTER:
+            if _is_again(agent, report):
+                return Taken.NOTHING
+            if agent is None and self._full():
+                return Taken.REFUSED
+            self.agents[rank] = self._begin(AgentRecord(), now, report)
+            for index in (self.faulty, self.exited, self.asking):
+                index.discard(rank)
+            return Taken.NEW_PROCESS
+        if agent is None:
+            if self._full():
+                return Taken.REFUSED
+            agent = self.agents[rank] = AgentRecord(birth=self._birth())
+        if not _keep(now, agent, report):
+            return Taken.NOTHING
+        if report.msg_type == traffic.STATUS:
+            self._conclude(now, rank, agent, report)
+        return Taken.CHANGED
+
+    def _conclude(self, now: float, rank: int, agent: AgentRecord, report: Reported) -> None:
+        """Draw the conclusions from a 201 or 202."""
+        if report.code == traffic.MAY_I_START:
+            if self.restarts is None:
+                self.restarts = _count(report.message)
+            if not agent.exited:
+                agent.asked, agent.mtype = report.message, report.mtype
+                self.asking.add(rank)
+        elif report.code == traffic.FAULT and not agent.exited:
+            ranks = read_fault(report.message)
+            if ranks is None:
+                agent.fault = None
+                self.faulty.discard(rank)
+            else:
+                reported = natural(report.extension.get(traffic.FAULT_TIME, ""), _UNIX_MOST)
+                agent.fault = Fault(ranks, now, None if reported is None else float(reported))
+                self.faulty.add(rank)
+
+    def _of_worker(self, now: float, node: int, rank: int, report: Reported) -> Taken:
+        worker = self.workers.get(rank)
+        if report.msg_type == traffic.REGISTER:
+            if _is_again(worker, report):
+                return Taken.NOTHING
+            if worker is None and self._full():
+                return Taken.REFUSED
+            if worker is not None and worker.registered:
+                self._count(worker.profiling, -1)
+            self.workers[rank] = self._begin(WorkerRecord(node=node), now, report)
+            self._count(UNKNOWN, 1)
+            return Taken.NEW_PROCESS
+        if worker is None:
+            if self._full():
+                return Taken.REFUSED
+            worker = self.workers[rank] = WorkerRecord(birth=self._birth(), node=node)
+        if not _keep(now, worker, report):
+            return Taken.NOTHING
+        if report.msg_type == traffic.STATUS and report.code in traffic.PROFILING_STATES:
+            if worker.registered:
+                self._count(worker.profiling, -1)
+                self._count(report.code - traffic.PROFILING_STATES.start, 1)
+            worker.profiling = report.code - traffic.PROFILING_STATES.start
+        return Taken.CHANGED
+
+    def _count(self, profiling: int, by: int) -> None:
+        number = self.profiling.get(profiling, 0) + by
+        if number:
+            self.profiling[profiling] = number
+        else:
+            del self.profiling[profiling]
+
+    def _full(self) -> bool:
+        return len(self.agents) + len(self.workers) >= limits.JOB_NODES
+
+    def _begin(self, record: R, now: float, report: Reported) -> R:
+        """Fill the record of a process that registers."""
+        record.incarnation = report.extension.get(traffic.INCARNATION, "")
+        record.birth = self._birth()
+        record.registered = True
+        record.reports[_kind(report)] = Report(report.message, report.extension, now, report.uuid)
+        return record
+
+
+def read_fault(message: str) -> list[int] | None:
+    """The failed ranks in a 202's message.
+
+    Returns:
+        None for no fault: an empty message or an empty list. A message that cannot be read is a fault of unknown ranks,
+        as the original takes it.
+    """
+    if not message:
+        return None
+    try:
+        value = json_value(message)
+    except ValueError:
+        return []
+    ranks = value.get("fault_ranks", ()) if isinstance(value, dict) else ()
+    if not isinstance(ranks, list):
+        return []
+    return [rank for rank in ranks if type(rank) is int] if ranks else None
+
+
+def _kind(report: Reported) -> str:
+    return f"{report.msg_type}/{report.code}"
+
+
+def _is_again(record: Record | None, report: Reported) -> bool:
+    """True for a registration of the process that the record has, or a resend of it."""
+    if record is None or not record.registered:
+        return False
+    known = record.reports.get(_kind(report))
+    if known is not None and report.uuid and known.uuid == report.uuid:
+        return True
+    return bool(record.incarnation) and report.extension.get(traffic.INCARNATION) == record.incarnation
+
+
+def _keep(now: float, record: Record, report: Reported) -> bool:
+    """Keep a report; False for a heartbeat or a resend."""
+    if report.msg_type == traffic.KEEP_ALIVE:
+        record.heartbeat = now
+        return False
+    kind = _kind(report)
+    known = record.reports.pop(kind, None)
+    if known is not None and report.uuid and known.uuid == report.uuid:
+        record.reports[kind] = known
+        return False
+    if len(record.reports) >= limits.REPORTS_PER_NODE:
+        del record.reports[next(iter(record.reports))]  # the oldest
+    record.reports[kind] = Report(report.message, report.extension, now, report.uuid)
+    return True
+
+
+def _count(text: str) -> int | None:
+    """A count of restarts; None for another text."""
+    number = natural(text.strip().removeprefix("-"), _COUNT_MOST)
+    if number is None:
+        return None
+    return -number if text.strip().startswith("-") else number

@@ -1,0 +1,111 @@
+"""The state of a job as its plugins see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskd_net import limits
+from taskd_net.jobs import traffic
+from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.jobs.outbox import Outbox
+from taskd_net.jobs.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfig:
+    """The settings of a Manager that its decisions depend on.
+
+    Args:
+        nodes, processes_per_node: size of the job; 0 for unknown.
+        fault_recover: recovery by process; any value but an empty text.
+        taskd_enable: recovery by process is on at all.
+        clusterd: there is an address of ClusterD.
+        interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
+    """
+
+    nodes: int = 0
+    processes_per_node: int = 0
+    fault_recover: str = ""
+    taskd_enable: bool = True
+    clusterd: bool = False
+    interval: float = 0.1
+
+    @property
+    def recovers(self) -> bool:
+        """True where ClusterD decides on faults. Agents' reports alone move nothing then."""
+        return bool(self.fault_recover) and self.taskd_enable and self.clusterd
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds without KEEP_ALIVE after which a Worker under stress test has failed."""
+        return max(limits.SILENT_SNAPSHOTS * self.interval, limits.SILENT_LEAST_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a job in one step. Plugins read it, and change nothing in it.
+
+    Args:
+        now: in seconds since the epoch.
+        config: the settings.
+        records: of Agents and Workers, with the sets of those that changed since the last tick.
+        outbox: commands that nobody has acknowledged.
+        signal: ClusterD's last signal; signals that arrive together are shown one after another.
+        retry_time: of reset.json; None without that file.
+        first_retry_time: the one that this job's first Manager began with.
+        profiling: the wanted profiling domains; None before anybody has said.
+        switch_nic, stress_test: ClusterD's last requests.
+    """
+
+    now: float
+    config: JobConfig
+    records: Records
+    outbox: Outbox
+    signal: Signal
+    retry_time: int | None
+    first_retry_time: int | None
+    profiling: ProfilingSwitch | None
+    switch_nic: SwitchNic
+    stress_test: StressTest
+
+    def restarting(self, rank: int) -> bool:
+        """True while a 208 is on its way to an Agent: its reports are older than that restart."""
+        return self.outbox.has(traffic.agent(rank), traffic.RESTART_ALL)
+
+    def exiting(self, rank: int) -> bool:
+        """True while a 203 is on its way to an Agent."""
+        return self.outbox.has(traffic.agent(rank), traffic.EXIT)
+
+    def starting(self, rank: int) -> bool:
+        """True while a 210 is on its way to an Agent."""
+        return self.outbox.has(traffic.agent(rank), traffic.START)
+
+    def needs_answer(self, rank: int) -> bool:
+        """True for an Agent with a fault that no restart on its way will settle."""
+        return rank in self.records.faulty and not self.restarting(rank)
+
+    def counts_as_faulty(self, rank: int) -> bool:
+        """True for an Agent with a fault, and for one that was sent 203 and has not registered since."""
+        return rank in self.records.faulty or rank in self.records.exited
+
+    @property
+    def any_faulty(self) -> bool:
+        """True while an Agent counts as faulty, or has not taken its restart."""
+        return bool(self.records.faulty or self.records.exited or self.outbox.codes.get(traffic.RESTART_ALL))
+
+    @property
+    def master_overdue_at(self) -> float:
+        """Time at which the fault of Agent 0 has waited too long for ClusterD; infinity without one.
+
+        A report without a usable time is overdue at once, as with TaskD's Manager.
+        """
+        if not self.needs_answer(0):
+            return float("inf")
+        fault = self.records.agents[0].fault
+        assert fault is not None
+        return 0.0 if fault.reported is None else fault.reported + limits.MASTER_FAULT_S
+
+    @property
+    def master_overdue(self) -> bool:
+        """True where ClusterD has not answered the fault of Agent 0 in time."""
+        return self.config.recovers and self.master_overdue_at <= self.now

@@ -1,0 +1,186 @@
+"""Messages, calls and answers that a Manager sends, and the codes of TaskD's own traffic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from taskd_net.codes import ArgumentError, Refusal
+from taskd_net.position import ALL, Destination, Position, Role
+
+REGISTER: Final = "REGISTER"
+KEEP_ALIVE: Final = "KEEP_ALIVE"
+STATUS: Final = "STATUS"
+ACTION: Final = "ACTION"
+
+MAY_I_START: Final = 201
+FAULT: Final = 202
+EXIT: Final = 203
+SWITCH_NIC: Final = 204
+STRESS_TEST: Final = 205
+RESTART_ALL: Final = 208
+RESTART_RANKS: Final = 209
+START: Final = 210
+STOP_RANKS: Final = 213
+
+AGENT_COMMANDS: Final = frozenset((EXIT, RESTART_ALL, RESTART_RANKS, START, STOP_RANKS))
+"""Codes that an Agent of the original survives."""
+
+PROFILING_COMMANDS: Final = range(700, 712)
+PROFILING_STATES: Final = range(1400, 1500)
+
+INCARNATION: Final = "Incarnation"
+"""Key in the extension of a REGISTER of this package's, and of a 210: one value for each process."""
+FAULT_TIME: Final = "REPORT_FAULT_TIME"
+FAULT_RANKS: Final = "FaultRanks"
+
+ALL_WORKERS: Final = str(Position.worker(ALL, ALL))
+
+
+def agent(rank: int) -> str:
+    """The Agent of a node, as a destination."""
+    return f"{Role.AGENT}/{rank}"
+
+
+def worker(node: int, rank: int) -> str:
+    """The Worker with a global rank, as a destination."""
+    return f"{Role.WORKER}/{node}/{rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A message of the Mgr to an Agent or to Workers.
+
+    Args:
+        to: the destination, such as `Agent/3` or `Worker/All/All`.
+        code: the number of the command.
+        message: details; the form depends on the code.
+        extension: further details, by key.
+        msg_type: `ACTION`, as a rule.
+        mtype: of the message's header.
+        uuid: given by the Job; one for all resends.
+        owner: name of the plugin that decided on it; empty for the Job's own.
+    """
+
+    to: str = ""
+    code: int = 0
+    message: str = ""
+    extension: dict[str, str] = field(default_factory=dict)
+    msg_type: str = ACTION
+    mtype: str = "default"
+    uuid: str = ""
+    owner: str = ""
+
+    @property
+    def destination(self) -> Position:
+        """The destination as a position."""
+        return Position.parse(self.to)
+
+    def require(self) -> None:
+        """Check that receivers of every make survive this command.
+
+        Raises:
+            ArgumentError: the destination names no Agent or Worker, or an original's Agent would die of the code.
+        """
+        position = self.destination
+        try:
+            Destination.of(position)
+        except Refusal as error:
+            raise ArgumentError(str(error)) from None
+        if position.role not in (Role.AGENT, Role.WORKER):
+            raise ArgumentError(f"to is {self.to!r}; expected an Agent or Workers")
+        if position.role == Role.AGENT and (self.code not in AGENT_COMMANDS or self.msg_type != ACTION):
+            codes = ", ".join(map(str, sorted(AGENT_COMMANDS)))
+            raise ArgumentError(f"{self.msg_type} {self.code} is for an Agent; expected ACTION with one of {codes}")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the training framework's controller, in the Manager's own process.
+
+    Args:
+        name: `dump`, `stop_train`, `on_global_rank`, `change_strategy`, `prepare_action`, `destroy`, or `restart`
+            (destroy, and start again).
+        ranks: type of fault by global rank.
+        text: `stop` or `pause`, the strategy, or the action.
+        params: extra parameters of a strategy.
+        timeout: in seconds; 0 for the controller's default.
+    """
+
+    name: str = ""
+    ranks: dict[int, int] = field(default_factory=dict)
+    text: str = ""
+    params: str = ""
+    timeout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A request to ClusterD. The shell adds the job id.
+
+    Args:
+        rpc: `ReplySwitchNicResult` or `ReplyStressTestResult`.
+        result: a JSON text: true or false, or the results by rank.
+        uuid: given by the Job, for `Acknowledged`.
+    """
+
+    rpc: str = ""
+    result: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """A new count of the restarts that the job has left."""
+
+    left: int
+
+
+Item = Command | Call | Reply | Restarts
+"""A decision of a plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line for the log: a change of state.
+
+    Args:
+        event: short verb phrase, such as `stream_taken`.
+        fields: details.
+    """
+
+    event: str
+    fields: Mapping[str, str | int]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Decisions of one tick, in the order of each list.
+
+    Attributes:
+        commands: messages to send, once each; those with a uuid that was sent before are resends.
+        calls: calls of the controller. They have no resends, because the controller ends with this process.
+        replies: requests to ClusterD.
+        notices: lines for the log.
+    """
+
+    commands: list[Command] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+    def note(self, event: str, **fields: str | int) -> None:
+        """Add a line for the log."""
+        self.notices.append(Notice(event, fields))
+
+
+def rank_texts(ranks: Iterable[int]) -> str:
+    """Ranks as 209 and 213 have them in their message: a JSON list of texts."""
+    return json.dumps([str(rank) for rank in sorted(ranks)])
+
+
+def fault_ranks(ranks: Mapping[int, int]) -> dict[str, str]:
+    """Ranks as 209 has them in its extension, which the original's Mgr sends alone."""
+    return {FAULT_RANKS: json.dumps({str(rank): ranks[rank] for rank in sorted(ranks)})}

@@ -1,0 +1,152 @@
+"""The plugins of the recovery stream, beyond what the transcripts show."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net import limits
+from taskd_net.jobs.events import RetryTime
+from taskd_net.jobs.plugins.pod_rescheduling import ASSUMED_RESTARTS
+from taskd_net.jobs.traffic import Call
+from tests.jobs.scene import CLUSTERD, Scene, commands, started
+
+RECOVERY = "ResumeTrainingAfterFaultStream"
+
+
+def owner(scene: Scene) -> str:
+    """The owner of the recovery stream."""
+    return scene.job.state.streams[RECOVERY].owner
+
+
+def test_actions_are_carried_out_in_their_order_and_unknown_ones_left_alone() -> None:
+    scene = started(0, config=CLUSTERD)
+    scene.signal("globalFault", "no such", "save_and_exit", "pause_train", timeout=900)
+    assert scene.tick().calls == [Call("dump"), Call("stop_train", {3: 1}, "pause", timeout=900)]
+
+
+def test_a_stopped_training_waits_half_an_hour_for_clusterd() -> None:
+    scene = started(0, config=CLUSTERD)
+    scene.signal("stopTrain", "stop_train")
+    scene.settle()
+    assert scene.job.wake == scene.now + limits.STOP_TRAIN_S
+    assert (owner(scene), scene.tick(limits.STOP_TRAIN_S).calls, owner(scene)) == ("StopTrainPlugin", [], "")
+
+
+@pytest.mark.parametrize("order", ["killMaster", "saveAndExit", "changeStrategy"])
+def test_any_other_signal_ends_the_wait(order: str) -> None:
+    scene = started(0, config=CLUSTERD)
+    scene.signal("stopTrain", "stop_train")
+    scene.signal(order, strategy="dump" if order == "changeStrategy" else "")
+    scene.tick()
+    assert owner(scene) == ""
+
+
+def test_a_device_fault_does_not_end_the_wait() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.signal("stopTrain", "stop_train")
+    scene.signal("preExitProcess", "pre exit process", nodes=(1,))
+    assert commands(scene.tick()) == [("Agent/1", 213)]
+    assert owner(scene) == "StopTrainPlugin"
+
+
+def test_the_controller_recovers_without_a_node_that_cannot_be_reached() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.away.add("Agent/1")
+    scene.signal("changeStrategy", strategy="recover", nodes=(1,))
+    scene.settle()
+    calls = [call.name for _ in range(5) for call in scene.tick(3.0).calls]
+    assert calls == ["change_strategy"] and owner(scene) == ""
+
+
+def test_an_overdue_fault_of_agent_0_ends_a_downgrade() -> None:
+    scene = started(0, config=CLUSTERD)
+    scene.signal("changeStrategy", strategy="downgrade")
+    scene.settle()
+    assert owner(scene) == "ElasticTrainingPlugin"
+    scene.fault(0, 3)  # without a time: at once, as with the original
+    assert commands(scene.tick()) == [("Agent/0", 203)]
+    assert owner(scene) == ""
+
+
+def test_a_round_without_a_known_count_leaves_no_agent_below_0() -> None:
+    scene = started(0, 1)
+    scene.job.state.records.restarts = None
+    scene.fault(1, 3)
+    assert [command.message for command in scene.tick().commands] == ["", str(ASSUMED_RESTARTS - 1)]
+
+
+def test_an_agent_that_waits_for_its_go_gets_no_208() -> None:
+    scene = started(0, 1)
+    scene.away.add("Agent/2")
+    scene.register(2)
+    scene.settle()
+    scene.signal("pauseStartAgent")
+    scene.register(3)
+    scene.fault(1, 3)
+    assert commands(scene.tick()) == [("Agent/1", 203), ("Agent/0", 208)]
+
+
+def test_a_fault_of_another_agent_waits_while_agent_0_is_out() -> None:
+    scene = started(0, 1)
+    scene.fault(0, 1)
+    scene.fault(1, 3)
+    assert commands(scene.tick()) == [("Agent/0", 203)]
+    scene.take(RetryTime(1))
+    scene.settle()
+    scene.take(RetryTime(2))
+    assert commands(scene.tick()) == [("Agent/1", 208)]
+
+
+def test_an_older_report_is_settled_by_the_208_and_a_later_one_is_answered() -> None:
+    scene = started(0, 1)
+    scene.take(RetryTime(1))
+    scene.settle()
+    scene.away.add("Agent/1")
+    scene.take(RetryTime(2))
+    scene.settle()
+    scene.fault(1, 3)
+    assert scene.tick().commands == [], "its 208 is on the way"
+    scene.away.clear()
+    scene.tick(3.0)
+    assert not scene.job.state.records.faulty
+    scene.fault(1, 4)
+    assert commands(scene.tick()) == [("Agent/1", 203), ("Agent/0", 208)]
+
+
+@pytest.mark.parametrize("value", [2, 0])
+def test_retry_time_acts_on_each_change_and_on_no_value_that_was_there(value: int) -> None:
+    scene = started(0)
+    scene.take(RetryTime(1))
+    assert commands(scene.tick()) == []
+    scene.take(RetryTime(value))
+    assert commands(scene.tick()) == [("Agent/0", 208)]
+    scene.take(RetryTime(value))
+    assert commands(scene.tick()) == []
+
+
+def test_an_agent_that_fails_in_clusterds_round_is_answered_but_agent_0_is_clusterds() -> None:
+    scene = started(0, 1, 2, config=CLUSTERD)
+    scene.signal("changeStrategy", strategy="exit", nodes=(1,))
+    scene.settle()
+    scene.fault(2, 5, at="1000")
+    scene.fault(0, 5, at="1000")
+    assert commands(scene.tick()) == [("Agent/2", 203)]
+    scene.tick(limits.MASTER_FAULT_S)
+    assert scene.job.state.records.exited == {0, 1, 2} and owner(scene) == ""
+
+
+def test_a_newer_signal_ends_clusterds_round() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.signal("changeStrategy", strategy="exit", nodes=(1,))
+    scene.settle()
+    scene.signal("stopTrain", "stop_train")
+    assert [call.name for call in scene.tick().calls] == ["stop_train"]
+
+
+def test_a_deadline_that_has_passed_makes_no_haste() -> None:
+    scene = started(0, config=CLUSTERD)
+    scene.job.state.streams[RECOVERY].barred.add("JobReschedulingPlugin")
+    scene.fault(0, 3)
+    scene.tick()
+    scene.job.tick(scene.now)
+    assert scene.job.wake == scene.now + CLUSTERD.interval

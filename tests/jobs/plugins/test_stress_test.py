@@ -1,0 +1,103 @@
+"""OMStressTestPlugin: results of all named Workers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from taskd_net import limits
+from taskd_net.jobs.events import StressTest
+from taskd_net.jobs.plugins.stress_test import read_result
+from taskd_net.jobs.traffic import Outcome
+from tests.jobs.scene import Scene
+
+OK = '{"rankResult": {"0": {"code": "0", "result": "OK"}}}'
+
+
+def begun(*ranks: int, away: str = "") -> tuple[Scene, str]:
+    """Workers under test, and the test's uuid."""
+    scene = Scene()
+    scene.workers(*ranks)
+    scene.settle()
+    scene.away.add(away)
+    scene.take(StressTest(dict.fromkeys(ranks, (0,))))
+    scene.settle()
+    return scene, scene.job.state.stress_test.uuid
+
+
+def result(outcomes: list[Outcome]) -> object:
+    """The only reply."""
+    (reply,) = [reply for outcome in outcomes for reply in outcome.replies]
+    assert reply.rpc == "ReplyStressTestResult"
+    return {rank: ops["0"]["code"] for rank, ops in json.loads(reply.result).items()}
+
+
+def answer(scene: Scene, rank: int, uuid: str, message: str = OK) -> None:
+    scene.report(f"Worker/{rank // 2}/{rank}", "ACTION", 205, message, stressTestUUID=uuid)
+
+
+def test_answers_to_another_test_and_other_reports_do_not_count() -> None:
+    scene, uuid = begun(0)
+    answer(scene, 0, "another")
+    scene.report("Worker/0/0", "STATUS", 1400)
+    assert not any(outcome.replies for outcome in scene.settle())
+    answer(scene, 0, uuid)
+    assert result(scene.settle()) == {"0": "0"}
+
+
+def test_an_answer_that_cannot_be_read_and_a_new_process_have_failed() -> None:
+    scene, uuid = begun(0, 1)
+    answer(scene, 0, uuid, "nonsense")
+    scene.workers(1)
+    assert result(scene.settle()) == {"0": "1", "1": "1"}
+
+
+def test_workers_with_heartbeats_have_fifteen_minutes() -> None:
+    scene, _ = begun(0)
+    for _ in range(int(limits.STRESS_TEST_S / 2.5) - 1):
+        scene.report("Worker/0/0", "KEEP_ALIVE", 0)
+        assert scene.job.tick(scene.now).replies == []
+        scene.now += 2.5
+    scene.report("Worker/0/0", "KEEP_ALIVE", 0)
+    assert result([scene.tick(2.5)]) == {"0": "3"}
+
+
+def test_silence_counts_from_the_arrival_of_the_command() -> None:
+    scene, _ = begun(0, 1, away="Worker/0/1")
+    begin, outcomes = scene.now, [Outcome()]
+    while not outcomes[-1].replies and len(outcomes) < 20:
+        if scene.now > begin + 5.0:
+            scene.away.clear()
+        outcomes.append(scene.tick(scene.job.wake - scene.now))
+    assert result(outcomes) == {"0": "3", "1": "3"}
+    assert begin + 9.0 <= scene.now < begin + 13.0, "the command took 6 s to arrive"
+
+
+def test_a_command_of_an_earlier_test_that_is_lost_says_nothing_of_this_one() -> None:
+    scene, _ = begun(0, away="Worker/0/0")
+    plugin = next(plugin for plugin in scene.job.plugins if plugin.name == "OMStressTestPlugin")
+    (command,) = [sending.command for sending in scene.job.state.outbox.sending.values()]
+    assert command is not None
+    plugin.state.uuid = "later"
+    assert plugin.lost(command, scene.job._snapshot()) is False
+    assert 0 in plugin.state.waiting
+
+
+def test_a_test_of_nobody_has_an_empty_result() -> None:
+    scene, _ = begun()
+    replies = [line for line in scene.lines if "ReplyStressTestResult" in line]
+    assert replies == ["  clusterd ReplyStressTestResult {}"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *("", "[]", "{}", '{"rankResult": 1}', '{"rankResult": {"0": 1}}'),
+        '{"rankResult": {"0": {"code": 0, "result": "OK"}}}',
+        '{"rankResult": {"0": {"code": "0"}}}',
+    ],
+)
+def test_other_answers_cannot_be_read(message: str) -> None:
+    assert read_result(message) is None
+    assert read_result(OK) == {"0": {"code": "0", "result": "OK"}}

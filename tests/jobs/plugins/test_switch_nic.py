@@ -1,0 +1,74 @@
+"""OMSwitchNicPlugin: true for all, false for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net import limits
+from taskd_net.jobs.events import SwitchNic
+from taskd_net.jobs.traffic import Outcome
+from tests.jobs.scene import Scene
+
+
+def begun(*ranks: int, away: str = "") -> tuple[Scene, str]:
+    """Workers that switch, and the switch's uuid."""
+    scene = Scene()
+    scene.workers(*ranks)
+    scene.settle()
+    scene.away.add(away)
+    scene.take(SwitchNic((0,), (True,)))
+    scene.settle()
+    return scene, scene.job.state.switch_nic.uuid
+
+
+def results(outcomes: list[Outcome]) -> list[str]:
+    return [reply.result for outcome in outcomes for reply in outcome.replies]
+
+
+def answer(scene: Scene, rank: int, message: str, uuid: str) -> None:
+    scene.report(f"Worker/{rank // 2}/{rank}", "ACTION", 204, message, switchNicUUID=uuid)
+
+
+@pytest.mark.parametrize(("message", "result"), [("switchOK", "true"), ("switchFail", "false"), ("", "false")])
+def test_all_have_to_answer_ok(message: str, result: str) -> None:
+    scene, uuid = begun(0, 1)
+    answer(scene, 0, "switchOK", uuid)
+    answer(scene, 1, "switchFail", "another")
+    scene.report("Worker/0/1", "STATUS", 1400)
+    assert results(scene.settle()) == []
+    answer(scene, 1, message, uuid)
+    assert results(scene.settle()) == [result]
+
+
+def test_a_worker_that_starts_again_has_failed() -> None:
+    scene, _ = begun(0, 1)
+    scene.workers(1)
+    assert results(scene.settle()) == ["false"]
+
+
+def test_patience_ends_after_two_hours() -> None:
+    scene, _ = begun(0)
+    assert results([scene.tick(limits.SWITCH_NIC_S - 1)]) == []
+    assert results([scene.tick(1.0)]) == ["false"]
+
+
+def test_without_workers_nothing_was_switched() -> None:
+    scene, _ = begun()
+    assert "  clusterd ReplySwitchNicResult false" in scene.lines
+
+
+def test_a_command_that_is_lost_has_failed() -> None:
+    scene, _ = begun(0, away="Worker/All/All")
+    outcomes = [scene.tick(limits.COMMAND_RETRY_S) for _ in range(limits.COMMAND_ATTEMPTS)]
+    assert results(outcomes) == ["false"]
+    assert scene.job.state.outbox.wake == float("inf")
+
+
+def test_a_lost_command_of_an_earlier_switch_says_nothing_of_this_one() -> None:
+    scene, _ = begun(0, away="Worker/All/All")
+    plugin = next(plugin for plugin in scene.job.plugins if plugin.name == "OMSwitchNicPlugin")
+    (command,) = [sending.command for sending in scene.job.state.outbox.sending.values()]
+    assert command is not None
+    plugin.state.uuid = "later"
+    assert plugin.lost(command, scene.job._snapshot()) is False
+    assert not plugin.state.failed

@@ -1,0 +1,164 @@
+"""A Job on a stage: events go in, every decision is written down, and the state goes through JSON at each tick."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from taskd_net.jobs import traffic
+from taskd_net.jobs.events import Acknowledged, Event, Reported, Signal
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.plugins import AnyPlugin, built_in
+from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.jobs.traffic import Command, Outcome
+from taskd_net.position import Position
+
+LOCAL = JobConfig()
+CLUSTERD = JobConfig(fault_recover="on", clusterd=True)
+
+
+class Scene:
+    """One job. Nodes acknowledge what they get, unless they are `away`.
+
+    Args:
+        config: of the job.
+        plugins: makes the plugins.
+    """
+
+    def __init__(self, config: JobConfig = LOCAL, plugins: Callable[[], Sequence[AnyPlugin]] = built_in) -> None:
+        self.config = config
+        self.plugins = plugins
+        self.job = Job(config, "u", plugins())
+        self.now = 1000.0
+        self.away: set[str] = set()
+        self.lines: list[str] = []
+        self._messages = 0
+
+    def say(self, text: str) -> None:
+        """A heading for what follows."""
+        self.lines += ["", f"# {text}"] if self.lines else [f"# {text}"]
+
+    def take(self, event: Event) -> bool:
+        """An event happens."""
+        self.lines.append(f"{self.now:g}: {_event(event)}")
+        return self.job.take(self.now, event)
+
+    def report(self, src: str, msg_type: str, code: int, message: str = "", **extension: str) -> bool:
+        """An Agent or a Worker sends a report."""
+        self._messages += 1
+        position = Position.parse(src)
+        return self.take(Reported(position, msg_type, code, message, extension, f"m{self._messages}"))
+
+    def register(self, *ranks: int, process: str = "", restarts: str = "3") -> None:
+        """Agents register and ask for the go; with `process` they are of this package."""
+        for rank in ranks:
+            extension = {traffic.INCARNATION: f"{process}{rank}"} if process else {}
+            self.report(f"Agent/{rank}", traffic.REGISTER, 0, **extension)
+            self.report(f"Agent/{rank}", traffic.STATUS, traffic.MAY_I_START, restarts)
+
+    def workers(self, *ranks: int) -> None:
+        """Workers register, two on a node."""
+        for rank in ranks:
+            self.report(f"Worker/{rank // 2}/{rank}", traffic.REGISTER, 101)
+
+    def fault(self, rank: int, *ranks: int, at: str = "") -> None:
+        """An Agent reports failed ranks; none with `ranks` empty."""
+        extension = {traffic.FAULT_TIME: at} if at else {}
+        message = json.dumps({"fault_ranks": list(ranks), "restart_times": -1})
+        self.report(f"Agent/{rank}", traffic.STATUS, traffic.FAULT, message, **extension)
+
+    def signal(
+        self,
+        signal_type: str,
+        *actions: str,
+        uuid: str = "",
+        strategy: str = "",
+        nodes: tuple[int, ...] = (),
+        params: str = "",
+        timeout: int = 0,
+    ) -> None:
+        """ClusterD sends a signal about a fault of rank 3."""
+        self._messages += 1
+        ranks = {3: 1} if nodes or actions else {}
+        uuid = uuid or f"s{self._messages}"
+        self.take(Signal(uuid, signal_type, actions, ranks, strategy, timeout, nodes, params))
+
+    def tick(self, seconds: float = 0.0) -> Outcome:
+        """Time passes, and the job decides. What arrives is acknowledged, with a second tick if one is due then."""
+        self.now += seconds
+        self._resume()
+        outcome = self.job.tick(self.now)
+        self.lines += [f"  {line}" for line in describe(outcome)]
+        self._resume()
+        for command in outcome.commands:
+            if command.to not in self.away:
+                self.job.take(self.now, Acknowledged(command.uuid))
+        for reply in outcome.replies:
+            self.job.take(self.now, Acknowledged(reply.uuid))
+        return outcome
+
+    def settle(self) -> list[Outcome]:
+        """Tick until nothing is due at once."""
+        outcomes = [self.tick()]
+        while self.job.wake <= self.now + 1.0:
+            self.now = max(self.now, self.job.wake)
+            outcomes.append(self.tick())
+        return outcomes
+
+    def transcript(self) -> str:
+        """Everything so far, as text."""
+        return "\n".join(self.lines) + "\n"
+
+    def _resume(self) -> None:
+        """The Manager is killed, and another one goes on from the stored state."""
+        stored = self.job.to_json()
+        self.job = Job.from_json(stored, self.config, self.plugins())
+        assert self.job.to_json() == stored
+
+
+def started(*ranks: int, config: JobConfig = LOCAL, process: str = "") -> Scene:
+    """A scene whose Agents run, without what led to it."""
+    scene = Scene(config)
+    scene.register(*ranks, process=process)
+    scene.settle()
+    scene.lines.clear()
+    return scene
+
+
+def commands(outcome: Outcome) -> list[tuple[str, int]]:
+    """Destination and code of each command."""
+    return [(command.to, command.code) for command in outcome.commands]
+
+
+def describe(outcome: Outcome) -> list[str]:
+    """The decisions of a tick, a line each."""
+    notices = [f"{notice.event} {' '.join(map(str, notice.fields.values()))}" for notice in outcome.notices]
+    calls = [
+        _joined(f"controller {call.name}", call.text, json.dumps(call.ranks) if call.ranks else "", call.params)
+        for call in outcome.calls
+    ]
+    replies = [f"clusterd {reply.rpc} {reply.result}" for reply in outcome.replies]
+    return [*notices, *map(_command, outcome.commands), *calls, *replies]
+
+
+def _command(command: Command) -> str:
+    extension = {key: value for key, value in command.extension.items() if key != traffic.INCARNATION}
+    details = json.dumps(extension) if extension else ""
+    return _joined(f"→ {command.to} {command.code}", command.message, details, f"({command.uuid})")
+
+
+def _joined(*words: str) -> str:
+    return " ".join(filter(None, words))
+
+
+def _event(event: Event) -> str:
+    match event:
+        case Reported():
+            extension = json.dumps(event.extension) if event.extension else ""
+            return _joined(f"{event.src} {event.msg_type} {event.code}", event.message, extension)
+        case Signal():
+            nodes = f"nodes {list(event.node_rank_ids)}" if event.node_rank_ids else ""
+            parts = (event.change_strategy, ", ".join(event.actions), nodes, event.extra_params)
+            return _joined(f"clusterd {event.uuid} {event.signal_type}", *parts)
+        case _:
+            return repr(event)

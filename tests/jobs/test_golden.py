@@ -1,0 +1,236 @@
+"""Scenes whose every event and decision is written down in `golden/`; `pytest --rewrite-golden` writes them again.
+
+A change of a transcript is a change of behaviour: read it before it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from taskd_net.jobs.events import ProfilingSwitch, RetryTime, StressTest, SwitchNic
+from taskd_net.jobs.snapshot import JobConfig
+from tests.jobs.scene import CLUSTERD, Scene
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def agents() -> Scene:
+    """Agents register, ask, restart."""
+    scene = Scene()
+    scene.say("Two Agents ask for the go: the first 201 is the job's count.")
+    scene.register(0, restarts="3")
+    scene.register(1, process="p", restarts="5")
+    scene.settle()
+    scene.say("An Agent of this package registers again, and asks again, because its 210 got lost.")
+    scene.register(1, process="p", restarts="5")
+    scene.settle()
+    scene.say("ClusterD holds Agents back during a stress test.")
+    scene.signal("pauseStartAgent")
+    scene.register(2)
+    scene.settle()
+    scene.signal("continueStartAgent")
+    scene.settle()
+    scene.say("A 210 that nobody takes is sent five times and decided on again, until the next process registers.")
+    scene.away.add("Agent/3")
+    scene.register(3)
+    scene.settle()
+    for _ in range(6):
+        scene.tick(3.0)
+    scene.away.clear()
+    scene.register(3)
+    scene.settle()
+    return scene
+
+
+def pod_rescheduling() -> Scene:
+    """A job without ClusterD's recovery replaces faulty nodes."""
+    scene = Scene()
+    scene.register(0, 1, 2, 3)
+    scene.take(RetryTime(4))
+    scene.settle()
+    scene.say("Agent 1 reports a failed rank: a round.")
+    scene.away.add("Agent/3")
+    scene.fault(1, 3)
+    scene.settle()
+    scene.say("Agent 2 has restarted and fails: it is answered in the round. Agent 1 says all is well: it leaves.")
+    scene.fault(2, 5)
+    scene.fault(1)
+    scene.settle()
+    scene.say("Agent 3 was away for longer than five attempts; its old report is older than the 208.")
+    for _ in range(5):
+        scene.tick(3.0)
+    scene.fault(3, 7)
+    scene.settle()
+    scene.away.clear()
+    scene.tick(3.0)
+    scene.say("The platform counts up RetryTime, and the exited come back: the round is over.")
+    scene.take(RetryTime(5))
+    scene.register(1, 2)
+    scene.settle()
+    scene.say("RetryTime changes, without a fault: everybody restarts.")
+    scene.take(RetryTime(6))
+    scene.settle()
+    scene.say("Agent 1 fails once more, and then Agent 0: the job is rescheduled.")
+    scene.fault(1, 3)
+    scene.settle()
+    scene.fault(0, 1)
+    scene.settle()
+    return scene
+
+
+def recover() -> Scene:
+    """ClusterD recovers a process fault."""
+    scene = Scene(CLUSTERD)
+    scene.register(0, 1)
+    scene.settle()
+    scene.say("Reports of Agents alone move nothing.")
+    scene.fault(1, 3, at="1000")
+    scene.settle()
+    scene.say("stopTrain, globalFault, and the strategy: the controller waits for the node to have its 203.")
+    scene.signal("stopTrain", "stop_train")
+    scene.settle()
+    scene.signal("globalFault", "on_global_rank", "fault_nodes_exit", nodes=(1,))
+    scene.settle()
+    scene.away.add("Agent/1")
+    scene.signal("changeStrategy", "change_strategy", strategy="recover", nodes=(1,))
+    scene.settle()
+    scene.away.clear()
+    scene.tick(3.0)
+    scene.settle()
+    scene.register(1)
+    scene.settle()
+    scene.say("In place.")
+    scene.signal("changeStrategy", strategy="recover", nodes=(1,), params='{"recover-in-place": true}')
+    scene.settle()
+    scene.say("A signal that comes again does nothing; signals that come together are taken one by one.")
+    scene.signal("stopTrain", "pause_train", uuid="x1")
+    scene.signal("stopTrain", "pause_train", uuid="x1")
+    scene.signal("preExitProcess", "pre exit process", uuid="x2", nodes=(0,))
+    scene.signal("changeStrategy", uuid="x3", strategy="continue")
+    scene.settle()
+    scene.say("Dump, and exit: the nodes come back, and the round ends.")
+    scene.signal("changeStrategy", uuid="x4", strategy="dump")
+    scene.signal("changeStrategy", uuid="x5", strategy="exit", nodes=(1,))
+    scene.settle()
+    scene.register(1)
+    scene.settle()
+    scene.say("saveAndExit, then killMaster: once.")
+    scene.signal("saveAndExit", nodes=(1,))
+    scene.settle()
+    scene.signal("killMaster")
+    scene.settle()
+    scene.tick(60.0)
+    return scene
+
+
+def overdue() -> Scene:
+    """ClusterD leaves a fault of Agent 0 unanswered."""
+    scene = Scene(CLUSTERD)
+    scene.register(0, 1)
+    scene.settle()
+    scene.say("stopTrain holds the stream; ClusterD then says nothing more.")
+    scene.signal("stopTrain", "stop_train")
+    scene.fault(0, 1, at="1000")
+    scene.settle()
+    scene.say("25 minutes after the report the job is rescheduled.")
+    scene.tick(1400.0)
+    scene.tick(100.0)
+    return scene
+
+
+def elastic() -> Scene:
+    """Smaller, at full size again, and the hot switch."""
+    scene = Scene(CLUSTERD)
+    scene.register(0, 1)
+    scene.settle()
+    scene.say("Downgrade: the faulty node leaves by a signal of its own, and the stream stays taken.")
+    scene.signal("changeStrategy", "change_strategy", strategy="downgrade", params='{"scale-in-strategy": "DP"}')
+    scene.settle()
+    scene.signal("faultNodesExit", "fault_nodes_exit", nodes=(1,))
+    scene.settle()
+    scene.register(1)
+    scene.settle()
+    scene.signal("changeStrategy", "change_strategy", strategy="upgrade")
+    scene.settle()
+    scene.say("Another order frees it: a hot switch, its end with the same uuid, and a migration.")
+    scene.signal("hot-switch", "hot switch", uuid="h1")
+    scene.settle()
+    scene.signal("hot-switch", "stop switch", uuid="h1")
+    scene.settle()
+    scene.signal("changeStrategy", "change_strategy", strategy="migration")
+    scene.settle()
+    return scene
+
+
+def operations() -> Scene:
+    """Profiling, a switch of cards and a stress test, side by side."""
+    scene = Scene(JobConfig(nodes=2, processes_per_node=2))
+    scene.say("The profiling switch waits for all Workers.")
+    scene.workers(0, 1, 2)
+    scene.take(ProfilingSwitch(default=True))
+    scene.settle()
+    scene.workers(3)
+    scene.settle()
+    scene.say("Three switch on, one fails: it is sent again after 30 s.")
+    for rank, code in enumerate((1410, 1410, 1410, 1420)):
+        scene.report(f"Worker/{rank // 2}/{rank}", "STATUS", code)
+    scene.settle()
+    scene.tick(30.0)
+    scene.report("Worker/1/3", "STATUS", 1410)
+    scene.settle()
+    scene.tick(30.0)
+    scene.say("All Workers switch their cards; one is late.")
+    scene.take(SwitchNic((1, 2), (True, False)))
+    outcome = scene.settle()[0]
+    uuid = outcome.commands[0].extension["switchNicUUID"]
+    for rank in (0, 1, 2, 3):
+        scene.report(f"Worker/{rank // 2}/{rank}", "ACTION", 204, "switchOK", switchNicUUID=uuid)
+        scene.settle()
+    scene.say("A stress test: one answers, one falls silent, one is unknown, one cannot be reached.")
+    scene.away.add("Worker/1/3")
+    scene.take(StressTest({0: (0, 1), 1: (0,), 3: (1,), 9: (0,)}))
+    outcome = scene.settle()[0]
+    uuid = outcome.commands[0].extension["stressTestUUID"]
+    result = '{"rankResult": {"0": {"code": "0", "result": "OK"}, "1": {"code": "2", "result": "find fault rank"}}}'
+    scene.tick(2.0)
+    scene.report("Worker/0/1", "KEEP_ALIVE", 0)
+    scene.report("Worker/0/0", "ACTION", 205, result, stressTestUUID=uuid)
+    scene.settle()
+    for _ in range(5):
+        scene.tick(3.0)
+    return scene
+
+
+def mixed() -> Scene:
+    """Streams of different kinds do not wait for each other; those of recovery do."""
+    scene = Scene(CLUSTERD)
+    scene.register(0, 1)
+    scene.workers(0, 1)
+    scene.settle()
+    scene.say("A pause for a switch of cards, and a device fault meanwhile.")
+    scene.signal("stopTrain", "pause_train", timeout=900)
+    scene.take(SwitchNic((0,), (True,)))
+    scene.take(ProfilingSwitch(communication=True))
+    outcome = scene.settle()[0]
+    uuid = next(c.extension["switchNicUUID"] for c in outcome.commands if c.code == 204)
+    scene.report("Worker/0/0", "ACTION", 204, "switchFail", switchNicUUID=uuid)
+    scene.signal("preExitProcess", "pre exit process", nodes=(1,))
+    scene.settle()
+    scene.say("Two processes restart in place; then the job ends.")
+    scene.signal("globalFault", "on_global_rank", "fault_nodes_restart", nodes=(0, 1))
+    scene.settle()
+    scene.signal("killMaster")
+    scene.settle()
+    return scene
+
+
+@pytest.mark.parametrize("play", [agents, pod_rescheduling, recover, overdue, elastic, operations, mixed])
+def test_transcript(play: Callable[[], Scene], request: pytest.FixtureRequest) -> None:
+    transcript = play().transcript()
+    file = GOLDEN / f"{play.__name__}.txt"
+    if request.config.getoption("--rewrite-golden"):
+        file.write_text(transcript, "utf-8")
+    assert transcript == file.read_text("utf-8")

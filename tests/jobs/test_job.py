@@ -1,0 +1,261 @@
+"""Jobs: the 210s, acknowledgements, losses, wake-ups, and how much a tick looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from taskd_net import limits
+from taskd_net.jobs.events import Acknowledged, Reported, RetryTime, Signal
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.plugins import Plugin, Progress, built_in
+from taskd_net.jobs.records import AgentRecord, WorkerRecord
+from taskd_net.jobs.snapshot import JobConfig, Snapshot
+from taskd_net.jobs.traffic import Command
+from taskd_net.position import Position
+from tests.jobs.scene import CLUSTERD, LOCAL, Scene, commands, started
+
+
+def test_an_idle_job_has_nothing_to_do() -> None:
+    job = Job(LOCAL, "u")
+    assert job.wake == float("inf")
+    assert commands(job.tick(5.0)) == []
+
+
+def test_reports_that_come_together_are_looked_at_together() -> None:
+    scene = started(0)
+    scene.register(1)
+    assert scene.job.wake == scene.job.state.ticked + limits.JOB_PAUSE_S
+
+
+def test_time_never_goes_back() -> None:
+    job = Job(LOCAL, "u")
+    job.take(10.0, RetryTime(1))
+    job.tick(5.0)
+    assert (job.state.now, job.state.ticked) == (10.0, 10.0)
+
+
+def test_heartbeats_and_unknown_uuids_are_no_reason_for_a_tick() -> None:
+    scene = started(0)
+    idle = scene.job.wake
+    scene.report("Agent/0", "KEEP_ALIVE", 0)
+    scene.job.take(scene.now, Acknowledged("nobody's"))
+    scene.signal("keep-alive")
+    assert scene.job.wake == idle == float("inf")
+    assert not scene.job.state.signals
+
+
+def test_a_stranger_is_refused() -> None:
+    assert Scene().report("Proxy/0", "STATUS", 201) is False
+
+
+@pytest.mark.parametrize(
+    ("count", "own", "told"), [("3", "5", "3"), ("0", "5", "5"), ("-1", "5", "-1"), ("x", "5", "5")]
+)
+def test_a_210_has_the_jobs_count_unless_that_is_0(count: str, own: str, told: str) -> None:
+    scene = Scene()
+    scene.register(0, restarts=count)
+    scene.settle()
+    scene.register(1, restarts=own)
+    if count == "x":
+        scene.register(1, restarts=own)
+    (command,) = scene.settle()[0].commands
+    assert (command.message, command.mtype) == (told, "default")
+
+
+def test_a_210_has_the_mtype_of_its_question() -> None:
+    job = Job(LOCAL, "u")
+    job.take(1.0, Reported(Position.agent(0), "STATUS", 201, "3", mtype="DEFAULT"))
+    (command,) = job.tick(1.0).commands
+    assert (command.mtype, command.extension) == ("DEFAULT", {"Incarnation": "u"})
+
+
+def test_a_command_to_a_process_that_was_replaced_is_void() -> None:
+    scene = started(0, 1)
+    scene.away |= {"Agent/1", "Worker/0/7"}
+    scene.fault(1, 3)
+    scene.settle()
+    assert scene.job.state.outbox.by_target
+    scene.report("Agent/01", "REGISTER", 0)
+    assert not scene.job.state.outbox.by_target
+
+
+def test_a_node_that_two_signals_name_gets_one_203() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.signal("globalFault", "fault_nodes_exit", nodes=(1,))
+    assert commands(scene.tick()) == [("Agent/1", 203)]
+    scene.signal("saveAndExit", nodes=(1,))
+    assert commands(scene.tick()) == []
+
+
+def test_a_resumed_manager_repeats_nothing_and_gives_the_same_uuids() -> None:
+    scene = started(0, 1, 2)
+    scene.fault(1, 3)
+    stored = scene.job.to_json()
+    first = scene.job.tick(scene.now)
+    again = Job.from_json(stored, LOCAL)
+    assert again.tick(scene.now) == first
+    after = Job.from_json(scene.job.to_json(), LOCAL)
+    assert after.tick(scene.now).commands == []
+    later = after.tick(scene.now + limits.COMMAND_RETRY_S)
+    assert later.commands == first.commands, "resends"
+
+
+class Broken(Plugin[None]):
+    """A plugin that sends, and fails or says nothing when its command is lost."""
+
+    name = "Broken"
+    streams: ClassVar = {"s": 1}
+
+    def __init__(self, to: str, fails: bool) -> None:
+        super().__init__(None)
+        self.to = to
+        self.fails = fails
+        self.sent = False
+
+    def wants(self, snapshot: Snapshot) -> tuple[str, ...]:
+        return () if self.sent else ("s",)
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        self.sent = True
+        self.send(self.to, 203)
+        return Progress.FINAL
+
+    def lost(self, command: Command, snapshot: Snapshot) -> bool:
+        if self.fails:
+            raise ValueError("no idea")
+        return super().lost(command, snapshot)
+
+
+def lose(job: Job) -> list[str]:
+    """Nobody acknowledges anything. The notices of what follows."""
+    events: list[str] = []
+    for step in range(limits.COMMAND_ATTEMPTS + 1):
+        outcome = job.tick(10.0 + step * limits.COMMAND_RETRY_S)
+        events += [notice.event for notice in outcome.notices if "stream" not in notice.event]
+    assert job.state.outbox.wake == float("inf")
+    return events
+
+
+@pytest.mark.parametrize(("fails", "events"), [(False, ["message_lost"]), (True, ["plugin_failed", "message_lost"])])
+def test_a_lost_command_is_its_plugins_decision(fails: bool, events: list[str]) -> None:
+    job = Job(LOCAL, "u", [Broken("Agent/1", fails)])
+    job.take(10.0, RetryTime(1))
+    assert lose(job) == events
+
+
+def test_a_lost_command_of_a_plugin_that_is_gone_is_given_up() -> None:
+    job = Job(LOCAL, "u", [Broken("Agent/1", fails=False)])
+    job.take(10.0, RetryTime(1))
+    job.tick(10.0)
+    assert lose(Job.from_json(job.to_json(), LOCAL)) == ["message_lost"]
+
+
+def test_a_workers_203_is_nothing_to_agents() -> None:
+    job = Job(LOCAL, "u", [Broken("Worker/0/1", fails=False)])
+    job.take(10.0, RetryTime(1))
+    assert commands(job.tick(10.0)) == [("Worker/0/1", 203)]
+    assert not job.state.records.exited
+
+
+def test_203_to_all_agents_ends_all_that_are_known() -> None:
+    job = Job(LOCAL, "u", [Broken("Agent/All", fails=False)])
+    for rank in (0, 1):
+        job.take(10.0, Reported(Position.agent(rank), "REGISTER", 0))
+    job.tick(10.0)
+    assert job.state.records.exited == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "recovers"),
+    [
+        (JobConfig(fault_recover="on", clusterd=True), True),
+        (JobConfig(clusterd=True), False),
+        (JobConfig(fault_recover="on"), False),
+        (JobConfig(fault_recover="on", clusterd=True, taskd_enable=False), False),
+    ],
+)
+def test_the_fault_recover_value_counts_only_with_clusterd(config: JobConfig, recovers: bool) -> None:
+    assert config.recovers is recovers
+
+
+@pytest.mark.parametrize(("interval", "silence"), [(0.1, 3.0), (1.0, 30.0)])
+def test_snapshots_are_time_and_never_less_than_three_seconds(interval: float, silence: float) -> None:
+    assert JobConfig(interval=interval).silence_s == silence
+
+
+class Counted(dict[int, object]):
+    """Records that count how often one is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: int) -> object:
+        self.looks += 1
+        return super().__getitem__(key)
+
+    def get(self, key: int, default: object = None) -> object:
+        self.looks += 1
+        return super().get(key, default)
+
+    def __iter__(self) -> Iterator[int]:
+        self.looks += len(self)
+        return super().__iter__()
+
+    def values(self) -> object:  # type: ignore[override]
+        self.looks += len(self)
+        return super().values()
+
+    def items(self) -> object:  # type: ignore[override]
+        self.looks += len(self)
+        return super().items()
+
+    def keys(self) -> object:  # type: ignore[override]
+        self.looks += len(self)
+        return super().keys()
+
+
+def large() -> tuple[Job, Counted, Counted]:
+    """A running job of 1,000 Agents and 8,000 Workers."""
+    job = Job(JobConfig(nodes=1000, processes_per_node=8), "u")
+    for node in range(1000):
+        job.take(1.0, Reported(Position.agent(node), "REGISTER", 0))
+        job.take(1.0, Reported(Position.agent(node), "STATUS", 201, "3"))
+        for rank in range(8 * node, 8 * node + 8):
+            job.take(1.0, Reported(Position.worker(node, rank), "REGISTER", 101))
+            job.take(1.0, Reported(Position.worker(node, rank), "STATUS", 1400))
+    outcome = job.tick(1.0)
+    assert len(outcome.commands) == 1000
+    for command in outcome.commands:
+        job.take(1.0, Acknowledged(command.uuid))
+    job.tick(1.1)
+    agents, workers = Counted(job.state.records.agents), Counted(job.state.records.workers)
+    job.state.records.agents = agents  # type: ignore[assignment]
+    job.state.records.workers = workers  # type: ignore[assignment]
+    return job, agents, workers
+
+
+def test_a_tick_looks_only_at_what_has_changed() -> None:
+    job, agents, workers = large()
+    job.take(2.0, Reported(Position.worker(7, 60), "STATUS", 1410))
+    job.take(2.0, Reported(Position.agent(5), "STATUS", 202, '{"fault_ranks": []}'))
+    job.take(2.0, Signal("s", "continueStartAgent"))
+    job.tick(2.0)
+    assert (agents.looks, workers.looks) == (1, 1), "taken in, and not looked at again"
+    job.take(3.0, Reported(Position.agent(5), "STATUS", 202, '{"fault_ranks": [40]}'))
+    outcome = job.tick(3.0)
+    assert len(outcome.commands) == 1000
+    in_a_round = agents.looks
+    assert 1000 < in_a_round < 5000 and workers.looks == 1, "a round is for all Agents"
+    job.take(4.0, Acknowledged(outcome.commands[0].uuid))
+    job.take(4.0, Reported(Position.agent(6), "KEEP_ALIVE", 0))
+    assert len(job.tick(4.0).commands) == 0
+    assert agents.looks - in_a_round < 5 and workers.looks == 1, "resends wait for their time"
+
+
+def test_records_are_of_their_roles() -> None:
+    job, _, _ = large()
+    assert isinstance(job.state.records.agents[5], AgentRecord)
+    assert isinstance(job.state.records.workers[5], WorkerRecord)
+    assert len({plugin.name for plugin in built_in()}) == 9

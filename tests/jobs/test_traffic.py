@@ -1,0 +1,38 @@
+"""Commands: their forms, and the ones that nobody sends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from taskd_net.codes import ArgumentError
+from taskd_net.jobs.traffic import AGENT_COMMANDS, Command, fault_ranks, rank_texts
+from taskd_net.position import Position
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(Command("Agent/0", code) for code in (0, 201, 204, 206, 700)),
+        Command("Agent/All", 203, msg_type="GRACE_EXIT"),
+        Command("Mgr/0", 203),
+        Command("Proxy/0", 203),
+        Command("Agent/x", 203),
+        Command("nobody", 203),
+    ],
+)
+def test_a_command_that_its_receiver_might_not_survive_is_refused(command: Command) -> None:
+    with pytest.raises(ArgumentError):
+        command.require()
+
+
+def test_the_others_are_not() -> None:
+    for command in [*(Command("Agent/3", code) for code in AGENT_COMMANDS), Command("Worker/All/All", 7, msg_type="X")]:
+        command.require()
+    assert Command("Worker/0/3", 205).destination == Position.worker(0, 3)
+
+
+def test_209_has_both_forms() -> None:
+    assert rank_texts({4: 1, 3: 0}) == '["3", "4"]'
+    assert json.loads(fault_ranks({4: 1, 3: 0})["FaultRanks"]) == {"3": 0, "4": 1}
