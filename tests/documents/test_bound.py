@@ -87,6 +87,17 @@ FIGURES: Final = {
         f"in the first case after {_seconds(limits.POSITION_TAKEN_PAUSE_S)} at the earliest",
         f"send up more than {limits.MESSAGE_BYTES // _MIB} MiB",
     ],
+    "docs/manager.md": [
+        f"{limits.JOB_PAUSE_S * 1000:g} ms after the last one if something changed",
+        f"sent up to {limits.COMMAND_ATTEMPTS} times, {_seconds(limits.COMMAND_RETRY_S)} apart",
+        f"changeStrategy, killMaster, {limits.STOP_TRAIN_S / 60:g} minutes",
+        f"lets go after {limits.STOP_TRAIN_S / 60:g} minutes",
+        f"a fault of Agent 0 is {limits.MASTER_FAULT_S / 60:g} minutes old",
+        f"the switch is new or was sent {_seconds(limits.PROFILING_AGAIN_S)} ago",
+        f"204 lost; {limits.SWITCH_NIC_S / 60:g} minutes",
+        f"all have a result, or {limits.STRESS_TEST_S / 60:g} minutes",
+        f"silent for {_seconds(limits.SILENT_LEAST_S)}, or {limits.SILENT_SNAPSHOTS} intervals",
+    ],
     "docs/operations.md": [
         f"it tries again, at most every {_seconds(limits.POSITION_TAKEN_PAUSE_S)}",
         f"frozen for {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",

@@ -1,0 +1,39 @@
+"""The base class, by the plugin in docs/manager.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from taskd_net.jobs.events import Reported
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.plugins import AnyPlugin, built_in
+from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.position import Position
+
+PAGE = Path(__file__).parents[3] / "docs" / "manager.md"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the documents are part of a checkout")
+def test_the_documented_plugin_greets() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    names: dict[str, object] = {"__name__": __name__}
+    exec(compile(code, str(PAGE), "exec", dont_inherit=True), names)  # noqa: S102 - our own document
+    job, greeter = names["job"], cast(Callable[[], AnyPlugin], names["Greeter"])
+    assert isinstance(job, Job)
+    job.take(1.0, Reported(Position.worker(0, 3), "REGISTER", 101))
+    (command,) = job.tick(1.0).commands
+    assert (command.to, command.code, command.message) == ("Worker/All/All", 9001, "1 of us")
+    resumed = Job.from_json(job.to_json(), JobConfig(), [*built_in(), greeter()])
+    assert resumed.tick(2.0).commands == [], "its state is stored"
+
+
+def test_every_built_in_plugin_is_in_the_document() -> None:
+    text = PAGE.read_text("utf-8")
+    for plugin in built_in():
+        assert f"`{plugin.name}`" in text
+        assert all(f"`{stream}`" in text for stream in plugin.streams)
