@@ -155,6 +155,8 @@ class Job:
         current.dirty = True
         if signal.signal_type in _SWITCHES:
             current.paused = _SWITCHES[signal.signal_type]
+            if current.paused:
+                self._hold_back()
         else:
             current.signals.append(signal)
 
@@ -214,6 +216,15 @@ class Job:
             start = Command(traffic.agent(rank), traffic.START, message, extension, mtype=agent.mtype)
             self._carry_out("", start, outcome)
             records.started(rank)
+
+    def _hold_back(self) -> None:
+        """Take back the 210s that no Agent has acknowledged; a second one to an Agent that has started is ignored."""
+        outbox = self.state.outbox
+        for sending in list(outbox.sending.values()):
+            if sending.command is not None and sending.command.code == traffic.START:
+                outbox.remove(sending.command.uuid)
+                for rank in self._agents(sending.command):
+                    self.state.records.ask_again(rank)
 
     def _resend(self, outcome: Outcome) -> None:
         """Send again what is due. After the last try it is decided on again, by who has decided on it."""

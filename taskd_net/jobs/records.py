@@ -176,6 +176,13 @@ class Records:
         self.agents[rank].asked = None
         self.asking.discard(rank)
 
+    def ask_again(self, rank: int) -> None:
+        """The 210 to an Agent was taken back: it waits for another."""
+        agent = self.agents[rank]
+        asked = agent.reports.get(f"{traffic.STATUS}/{traffic.MAY_I_START}", Report())
+        agent.asked = asked.message
+        self.asking.add(rank)
+
     def exit(self, rank: int) -> None:
         """An Agent is sent 203; it may be one that never reported."""
         agent = self.agents.get(rank)

@@ -65,6 +65,20 @@ def test_a_210_has_the_jobs_count_unless_that_is_0(count: str, own: str, told: s
     assert (command.message, command.mtype) == (told, "default")
 
 
+def test_a_pause_takes_back_the_210s_that_nobody_has() -> None:
+    scene = started(0)
+    scene.away |= {"Agent/1", "Agent/2"}
+    scene.register(1, 2, restarts="7")
+    scene.settle()
+    scene.fault(2, 5)
+    scene.settle()
+    scene.signal("pauseStartAgent")
+    assert [commands(scene.tick(3.0)) for _ in range(2)] == [[("Agent/2", 203)]] * 2
+    scene.away.clear()
+    scene.signal("continueStartAgent")
+    assert ("Agent/1", 210) in commands(scene.tick())
+
+
 def test_a_210_has_the_mtype_of_its_question() -> None:
     job = Job(LOCAL, "u")
     job.take(1.0, Reported(Position.agent(0), "STATUS", 201, "3", mtype="DEFAULT"))
