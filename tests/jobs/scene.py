@@ -130,6 +130,11 @@ def commands(outcome: Outcome) -> list[tuple[str, int]]:
     return [(command.to, command.code) for command in outcome.commands]
 
 
+def owner(scene: Scene) -> str:
+    """The owner of the recovery stream."""
+    return scene.job.state.streams["ResumeTrainingAfterFaultStream"].owner
+
+
 def describe(outcome: Outcome) -> list[str]:
     """The decisions of a tick, a line each."""
     notices = [f"{notice.event} {' '.join(map(str, notice.fields.values()))}" for notice in outcome.notices]

@@ -1,4 +1,4 @@
-"""The plugins of the recovery stream, beyond what the transcripts show."""
+"""PodReschedulingPlugin: rounds, RetryTime, and reports around a restart."""
 
 from __future__ import annotations
 
@@ -7,65 +7,7 @@ import pytest
 from taskd_net import limits
 from taskd_net.jobs.events import RetryTime
 from taskd_net.jobs.plugins.pod_rescheduling import ASSUMED_RESTARTS
-from taskd_net.jobs.traffic import Call
-from tests.jobs.scene import CLUSTERD, Scene, commands, started
-
-RECOVERY = "ResumeTrainingAfterFaultStream"
-
-
-def owner(scene: Scene) -> str:
-    """The owner of the recovery stream."""
-    return scene.job.state.streams[RECOVERY].owner
-
-
-def test_actions_are_carried_out_in_their_order_and_unknown_ones_left_alone() -> None:
-    scene = started(0, config=CLUSTERD)
-    scene.signal("globalFault", "no such", "save_and_exit", "pause_train", timeout=900)
-    assert scene.tick().calls == [Call("dump"), Call("stop_train", {3: 1}, "pause", timeout=900)]
-
-
-def test_a_stopped_training_waits_half_an_hour_for_clusterd() -> None:
-    scene = started(0, config=CLUSTERD)
-    scene.signal("stopTrain", "stop_train")
-    scene.settle()
-    assert scene.job.wake == scene.now + limits.STOP_TRAIN_S
-    assert (owner(scene), scene.tick(limits.STOP_TRAIN_S).calls, owner(scene)) == ("StopTrainPlugin", [], "")
-
-
-@pytest.mark.parametrize("order", ["killMaster", "saveAndExit", "changeStrategy"])
-def test_any_other_signal_ends_the_wait(order: str) -> None:
-    scene = started(0, config=CLUSTERD)
-    scene.signal("stopTrain", "stop_train")
-    scene.signal(order, strategy="dump" if order == "changeStrategy" else "")
-    scene.tick()
-    assert owner(scene) == ""
-
-
-def test_a_device_fault_does_not_end_the_wait() -> None:
-    scene = started(0, 1, config=CLUSTERD)
-    scene.signal("stopTrain", "stop_train")
-    scene.signal("preExitProcess", "pre exit process", nodes=(1,))
-    assert commands(scene.tick()) == [("Agent/1", 213)]
-    assert owner(scene) == "StopTrainPlugin"
-
-
-def test_the_controller_recovers_without_a_node_that_cannot_be_reached() -> None:
-    scene = started(0, 1, config=CLUSTERD)
-    scene.away.add("Agent/1")
-    scene.signal("changeStrategy", strategy="recover", nodes=(1,))
-    scene.settle()
-    calls = [call.name for _ in range(5) for call in scene.tick(3.0).calls]
-    assert calls == ["change_strategy"] and owner(scene) == ""
-
-
-def test_an_overdue_fault_of_agent_0_ends_a_downgrade() -> None:
-    scene = started(0, config=CLUSTERD)
-    scene.signal("changeStrategy", strategy="downgrade")
-    scene.settle()
-    assert owner(scene) == "ElasticTrainingPlugin"
-    scene.fault(0, 3)  # without a time: at once, as with the original
-    assert commands(scene.tick()) == [("Agent/0", 203)]
-    assert owner(scene) == ""
+from tests.jobs.scene import CLUSTERD, commands, owner, started
 
 
 def test_a_round_without_a_known_count_leaves_no_agent_below_0() -> None:
@@ -141,12 +83,3 @@ def test_a_newer_signal_ends_clusterds_round() -> None:
     scene.settle()
     scene.signal("stopTrain", "stop_train")
     assert [call.name for call in scene.tick().calls] == ["stop_train"]
-
-
-def test_a_deadline_that_has_passed_makes_no_haste() -> None:
-    scene = started(0, config=CLUSTERD)
-    scene.job.state.streams[RECOVERY].barred.add("JobReschedulingPlugin")
-    scene.fault(0, 3)
-    scene.tick()
-    scene.job.tick(scene.now)
-    assert scene.job.wake == scene.now + CLUSTERD.interval
