@@ -61,7 +61,7 @@ class Play:
         self.now = 1000.0
         self.away: set[str] = set()
         self.processes = dict.fromkeys(range(AGENTS), 0)
-        self.sent: dict[str, Command] = {}
+        self.sent: dict[str, tuple[Command, int]] = {}
         self.taken: Counter[str] = Counter()
         self.rounds = 0
         self.numbered = 0
@@ -99,8 +99,10 @@ class Play:
         assert all(count == 1 for count in now.values())
         for command in outcome.commands:
             command.require()
-            known = self.sent.setdefault(command.uuid, command)
-            assert known == command, "one uuid, one command"
+            position = command.destination
+            process = self.processes[int(position.server_rank)] if position.role == "Agent" else 0
+            known = self.sent.setdefault(command.uuid, (command, process))
+            assert known == (command, process), "one uuid, one command, one process"
             if command.code == traffic.RESTART_RANKS:
                 ranks = json.loads(command.extension["FaultRanks"])
                 assert json.loads(command.message) == sorted(ranks), "both forms"
@@ -110,6 +112,9 @@ class Play:
                 self.taken[command.uuid] += 1
                 assert self.taken[command.uuid] == 1, "no command after its acknowledgement"
                 self.take(Acknowledged(command.uuid))
+                if command.code == traffic.RESTART_ALL:
+                    settled = int(position.server_rank)
+                    assert settled not in self.job.state.records.faulty, "its report is older than the restart"
         for reply in outcome.replies:
             self.take(Acknowledged(reply.uuid))
 
@@ -168,7 +173,7 @@ class Play:
             self.say(worker, "ACTION", 205, '{"rankResult": {}}', stressTestUUID=state.stress_test.uuid)
 
 
-@settings(max_examples=60)
+@settings(max_examples=200)
 @given(STEPS, st.sampled_from((LOCAL, CLUSTERD)))
 def test_every_stream_is_free_again_once_faults_are_gone(
     steps: list[tuple[str, object, object]], config: JobConfig
