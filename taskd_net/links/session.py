@@ -161,6 +161,8 @@ class Session(ABC, Generic[T]):
             self.close()
             writer.cancel()
             reader.cancel()
+            # The task holds the session: a cycle would keep the connection until the next garbage collection.
+            self._reader = None
             self.over.set()
 
     async def _write_until_end(self) -> None:

@@ -364,7 +364,9 @@ async def test_bytes_that_wait_on_all_links(mesh: Mesh) -> None:
         codes = Counter(failure.code for failure in ack.failures)
         assert codes == {Code.NETWORK_ACK_LOST: 2, Code.RECV_BUF_BUSY: 4}
         assert mgr.router._forwarding.backlog.size <= MESSAGE_BYTES
-        assert (await others.ours.send("x" * 100_000, to="Worker/0/0")).code == Code.RECV_BUF_BUSY
+        more = (await others.ours.send("x" * 100_000, to="Worker/0/0", timeout=1.0)).code
+        # On a busy machine gRPC may take one of the two messages after all, which gives its bytes back.
+        assert more == Code.RECV_BUF_BUSY or mgr.router._forwarding.backlog.size < 3 * MESSAGE_BYTES // 4
         await others.undisturbed()
         assert (await others.raw.send("Worker/0/5", "x" * 100_000)).code == Code.NETWORK_ACK_LOST
 

@@ -263,7 +263,10 @@ async def play(steps: Sequence[tuple[Any, ...]]) -> Rig:
                     continue
             case ("batch", found, awaited, raw):
                 batch = write_batch(found, Batch(patience=[1000 if awaited else 0] * len(found)))
-                rig.sessions["Worker/0/1"]._take_in(batch if found else raw)
+                session = rig.sessions["Worker/0/1"]
+                session._take_in(batch if found else raw)
+                while session._rest:  # the slices that the session's reader takes in turn by turn
+                    session._take_in_rest()
             case ("down", data):
                 rig.sessions["up"]._take_in(data)
             case ("ack", name, data):
