@@ -742,9 +742,11 @@ class Mesh:
     def _cross(self, session: Session, frame: Frame) -> None:
         assert not isinstance(frame, Probe) or self._ended(session) is not None, "a probe for who knows none"
         if self.crossings is not None:
-            if frame.src == session.child.position:
+            above = self.nodes[frame.src].session if frame.src == session.parent.position else None
+            if frame.src == session.child.position or (above is not None and not above.batched):
                 # The first link: where nobody tells that the node has joined, a message that its parent answers with
-                # 6002 is sent again as it is, and may cross every link again.
+                # 6002 is sent again as it is, and may cross every link again. The link of a sender to its child may
+                # come first.
                 # Copies of the time before may be under way still, so from then on it is not counted.
                 first = (frame.data, session.parent.position, session.child.position)
                 if self.crossings[first]:
