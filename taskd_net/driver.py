@@ -115,9 +115,9 @@ class Driver:
     def _take_notice(self, notice: Notice) -> None:
         match notice:
             case EndStream(session, reason):
-                upstream = self.links.get(UP)
-                if upstream is session and upstream is not None:
-                    upstream.abort()
+                assert isinstance(session, Session)
+                if session.link == UP:
+                    session.abort()
                 else:
                     assert self._server is not None
                     self._server.end_stream(session, reason)

@@ -11,10 +11,13 @@ import pytest
 from taskd_net import Code, Node, NodeConfig, Position
 from taskd_net.codes import ConfigError
 from taskd_net.core.frame import Ack
-from taskd_net.core.ready import Lost, Ready
+from taskd_net.core.links import UP
+from taskd_net.core.ready import EndStream, Lost, Ready, Reason
 from taskd_net.core.replay import replay
 from taskd_net.driver import Driver
+from taskd_net.links.batched import BatchedLink
 from tests.core.routers import frame
+from tests.links.pipes import FakePipe
 from tests.peers.mesh import Mesh, soon
 
 
@@ -53,6 +56,14 @@ async def test_disarmed_timer_never_fires() -> None:
     driver._disarm()
     await asyncio.sleep(0.01)
     assert driver.ticks.empty()
+
+
+async def test_stream_to_the_parent_that_breaks_its_bounds_ends_also_when_another_has_taken_over() -> None:
+    driver = Driver(NodeConfig.worker(server_rank=0, rank=0, upstream="127.0.0.1:1"))
+    old, new = (BatchedLink(driver, UP, Position.mgr(), FakePipe()) for _ in range(2))
+    driver.links[UP] = new
+    driver._take_notice(EndStream(old, Reason.VIOLATION))
+    assert (old.alive, new.alive) == (False, True)
 
 
 async def test_lost_message_is_logged(caplog: pytest.LogCaptureFixture) -> None:

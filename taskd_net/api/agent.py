@@ -20,8 +20,8 @@ from queue import SimpleQueue
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import limits
-from taskd_net.api import arguments, body, plans
+from taskd_net import limits, vocabulary
+from taskd_net.api import arguments, plans
 from taskd_net.api.agent_messages import read_command
 from taskd_net.api.member import Once, Refused, Slot, documented, leave, log
 from taskd_net.api.mindspore import MindSporeWorkers
@@ -204,7 +204,7 @@ class Agent:
         for action in self._supervisor.handle(event, time.monotonic(), int(time.time())):
             match action:
                 case Report(report):
-                    (self._heartbeat.beat if report.msg_type == body.KEEP_ALIVE else self._outbox.put)(report)
+                    (self._heartbeat.beat if report.msg_type == vocabulary.KEEP_ALIVE else self._outbox.put)(report)
                 case Ignored(command, reason):
                     log.info("command_ignored", command=type(command).__name__, reason=reason)
                 case Leave(status, reason):

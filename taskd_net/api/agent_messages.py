@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net.api import body as bodies
+from taskd_net import vocabulary
 from taskd_net.api.body import Body
 from taskd_net.codes import ArgumentError
 from taskd_net.untrusted import json_value, natural, shown
-
-FAULT_RANKS: Final = "FaultRanks"
-FAULT_TIME: Final = "REPORT_FAULT_TIME"
 
 _MOST: Final = 2**31 - 1
 
@@ -75,18 +72,18 @@ def read_command(body: Body) -> Command:
     Raises:
         ArgumentError: an Agent knows no such command, or its message has another form.
     """
-    if body.msg_type == bodies.GRACE_EXIT:
+    if body.msg_type == vocabulary.GRACE_EXIT:
         return ExitGracefully()
     match body.code:
-        case bodies.START:
-            return Go(_count(body.message), bodies.INCARNATION in body.extension)
-        case bodies.EXIT:
+        case vocabulary.START:
+            return Go(_count(body.message), vocabulary.INCARNATION in body.extension)
+        case vocabulary.EXIT:
             return Exit()
-        case bodies.RESTART_ALL:
+        case vocabulary.RESTART_ALL:
             return RestartAll(_count(body.message))
-        case bodies.RESTART_RANKS:
+        case vocabulary.RESTART_RANKS:
             return RestartRanks(_ranks_to_restart(body))
-        case bodies.STOP_RANKS:
+        case vocabulary.STOP_RANKS:
             return StopRanks(_ranks(body.message))
         case _:
             text = f"an Agent does nothing for code {shown(body.code)}, msg_type {shown(body.msg_type)}"
@@ -95,34 +92,27 @@ def read_command(body: Body) -> Command:
 
 def go(remaining: str, incarnation: str) -> Body:
     """210, the answer to a 201, which leaves the Agent its own count of restarts."""
-    return Body(bodies.ACTION, bodies.START, remaining, {bodies.INCARNATION: incarnation})
-
-
-def restart_ranks(ranks: Iterable[int]) -> Body:
-    """209 in both forms: the original's Agents read the message, and its Mgr may send the extension alone."""
-    texts = [str(rank) for rank in sorted(ranks)]
-    extension = {FAULT_RANKS: json.dumps(dict.fromkeys(texts, 1))}
-    return Body(bodies.ACTION, bodies.RESTART_RANKS, json.dumps(texts), extension)
+    return Body(vocabulary.ACTION, vocabulary.START, remaining, {vocabulary.INCARNATION: incarnation})
 
 
 def registration(incarnation: str) -> Body:
     """The Agent is there; the same again for one incarnation says nothing new."""
-    return Body(bodies.REGISTER, bodies.AGENT_REGISTERS, extension={bodies.INCARNATION: incarnation})
+    return Body(vocabulary.REGISTER, vocabulary.AGENT_REGISTERS, extension={vocabulary.INCARNATION: incarnation})
 
 
 def question(remaining: str) -> Body:
     """201: may the workers be started? `remaining` is the number of restarts that remain, in decimal digits."""
-    return Body(bodies.STATUS, bodies.MAY_I_START, remaining)
+    return Body(vocabulary.STATUS, vocabulary.MAY_I_START, remaining)
 
 
 def fault(ranks: Collection[int], at: int) -> Body:
     """202: the workers with these global ranks have failed, as was seen at this time in seconds since the epoch."""
-    return Body(bodies.STATUS, bodies.FAULT, _state(ranks), {FAULT_TIME: str(at)})
+    return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), {vocabulary.FAULT_TIME: str(at)})
 
 
 def keep_alive() -> Body:
     """The Agent runs."""
-    return Body(bodies.KEEP_ALIVE, 0, _state(()))
+    return Body(vocabulary.KEEP_ALIVE, 0, _state(()))
 
 
 def _state(ranks: Collection[int]) -> str:
@@ -141,12 +131,12 @@ def _count(message: str) -> int | None:
 
 
 def _ranks_to_restart(body: Body) -> frozenset[int]:
-    if body.message.strip() or FAULT_RANKS not in body.extension:
+    if body.message.strip() or vocabulary.FAULT_RANKS not in body.extension:
         return _ranks(body.message)
-    text = body.extension[FAULT_RANKS]
-    ranks = _json(text, FAULT_RANKS)
+    text = body.extension[vocabulary.FAULT_RANKS]
+    ranks = _json(text, vocabulary.FAULT_RANKS)
     if not isinstance(ranks, dict):
-        raise ArgumentError(f"{FAULT_RANKS} is {shown(text)}; expected a JSON object with ranks as its keys")
+        raise ArgumentError(f"{vocabulary.FAULT_RANKS} is {shown(text)}; expected a JSON object with ranks as its keys")
     return frozenset(_rank(rank) for rank in ranks)
 
 

@@ -8,35 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from taskd_net.codes import ArgumentError
 from taskd_net.untrusted import json_value, shown
-
-REGISTER: Final = "REGISTER"
-KEEP_ALIVE: Final = "KEEP_ALIVE"
-STATUS: Final = "STATUS"
-ACTION: Final = "ACTION"
-GRACE_EXIT: Final = "GRACE_EXIT"
-
-AGENT_REGISTERS: Final = 0
-WORKER_REGISTERS: Final = 101
-MAY_I_START: Final = 201
-FAULT: Final = 202
-EXIT: Final = 203
-RESTART_ALL: Final = 208
-RESTART_RANKS: Final = 209
-START: Final = 210
-STOP_RANKS: Final = 213
-
-PROFILING: Final = range(1400, 1500)
-"""Codes of a Worker's profiling state."""
-
-INCARNATION: Final = "Incarnation"
-"""Key in the extension of a REGISTER of this package's, and of a 210: its value differs for each process and role.
-
-A Mgr tells a repeated registration from that of a restarted process by it; an Agent recognises a Mgr of this package.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,8 @@ from types import FrameType
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import limits
+from taskd_net import limits, vocabulary
 from taskd_net.api import arguments
-from taskd_net.api import body as bodies
 from taskd_net.api.agent_messages import go
 from taskd_net.api.body import Body
 from taskd_net.api.member import Once, Refused, Slot, documented, log
@@ -108,7 +107,7 @@ class Manager:
         src = message.src.identity
         before = self._reports.get(src, {})
         kind = (body.msg_type, body.code)
-        if body.msg_type == bodies.REGISTER:
+        if body.msg_type == vocabulary.REGISTER:
             process, known = _incarnation(body), before.get(kind)
             if known is not None and process is not None and process == _incarnation(known.body):
                 return
@@ -119,7 +118,7 @@ class Manager:
             del kept[next(iter(kept))]  # the oldest
         # A new dict each time, so that readers have one that does not change.
         self._reports[src] = {**kept, kind: Report(body, time.time(), message.uuid)}
-        if body.code == bodies.MAY_I_START and src.role == Role.AGENT and src not in self._answering:
+        if body.code == vocabulary.MAY_I_START and src.role == Role.AGENT and src not in self._answering:
             self._answering.add(src)
             self.node.beside(lambda node: self._give_the_go(node, src, body.message, message.mtype))
 
@@ -233,7 +232,7 @@ def _ended_by_sigterm(manager: Manager) -> Iterator[None]:
 
 def _incarnation(registration: Body) -> str | None:
     """The process that registers; None for one of the original's, which registers once."""
-    return registration.extension.get(bodies.INCARNATION)
+    return registration.extension.get(vocabulary.INCARNATION)
 
 
 def _expected(config: Mapping[str, object]) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from taskd_net import limits
-from taskd_net.api.body import PROFILING, STATUS, Body
+from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import describe
@@ -23,6 +23,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.retry import Retry, repeat
+from taskd_net.vocabulary import PROFILING_STATES, STATUS
 
 MGR: Final = Position.mgr()
 
@@ -122,7 +123,7 @@ class Reports:
             await asyncio.sleep(limits.REGISTER_EVERY_S)
 
     def _remember(self, body: Body) -> None:
-        if body.msg_type == STATUS and body.code in PROFILING:
+        if body.msg_type == STATUS and body.code in PROFILING_STATES:
             self._profiling = body
 
     def _not_taken(self, ack: Ack) -> None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from taskd_net import limits
 from taskd_net.api import arguments
-from taskd_net.api.body import INCARNATION, REGISTER, WORKER_REGISTERS, Body
+from taskd_net.api.body import Body
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver
@@ -25,6 +25,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.position import Position
 from taskd_net.untrusted import shown
+from taskd_net.vocabulary import INCARNATION, REGISTER, WORKER_REGISTERS
 from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = "TASKD_NET_UPSTREAM"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from taskd_net import limits
+from taskd_net import limits, vocabulary
 from taskd_net.jobs import events, state, traffic
 from taskd_net.jobs.events import (
     Acknowledged,
@@ -143,7 +143,7 @@ class Job:
             return
         self.state.dirty = True
         command = sending.command
-        if command is not None and command.code in (traffic.RESTART_ALL, traffic.RESTART_RANKS):
+        if command is not None and command.code in (vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
             for rank in self._agents(command):
                 self.state.records.settle(rank)
 
@@ -186,7 +186,7 @@ class Job:
         current = self.state
         match item:
             case Command():
-                ended = self._agents(item) if item.code == traffic.EXIT else []
+                ended = self._agents(item) if item.code == vocabulary.EXIT else []
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
                 command = replace(item, uuid=current.uuid(), owner=owner)
@@ -212,8 +212,8 @@ class Job:
             agent = records.agents[rank]
             # A count of 0 is the original's for none: the Agent keeps its own.
             message = str(records.restarts) if records.restarts else agent.asked or ""
-            extension = {traffic.INCARNATION: current.seed}
-            start = Command(traffic.agent(rank), traffic.START, message, extension, mtype=agent.mtype)
+            extension = {vocabulary.INCARNATION: current.seed}
+            start = Command(traffic.agent(rank), vocabulary.START, message, extension, mtype=agent.mtype)
             self._carry_out("", start, outcome)
             records.started(rank)
 
@@ -221,7 +221,7 @@ class Job:
         """Take back the 210s that no Agent has acknowledged; a second one to an Agent that has started is ignored."""
         outbox = self.state.outbox
         for sending in list(outbox.sending.values()):
-            if sending.command is not None and sending.command.code == traffic.START:
+            if sending.command is not None and sending.command.code == vocabulary.START:
                 outbox.remove(sending.command.uuid)
                 for rank in self._agents(sending.command):
                     self.state.records.ask_again(rank)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net import limits
-from taskd_net.jobs import traffic
+from taskd_net import limits, vocabulary
 from taskd_net.jobs.traffic import Command, Reply
 from taskd_net.position import Role
 
@@ -111,7 +110,7 @@ class Outbox:
 
         An Agent that restarts or exits needs none of the earlier ones; a profiling switch replaces the one before.
         """
-        everything = item.code in (traffic.EXIT, traffic.RESTART_ALL) and item.to.startswith(f"{Role.AGENT}/")
+        everything = item.code in (vocabulary.EXIT, vocabulary.RESTART_ALL) and item.to.startswith(f"{Role.AGENT}/")
         return [command.uuid for command in self._to(item.to) if everything or _subject(command) == _subject(item)]
 
 
@@ -123,4 +122,4 @@ def uuid_of(sending: Sending) -> str:
 
 
 def _subject(command: Command) -> int:
-    return traffic.PROFILING_COMMANDS.start if command.code in traffic.PROFILING_COMMANDS else command.code
+    return vocabulary.PROFILING_COMMANDS.start if command.code in vocabulary.PROFILING_COMMANDS else command.code

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeVar
 
-from taskd_net import limits
-from taskd_net.jobs import traffic
+from taskd_net import limits, vocabulary
 from taskd_net.jobs.events import Reported
 from taskd_net.position import Role, is_rank
 from taskd_net.untrusted import json_value, natural
@@ -179,7 +178,7 @@ class Records:
     def ask_again(self, rank: int) -> None:
         """The 210 to an Agent was taken back: it waits for another."""
         agent = self.agents[rank]
-        asked = agent.reports.get(f"{traffic.STATUS}/{traffic.MAY_I_START}", Report())
+        asked = agent.reports.get(f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}", Report())
         agent.asked = asked.message
         self.asking.add(rank)
 
@@ -215,7 +214,7 @@ class Records:
 
     def _of_agent(self, now: float, rank: int, report: Reported) -> Taken:
         agent = self.agents.get(rank)
-        if report.msg_type == traffic.REGISTER:
+        if report.msg_type == vocabulary.REGISTER:
             if _is_again(agent, report):
                 return Taken.NOTHING
             if agent is None and self._full():
@@ -230,31 +229,31 @@ class Records:
             agent = self.agents[rank] = AgentRecord(birth=self._birth())
         if not _keep(now, agent, report):
             return Taken.NOTHING
-        if report.msg_type == traffic.STATUS:
+        if report.msg_type == vocabulary.STATUS:
             self._conclude(now, rank, agent, report)
         return Taken.CHANGED
 
     def _conclude(self, now: float, rank: int, agent: AgentRecord, report: Reported) -> None:
         """Draw the conclusions from a 201 or 202."""
-        if report.code == traffic.MAY_I_START:
+        if report.code == vocabulary.MAY_I_START:
             if self.restarts is None:
                 self.restarts = _count(report.message)
             if not agent.exited:
                 agent.asked, agent.mtype = report.message, report.mtype
                 self.asking.add(rank)
-        elif report.code == traffic.FAULT and not agent.exited:
+        elif report.code == vocabulary.FAULT and not agent.exited:
             ranks = read_fault(report.message)
             if ranks is None:
                 agent.fault = None
                 self.faulty.discard(rank)
             else:
-                reported = natural(report.extension.get(traffic.FAULT_TIME, ""), _UNIX_MOST)
+                reported = natural(report.extension.get(vocabulary.FAULT_TIME, ""), _UNIX_MOST)
                 agent.fault = Fault(ranks, now, None if reported is None else float(reported))
                 self.faulty.add(rank)
 
     def _of_worker(self, now: float, node: int, rank: int, report: Reported) -> Taken:
         worker = self.workers.get(rank)
-        if report.msg_type == traffic.REGISTER:
+        if report.msg_type == vocabulary.REGISTER:
             if _is_again(worker, report):
                 return Taken.NOTHING
             if worker is None and self._full():
@@ -270,11 +269,11 @@ class Records:
             worker = self.workers[rank] = WorkerRecord(birth=self._birth(), node=node)
         if not _keep(now, worker, report):
             return Taken.NOTHING
-        if report.msg_type == traffic.STATUS and report.code in traffic.PROFILING_STATES:
+        if report.msg_type == vocabulary.STATUS and report.code in vocabulary.PROFILING_STATES:
             if worker.registered:
                 self._count(worker.profiling, -1)
-                self._count(report.code - traffic.PROFILING_STATES.start, 1)
-            worker.profiling = report.code - traffic.PROFILING_STATES.start
+                self._count(report.code - vocabulary.PROFILING_STATES.start, 1)
+            worker.profiling = report.code - vocabulary.PROFILING_STATES.start
         return Taken.CHANGED
 
     def _count(self, profiling: int, by: int) -> None:
@@ -289,7 +288,7 @@ class Records:
 
     def _begin(self, record: R, now: float, report: Reported) -> R:
         """Fill the record of a process that registers."""
-        record.incarnation = report.extension.get(traffic.INCARNATION, "")
+        record.incarnation = report.extension.get(vocabulary.INCARNATION, "")
         record.birth = self._birth()
         record.registered = True
         record.reports[_kind(report)] = Report(report.message, report.extension, now, report.uuid)
@@ -326,12 +325,12 @@ def _is_again(record: Record | None, report: Reported) -> bool:
     known = record.reports.get(_kind(report))
     if known is not None and report.uuid and known.uuid == report.uuid:
         return True
-    return bool(record.incarnation) and report.extension.get(traffic.INCARNATION) == record.incarnation
+    return bool(record.incarnation) and report.extension.get(vocabulary.INCARNATION) == record.incarnation
 
 
 def _keep(now: float, record: Record, report: Reported) -> bool:
     """Keep a report; False for a heartbeat or a resend."""
-    if report.msg_type == traffic.KEEP_ALIVE:
+    if report.msg_type == vocabulary.KEEP_ALIVE:
         record.heartbeat = now
         return False
     kind = _kind(report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskd_net import limits
+from taskd_net import limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.outbox import Outbox
@@ -70,15 +70,15 @@ class Snapshot:
 
     def restarting(self, rank: int) -> bool:
         """True while a 208 is on its way to an Agent: its reports are older than that restart."""
-        return self.outbox.has(traffic.agent(rank), traffic.RESTART_ALL)
+        return self.outbox.has(traffic.agent(rank), vocabulary.RESTART_ALL)
 
     def exiting(self, rank: int) -> bool:
         """True while a 203 is on its way to an Agent."""
-        return self.outbox.has(traffic.agent(rank), traffic.EXIT)
+        return self.outbox.has(traffic.agent(rank), vocabulary.EXIT)
 
     def starting(self, rank: int) -> bool:
         """True while a 210 is on its way to an Agent."""
-        return self.outbox.has(traffic.agent(rank), traffic.START)
+        return self.outbox.has(traffic.agent(rank), vocabulary.START)
 
     def needs_answer(self, rank: int) -> bool:
         """True for an Agent with a fault that no restart on its way will settle."""
@@ -91,7 +91,7 @@ class Snapshot:
     @property
     def any_faulty(self) -> bool:
         """True while an Agent counts as faulty, or has not taken its restart."""
-        return bool(self.records.faulty or self.records.exited or self.outbox.codes.get(traffic.RESTART_ALL))
+        return bool(self.records.faulty or self.records.exited or self.outbox.codes.get(vocabulary.RESTART_ALL))
 
     @property
     def master_overdue_at(self) -> float:

@@ -1,4 +1,4 @@
-"""Messages, calls and answers that a Manager sends, and the codes of TaskD's own traffic."""
+"""Messages, calls and answers that a Manager sends."""
 
 from __future__ import annotations
 
@@ -9,32 +9,7 @@ from typing import Final
 
 from taskd_net.codes import ArgumentError, Refusal
 from taskd_net.position import ALL, Destination, Position, Role
-
-REGISTER: Final = "REGISTER"
-KEEP_ALIVE: Final = "KEEP_ALIVE"
-STATUS: Final = "STATUS"
-ACTION: Final = "ACTION"
-
-MAY_I_START: Final = 201
-FAULT: Final = 202
-EXIT: Final = 203
-SWITCH_NIC: Final = 204
-STRESS_TEST: Final = 205
-RESTART_ALL: Final = 208
-RESTART_RANKS: Final = 209
-START: Final = 210
-STOP_RANKS: Final = 213
-
-AGENT_COMMANDS: Final = frozenset((EXIT, RESTART_ALL, RESTART_RANKS, START, STOP_RANKS))
-"""Codes that an Agent of the original survives."""
-
-PROFILING_COMMANDS: Final = range(700, 712)
-PROFILING_STATES: Final = range(1400, 1500)
-
-INCARNATION: Final = "Incarnation"
-"""Key in the extension of a REGISTER of this package's, and of a 210: one value for each process."""
-FAULT_TIME: Final = "REPORT_FAULT_TIME"
-FAULT_RANKS: Final = "FaultRanks"
+from taskd_net.vocabulary import ACTION, AGENT_COMMANDS, FAULT_RANKS
 
 ALL_WORKERS: Final = str(Position.worker(ALL, ALL))
 

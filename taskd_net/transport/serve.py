@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import grpc
 
@@ -167,9 +168,8 @@ class MeshServer:
         """Whether messages have come in that are not decided on."""
         return any(acceptor.busy for acceptor in self._acceptors)
 
-    def end_stream(self, session: object, reason: Reason) -> None:
+    def end_stream(self, session: Session[Any], reason: Reason) -> None:
         """End the stream of a child."""
-        assert isinstance(session, Session)
         if reason is Reason.POSITION_TAKEN:
             self.host.log.info("child_replaced", child=str(session.peer), reason=reason.value)
         self._streams.end(session, End(reason.value))

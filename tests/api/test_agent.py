@@ -162,7 +162,7 @@ def test_life_of_pytorchs_workers(start: Start, elastic: SimpleElasticAgent) -> 
     elastic.looked()
     os.kill(elastic.pid(9), signal.SIGKILL)
     assert running.report(202).message == FAULT % "[9]"
-    assert running.mgr.send(agent_messages.restart_ranks({9, 77}).to_json(), to=AGENT).ok
+    running.command(209, "[9, 77]")
     assert elastic.called() == ("RESTART", [9])
     running.command(208, "1")
     assert elastic.called() == ("KILL_WORKER", [8, 9])

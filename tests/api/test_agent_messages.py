@@ -8,6 +8,7 @@ from taskd_net import ArgumentError
 from taskd_net.api import agent_messages as messages
 from taskd_net.api.agent_messages import Exit, ExitGracefully, Go, RestartAll, RestartRanks, StopRanks, read_command
 from taskd_net.api.body import Body
+from taskd_net.jobs.traffic import fault_ranks, rank_texts
 
 pytestmark = pytest.mark.compat
 
@@ -26,7 +27,9 @@ pytestmark = pytest.mark.compat
         (Body("ACTION", 209, "[3, 4]"), RestartRanks(frozenset({3, 4}))),
         (Body("ACTION", 209, "", {"FaultRanks": '{"3": 1, "4": 1}'}), RestartRanks(frozenset({3, 4}))),
         (Body("ACTION", 209, "[5]", {"FaultRanks": '{"3": 1}'}), RestartRanks(frozenset({5}))),
-        (messages.restart_ranks({10, 9}), RestartRanks(frozenset({9, 10}))),
+        # As the Manager's decisions write it, in both forms.
+        (Body("ACTION", 209, rank_texts({10, 9}), fault_ranks({9: 1, 10: 1})), RestartRanks(frozenset({9, 10}))),
+        (Body("ACTION", 209, "", fault_ranks({9: 1, 10: 0})), RestartRanks(frozenset({9, 10}))),
         (Body("ACTION", 213, "[]"), StopRanks(frozenset())),
         (Body("ACTION", 213, '["7"]'), StopRanks(frozenset({7}))),
         (Body("GRACE_EXIT", 0), ExitGracefully()),
@@ -59,11 +62,6 @@ def test_commands(body: Body, command: messages.Command) -> None:
 def test_commands_that_are_none(code: int, message: str, extension: dict[str, str], reason: str) -> None:
     with pytest.raises(ArgumentError, match=reason):
         read_command(Body("ACTION", code, message, extension))
-
-
-def test_restart_of_ranks_goes_out_in_both_forms() -> None:
-    """The original's Agents read the message; its Mgr sends the extension alone, at times."""
-    assert messages.restart_ranks({4, 3}) == Body("ACTION", 209, '["3", "4"]', {"FaultRanks": '{"3": 1, "4": 1}'})
 
 
 def test_reports() -> None:

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from taskd_net import NodeConfig
 from taskd_net.address import Address
 from taskd_net.api import agent_messages, arguments
-from taskd_net.api.body import ACTION, RESTART_ALL, RESTART_RANKS, STOP_RANKS, Body
+from taskd_net.api.body import Body
 from taskd_net.cli import systemd
 from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
@@ -35,6 +35,7 @@ from taskd_net.page.feed import Feed
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
 from taskd_net.untrusted import json_line, printable
+from taskd_net.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import read_batch, read_branches, write_batch
@@ -201,7 +202,7 @@ def bodies(data: bytes) -> None:
         commanded(body)
     for code in (RESTART_ALL, RESTART_RANKS, STOP_RANKS):
         commanded(Body(ACTION, code, text))
-        commanded(Body(ACTION, code, "", {agent_messages.FAULT_RANKS: text}))
+        commanded(Body(ACTION, code, "", {FAULT_RANKS: text}))
 
 
 def commanded(body: Body) -> None:

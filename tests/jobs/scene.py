@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from taskd_net.jobs import traffic
+from taskd_net import vocabulary
 from taskd_net.jobs.events import Acknowledged, Event, Reported, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.plugins import AnyPlugin, built_in
@@ -52,20 +52,20 @@ class Scene:
     def register(self, *ranks: int, process: str = "", restarts: str = "3") -> None:
         """Agents register and ask for the go; with `process` they are of this package."""
         for rank in ranks:
-            extension = {traffic.INCARNATION: f"{process}{rank}"} if process else {}
-            self.report(f"Agent/{rank}", traffic.REGISTER, 0, **extension)
-            self.report(f"Agent/{rank}", traffic.STATUS, traffic.MAY_I_START, restarts)
+            extension = {vocabulary.INCARNATION: f"{process}{rank}"} if process else {}
+            self.report(f"Agent/{rank}", vocabulary.REGISTER, 0, **extension)
+            self.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.MAY_I_START, restarts)
 
     def workers(self, *ranks: int) -> None:
         """Workers register, two on a node."""
         for rank in ranks:
-            self.report(f"Worker/{rank // 2}/{rank}", traffic.REGISTER, 101)
+            self.report(f"Worker/{rank // 2}/{rank}", vocabulary.REGISTER, 101)
 
     def fault(self, rank: int, *ranks: int, at: str = "") -> None:
         """An Agent reports failed ranks; none with `ranks` empty."""
-        extension = {traffic.FAULT_TIME: at} if at else {}
+        extension = {vocabulary.FAULT_TIME: at} if at else {}
         message = json.dumps({"fault_ranks": list(ranks), "restart_times": -1})
-        self.report(f"Agent/{rank}", traffic.STATUS, traffic.FAULT, message, **extension)
+        self.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.FAULT, message, **extension)
 
     def signal(
         self,
@@ -147,7 +147,7 @@ def describe(outcome: Outcome) -> list[str]:
 
 
 def _command(command: Command) -> str:
-    extension = {key: value for key, value in command.extension.items() if key != traffic.INCARNATION}
+    extension = {key: value for key, value in command.extension.items() if key != vocabulary.INCARNATION}
     details = json.dumps(extension) if extension else ""
     return _joined(f"→ {command.to} {command.code}", command.message, details, f"({command.uuid})")
 

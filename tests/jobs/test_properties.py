@@ -8,8 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskd_net import limits
-from taskd_net.jobs import traffic
+from taskd_net import limits, vocabulary
 from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.records import Taken
@@ -103,16 +102,16 @@ class Play:
             process = self.processes[int(position.server_rank)] if position.role == "Agent" else 0
             known = self.sent.setdefault(command.uuid, (command, process))
             assert known == (command, process), "one uuid, one command, one process"
-            if command.code == traffic.RESTART_RANKS:
+            if command.code == vocabulary.RESTART_RANKS:
                 ranks = json.loads(command.extension["FaultRanks"])
                 assert json.loads(command.message) == sorted(ranks), "both forms"
-            if command.code in (traffic.RESTART_ALL, traffic.START) and command.message != str(RESTARTS):
+            if command.code in (vocabulary.RESTART_ALL, vocabulary.START) and command.message != str(RESTARTS):
                 assert int(command.message) >= RESTARTS - self.rounds
             if command.to not in self.away:
                 self.taken[command.uuid] += 1
                 assert self.taken[command.uuid] == 1, "no command after its acknowledgement"
                 self.take(Acknowledged(command.uuid))
-                if command.code == traffic.RESTART_ALL:
+                if command.code == vocabulary.RESTART_ALL:
                     settled = int(position.server_rank)
                     assert settled not in self.job.state.records.faulty, "its report is older than the restart"
         for reply in outcome.replies:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.jobs import traffic
+from taskd_net import limits, vocabulary
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.records import UNKNOWN, Records, Taken, read_fault
 from taskd_net.position import Position
@@ -193,4 +192,4 @@ def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert registered(records, src) is Taken.REFUSED
         assert records.take(1.0, said(src, "STATUS", 1)) is Taken.REFUSED
     assert registered(records, "Agent/1") is Taken.NEW_PROCESS
-    assert traffic.REGISTER + "/0" in records.agents[1].reports
+    assert vocabulary.REGISTER + "/0" in records.agents[1].reports

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from taskd_net.codes import ArgumentError
-from taskd_net.jobs.traffic import AGENT_COMMANDS, Command, fault_ranks, rank_texts
+from taskd_net.jobs.traffic import Command, fault_ranks, rank_texts
 from taskd_net.position import Position
+from taskd_net.vocabulary import AGENT_COMMANDS
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
+from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.events import Signal
 from taskd_net.jobs.plugins.plugin import Recovery
@@ -38,7 +39,7 @@ def carry_out(plugin: Recovery[S], signal: Signal) -> None:
                 restart_ranks(plugin, signal)
             case "pre exit process":
                 for node in signal.node_rank_ids:
-                    plugin.send(traffic.agent(node), traffic.STOP_RANKS, traffic.rank_texts(ranks))
+                    plugin.send(traffic.agent(node), vocabulary.STOP_RANKS, traffic.rank_texts(ranks))
             case _:
                 pass
 
@@ -52,11 +53,12 @@ def exit_nodes(plugin: Recovery[S], signal: Signal) -> None:
     """203 to the Agents that the signal names."""
     extension = {"SignalType": signal.signal_type, "Actions": json.dumps(signal.actions)}
     for node in signal.node_rank_ids:
-        plugin.send(traffic.agent(node), traffic.EXIT, extension=extension)
+        plugin.send(traffic.agent(node), vocabulary.EXIT, extension=extension)
 
 
 def restart_ranks(plugin: Recovery[S], signal: Signal) -> None:
     """209 with all faulty ranks to the Agents that the signal names."""
     ranks = signal.fault_ranks
     for node in signal.node_rank_ids:
-        plugin.send(traffic.agent(node), traffic.RESTART_RANKS, traffic.rank_texts(ranks), traffic.fault_ranks(ranks))
+        both = traffic.rank_texts(ranks), traffic.fault_ranks(ranks)
+        plugin.send(traffic.agent(node), vocabulary.RESTART_RANKS, *both)

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
+from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.events import KILL_MASTER
 from taskd_net.jobs.plugins.actions import RECOVERY
@@ -50,7 +51,7 @@ class JobRescheduling(Recovery[Killed]):
         """End Agent 0."""
         if self._is_killed(snapshot):
             self.state.done = snapshot.signal.uuid
-        self.send(traffic.agent(0), traffic.EXIT)
+        self.send(traffic.agent(0), vocabulary.EXIT)
         self.call("destroy")
         return Progress.FINAL
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from taskd_net.jobs import traffic
+from taskd_net import vocabulary
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Call, Command, Item, Reply
 
@@ -117,4 +117,4 @@ class Recovery(Plugin[S]):
 
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
         """Go on: silence of an Agent ends by its acknowledgement, or by the REGISTER of its next process."""
-        return command.code in traffic.AGENT_COMMANDS
+        return command.code in vocabulary.AGENT_COMMANDS

@@ -26,6 +26,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
+from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.actions import RECOVERY
 from taskd_net.jobs.plugins.plugin import Progress, Recovery
@@ -77,7 +78,7 @@ class PodRescheduling(Recovery[Round]):
             self.state.baseline = snapshot.retry_time
             return Progress.FINAL
         for rank in _failed(snapshot):
-            self.send(traffic.agent(rank), traffic.EXIT)
+            self.send(traffic.agent(rank), vocabulary.EXIT)
         return Progress.HOLD
 
     def release(self, stream: str) -> None:
@@ -96,7 +97,7 @@ class PodRescheduling(Recovery[Round]):
         elif not snapshot.counts_as_faulty(0):
             faulty = tuple(_failed(snapshot))
         for rank in faulty:
-            self.send(traffic.agent(rank), traffic.EXIT)
+            self.send(traffic.agent(rank), vocabulary.EXIT)
         self._restart_others(snapshot, frozenset(faulty))
         self.call("restart")
         self.state.baseline = snapshot.retry_time
@@ -110,7 +111,7 @@ class PodRescheduling(Recovery[Round]):
         self.decide(Restarts(left))
         for rank in sorted(records.agents.keys() - faulty - records.exited - records.asking):
             if not snapshot.starting(rank):
-                self.send(traffic.agent(rank), traffic.RESTART_ALL, str(left))
+                self.send(traffic.agent(rank), vocabulary.RESTART_ALL, str(left))
 
     def _is_over(self, snapshot: Snapshot) -> bool:
         """True where nobody counts as faulty, or somebody else has to decide."""

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from taskd_net import limits
+from taskd_net import limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
@@ -45,7 +45,7 @@ class Profiling(Plugin[Switched]):
         """Send the switch to all Workers."""
         assert snapshot.profiling is not None
         self.state.ordered, self.state.at = snapshot.profiling.state, snapshot.now
-        self.send(traffic.ALL_WORKERS, traffic.PROFILING_COMMANDS.start + self.state.ordered)
+        self.send(traffic.ALL_WORKERS, vocabulary.PROFILING_COMMANDS.start + self.state.ordered)
         return Progress.FINAL
 
     def deadline(self, snapshot: Snapshot) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from taskd_net import limits
+from taskd_net import limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
@@ -125,12 +125,12 @@ class StressTestPlugin(Plugin[Testing]):
                 self._end(rank, FAILED)
                 continue
             extension = {UUID: request.uuid, "StressTestRankOPStr": json.dumps({str(rank): {"ops": list(ops)}})}
-            self.send(traffic.worker(worker.node, rank), traffic.STRESS_TEST, extension=extension)
+            self.send(traffic.worker(worker.node, rank), vocabulary.STRESS_TEST, extension=extension)
         state.look = snapshot.now + snapshot.config.silence_s
 
     def _look(self, rank: int, worker: WorkerRecord) -> None:
         """Take the answer of a Worker that has changed."""
-        answer = worker.reports.get(f"{traffic.ACTION}/{traffic.STRESS_TEST}")
+        answer = worker.reports.get(f"{vocabulary.ACTION}/{vocabulary.STRESS_TEST}")
         if worker.birth != self.state.waiting[rank].birth:
             self._end(rank, FAILED)
         elif answer is not None and answer.extension.get(UUID) == self.state.uuid:
@@ -147,7 +147,7 @@ class StressTestPlugin(Plugin[Testing]):
         self.state.look = INFINITY
         for rank, waiting in list(self.state.waiting.items()):
             worker = snapshot.records.workers[rank]
-            underway = snapshot.outbox.has(traffic.worker(worker.node, rank), traffic.STRESS_TEST)
+            underway = snapshot.outbox.has(traffic.worker(worker.node, rank), vocabulary.STRESS_TEST)
             waiting.heard = now if underway else max(waiting.heard, worker.heartbeat)
             if waiting.heard + patience <= now:
                 self._end(rank, TIMEOUT)

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import limits
+from taskd_net import limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
@@ -92,10 +92,10 @@ class SwitchNicPlugin(Plugin[Switching]):
                 "globalRankIDs": json.dumps([str(rank) for rank in request.ranks]),
                 "globalOps": json.dumps(list(request.ops)),
             }
-            self.send(traffic.ALL_WORKERS, traffic.SWITCH_NIC, extension=extension)
+            self.send(traffic.ALL_WORKERS, vocabulary.SWITCH_NIC, extension=extension)
 
     def _look(self, rank: int, worker: WorkerRecord) -> None:
-        answer = worker.reports.get(f"{traffic.ACTION}/{traffic.SWITCH_NIC}")
+        answer = worker.reports.get(f"{vocabulary.ACTION}/{vocabulary.SWITCH_NIC}")
         if worker.birth != self.state.waiting[rank]:
             self.state.failed = True
         elif answer is not None and answer.extension.get(UUID) == self.state.uuid:

@@ -1,0 +1,42 @@
+"""The vocabulary of TaskD's own messages: types, codes, and keys of extensions (contract, section 7).
+
+The code is unique only together with the type: 201 and 202 are both a `STATUS`, a REGISTER of an Agent has 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+REGISTER: Final = "REGISTER"
+KEEP_ALIVE: Final = "KEEP_ALIVE"
+STATUS: Final = "STATUS"
+ACTION: Final = "ACTION"
+GRACE_EXIT: Final = "GRACE_EXIT"
+
+AGENT_REGISTERS: Final = 0
+WORKER_REGISTERS: Final = 101
+MAY_I_START: Final = 201
+FAULT: Final = 202
+EXIT: Final = 203
+SWITCH_NIC: Final = 204
+STRESS_TEST: Final = 205
+RESTART_ALL: Final = 208
+RESTART_RANKS: Final = 209
+START: Final = 210
+STOP_RANKS: Final = 213
+
+AGENT_COMMANDS: Final = frozenset((EXIT, RESTART_ALL, RESTART_RANKS, START, STOP_RANKS))
+"""Codes that an Agent of the original survives."""
+
+PROFILING_COMMANDS: Final = range(700, 712)
+PROFILING_STATES: Final = range(1400, 1500)
+"""Codes of a Worker's profiling state."""
+
+INCARNATION: Final = "Incarnation"
+"""Key in the extension of a REGISTER of this package's, and of a 210: its value differs for each process and role.
+
+A Mgr tells a repeated registration from that of a restarted process by it; an Agent recognises a Mgr of this package.
+"""
+
+FAULT_TIME: Final = "REPORT_FAULT_TIME"
+FAULT_RANKS: Final = "FaultRanks"
