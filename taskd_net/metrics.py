@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Self
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.core.link_counters import LinkCounters
@@ -224,12 +224,12 @@ class MetricsServer:
             await answer(send, 503, "text/plain", str(error).encode())
 
     async def _scrape(self) -> bytes:
-        """The text of all metrics, made once for all that ask within `limits.METRICS_KEEP_S`."""
+        """The text of all metrics, made once for all that ask within `observe_limits.METRICS_KEEP_S`."""
         from prometheus_client import generate_latest
 
         loop = asyncio.get_running_loop()
         async with self._scraping:
             if loop.time() >= self._stale_at:
                 self._text = await asyncio.to_thread(generate_latest, self._registry)
-                self._stale_at = loop.time() + limits.METRICS_KEEP_S
+                self._stale_at = loop.time() + observe_limits.METRICS_KEEP_S
             return self._text

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 
@@ -61,7 +61,7 @@ class SidePort:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            backlog=limits.HTTP_CONNECTIONS,
+            backlog=observe_limits.HTTP_CONNECTIONS,
         )
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve(sockets=[listening]))
@@ -93,12 +93,12 @@ class _Gate:
     async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
         now = asyncio.get_running_loop().time()
         due = max(now, self._next)
-        self._next = due + 1 / limits.HTTP_ANSWERS_PER_S
+        self._next = due + 1 / observe_limits.HTTP_ANSWERS_PER_S
         await asyncio.sleep(due - now)
 
         async def send_counted(event: Event) -> None:
             # A long answer puts off those that come after it.
-            self._next += len(event.get("body", b"")) / limits.HTTP_BYTES_PER_S
+            self._next += len(event.get("body", b"")) / observe_limits.HTTP_BYTES_PER_S
             await send(event)
 
         # Only HTTP/1.0 has no host, which no browser speaks.
@@ -132,7 +132,7 @@ class _Bounded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
-        if len(self.connections) > limits.HTTP_CONNECTIONS:
+        if len(self.connections) > observe_limits.HTTP_CONNECTIONS:
             others = cast("set[_Bounded]", self.connections - {self})
             longest = min(others, key=lambda other: (other._answers, other._since))
             self.connections.discard(longest)
@@ -149,14 +149,14 @@ class _Bounded(H11Protocol):
 
     @property
     def _answers(self) -> bool:
-        """Whether an answer is under way."""
+        """True while an answer is under way."""
         return bool(self.cycle) and not self.cycle.response_complete
 
     def _wait(self) -> None:
         self._since = self.loop.time()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(limits.HTTP_PATIENCE_S, self._cut)
+        self._timer = self.loop.call_later(observe_limits.HTTP_PATIENCE_S, self._cut)
 
     def _cut(self) -> None:
         self.transport.abort()
@@ -171,7 +171,7 @@ def _bind(address: Address, setting: str) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(name)
         # From here on nobody is refused, also before the server has its first turn.
-        listening.listen(limits.HTTP_CONNECTIONS)
+        listening.listen(observe_limits.HTTP_CONNECTIONS)
     except (OSError, UnicodeError) as error:  # a UnicodeError for a name that DNS cannot have
         if listening is not None:
             listening.close()

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import itertools
 from pathlib import Path
+from types import ModuleType
 
-from taskd_net import limits
+import pytest
 
-SOURCE = ast.parse(Path(limits.__file__).read_text()).body
+from taskd_net import job_limits, limits, observe_limits
 
 
-def test_every_constant_has_a_reason() -> None:
-    for before, after in itertools.pairwise(SOURCE):
+@pytest.mark.parametrize("module", [limits, job_limits, observe_limits], ids=lambda module: module.__name__)
+def test_every_constant_has_a_reason(module: ModuleType) -> None:
+    source = ast.parse(Path(module.__file__ or "").read_text()).body
+    for before, after in itertools.pairwise(source):
         if isinstance(before, ast.AnnAssign):
             assert isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant), ast.unparse(before)
 

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.api import arguments, plans
 from taskd_net.api.agent_messages import read_command
 from taskd_net.api.member import Once, Refused, Slot, documented, leave, log
@@ -134,10 +134,10 @@ class Agent:
         self._outbox, self._heartbeat = Outbox(node, MTYPE), Heartbeat(node, MTYPE)
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
         times = Times(
-            join=limits.AGENT_JOIN_S,
-            go=limits.AGENT_GO_S,
-            repeat=limits.REGISTER_EVERY_S,
-            grace=limits.GRACE_EXIT_S,
+            join=job_limits.AGENT_JOIN_S,
+            go=job_limits.AGENT_GO_S,
+            repeat=job_limits.REGISTER_EVERY_S,
+            grace=job_limits.GRACE_EXIT_S,
             fault=self._fault_timeout,
         )
         remaining = self._workers.remaining
@@ -149,7 +149,7 @@ class Agent:
                 work = [tasks.create_task(part) for part in parts]
                 outcome = await self._over
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(limits.AGENT_LEAVE_S):
+                    async with asyncio.timeout(job_limits.AGENT_LEAVE_S):
                         await self._outbox.empty()
                 for task in work:
                     task.cancel()
@@ -184,7 +184,7 @@ class Agent:
 
     async def _tick(self, node: Node) -> None:
         while True:
-            await asyncio.sleep(limits.AGENT_LOOK_S)
+            await asyncio.sleep(job_limits.AGENT_LOOK_S)
             self._look_at_joins(node)
             self._feed(Tick())
 
@@ -232,7 +232,7 @@ def _fault_timeout() -> float | None:
     text = os.environ.get(FAULT_TIMEOUT)
     if not text:
         return None
-    least, most = limits.FAULT_TIMEOUT_S
+    least, most = job_limits.FAULT_TIMEOUT_S
     seconds = natural(text.strip(), most)
     if seconds is None or seconds < least:
         log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
@@ -242,9 +242,9 @@ def _fault_timeout() -> float | None:
 
 def _mindspore_plans() -> MindSporePlans:
     has_npu = any(DEVICES.glob("davinci[0-9]*"))
-    pause = arguments.seconds_of_environment(RESTART_PAUSE, limits.RESTART_PAUSE_S if has_npu else 0.0)
-    finish = arguments.seconds_of_environment(FINISH_PAUSE, limits.FINISH_PAUSE_S)
-    return MindSporePlans(pause, min(pause, limits.RESTART_RANKS_PAUSE_S), finish)
+    pause = arguments.seconds_of_environment(RESTART_PAUSE, job_limits.RESTART_PAUSE_S if has_npu else 0.0)
+    finish = arguments.seconds_of_environment(FINISH_PAUSE, job_limits.FINISH_PAUSE_S)
+    return MindSporePlans(pause, min(pause, job_limits.RESTART_RANKS_PAUSE_S), finish)
 
 
 slot: Final[Slot[Agent]] = Slot("agent")

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.api import arguments
 from taskd_net.api.agent_messages import go
 from taskd_net.api.body import Body
@@ -114,7 +114,7 @@ class Manager:
             if known is not None or process is None:
                 before = {}  # of another process
         kept = {other: report for other, report in before.items() if other != kind}
-        if len(kept) >= limits.REPORTS_PER_NODE:
+        if len(kept) >= job_limits.REPORTS_PER_NODE:
             del kept[next(iter(kept))]  # the oldest
         # A new dict each time, so that readers have one that does not change.
         self._reports[src] = {**kept, kind: Report(body, time.time(), message.uuid)}
@@ -128,7 +128,7 @@ class Manager:
         try:
             ack = await repeat(
                 lambda: node.send(body.to_json(), to=agent, mtype=mtype, uuid=uuid),
-                itertools.repeat(limits.COMMAND_RETRY_S, limits.COMMAND_ATTEMPTS - 1),
+                itertools.repeat(job_limits.COMMAND_RETRY_S, job_limits.COMMAND_ATTEMPTS - 1),
             )
             if ack.ok:
                 log.info("agent_may_start", agent=str(agent))

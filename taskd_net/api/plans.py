@@ -112,7 +112,7 @@ def exit_gracefully(seconds: float) -> Plan:
 
 
 def urgent(plan: Plan) -> bool:
-    """Whether a plan replaces all that goes on: it leaves with 1."""
+    """True for a plan that leaves with 1, which replaces all that goes on."""
     last = plan[-1]
     return isinstance(last, Leave) and last.status == 1
 

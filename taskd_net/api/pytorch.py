@@ -127,7 +127,7 @@ class PyTorchWorkers:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a child of this process runs. Its exit status is left for PyTorch to take."""
+    """True while a child of this process runs. Its exit status is left for PyTorch to take."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except ChildProcessError:

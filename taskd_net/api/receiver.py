@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.api.body import Body
 from taskd_net.api.member import Refused
 from taskd_net.blocking import BlockingNode
@@ -41,14 +41,14 @@ class Receiver:
         """Wait for the end of the thread, after the node is closed, perhaps by a handler.
 
         Raises:
-            Refused: a handler has not returned within `limits.HANDLER_GRACE_S`.
+            Refused: a handler has not returned within `job_limits.HANDLER_GRACE_S`.
         """
         self._closed = True
         if not self._thread.is_alive() or self._thread is threading.current_thread():
             return
-        self._thread.join(limits.HANDLER_GRACE_S)
+        self._thread.join(job_limits.HANDLER_GRACE_S)
         if self._thread.is_alive():
-            raise Refused(f"a handler has not returned within {limits.HANDLER_GRACE_S} s; the node is closed")
+            raise Refused(f"a handler has not returned within {job_limits.HANDLER_GRACE_S} s; the node is closed")
 
     def _run(self) -> None:
         # `Reading` has logged the error that ended it; nobody else is there to catch it.

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
@@ -34,8 +34,8 @@ async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
     await node.joined()
     if not (ack := await send()).ok:
         log.warning("report_not_taken", node=str(node.position), code=body.code, reason=describe(ack.code))
-        await asyncio.sleep(limits.REPORT_RETRY_S)
-        await repeat(send, itertools.repeat(limits.REPORT_RETRY_S))
+        await asyncio.sleep(job_limits.REPORT_RETRY_S)
+        await repeat(send, itertools.repeat(job_limits.REPORT_RETRY_S))
     log.debug("report_taken", node=str(node.position), code=body.code)
 
 
@@ -94,8 +94,8 @@ class Reports:
         Raises:
             Refused: too many wait already, or the Worker is being destroyed.
         """
-        if len(self._waiting) >= limits.REPORTS_WAITING:
-            raise Refused(f"{limits.REPORTS_WAITING} reports wait for the Mgr already")
+        if len(self._waiting) >= job_limits.REPORTS_WAITING:
+            raise Refused(f"{job_limits.REPORTS_WAITING} reports wait for the Mgr already")
         self._remember(body)
         self._waiting.append(_Waiting(body.code, body.to_json(), time.monotonic() + timeout))
         if not self._in_loop(self._posted.set):
@@ -120,7 +120,7 @@ class Reports:
         """
         while True:
             await self._register(node)
-            await asyncio.sleep(limits.REGISTER_EVERY_S)
+            await asyncio.sleep(job_limits.REGISTER_EVERY_S)
 
     def _remember(self, body: Body) -> None:
         if body.msg_type == STATUS and body.code in PROFILING_STATES:
@@ -172,7 +172,7 @@ class Reports:
             if ack.code < 5000:
                 told = state
             else:
-                await asyncio.sleep(limits.REPORT_RETRY_S)
+                await asyncio.sleep(job_limits.REPORT_RETRY_S)
 
     async def _send_waiting(self, node: Node) -> None:
         """Send the reports without a waiting caller, one after another, so that they arrive in order."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import events, state, traffic
 from taskd_net.jobs.events import (
     Acknowledged,
@@ -74,14 +74,14 @@ class Job:
         """Time at which the next tick is due, in seconds since the epoch; infinity for never."""
         current = self.state
         due = current.ticked if current.dirty else min(current.again or INFINITY, current.outbox.wake)
-        return max(due, current.ticked + limits.JOB_PAUSE_S)
+        return max(due, current.ticked + job_limits.JOB_PAUSE_S)
 
     def take(self, now: float, event: Event) -> bool:
         """Take an event in. Nothing is decided before the next tick.
 
         Returns:
             False where the event is refused: a report of something that is no Agent or Worker, or of one more than
-            `limits.JOB_NODES`.
+            `job_limits.JOB_NODES`.
         """
         current = self.state
         current.now = max(now, current.now)
@@ -232,7 +232,7 @@ class Job:
         snapshot = self._snapshot()
         for sending in current.outbox.due(current.now):
             tries = sending.tries + 1
-            if tries > limits.COMMAND_ATTEMPTS:
+            if tries > job_limits.COMMAND_ATTEMPTS:
                 command = sending.command
                 goes_on = command is not None and self._lost(command, snapshot, outcome)
                 outcome.note("message_lost", uuid=uuid_of(sending), goes_on=goes_on)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.traffic import Command, Reply
 from taskd_net.position import Role
 
@@ -53,11 +53,11 @@ class Outbox:
     def add(self, now: float, item: Command | Reply) -> None:
         """Take in what is sent now for the first time. It supersedes what has lost its meaning by it."""
         if isinstance(item, Reply):
-            self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + limits.COMMAND_RETRY_S)
+            self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + job_limits.COMMAND_RETRY_S)
             return
         for uuid in self._superseded(item):
             self.remove(uuid)
-        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + limits.COMMAND_RETRY_S)
+        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + job_limits.COMMAND_RETRY_S)
         self.by_target.setdefault(item.to, []).append(item.uuid)
         self.codes[item.code] = self.codes.get(item.code, 0) + 1
 
@@ -73,7 +73,7 @@ class Outbox:
         """Count a further try, made now."""
         uuid = uuid_of(sending)
         del self.sending[uuid]
-        sending.tries, sending.due = tries, now + limits.COMMAND_RETRY_S
+        sending.tries, sending.due = tries, now + job_limits.COMMAND_RETRY_S
         self.sending[uuid] = sending
 
     def remove(self, uuid: str) -> Sending | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeVar
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.events import Reported
 from taskd_net.position import Role, is_rank
 from taskd_net.untrusted import json_value, natural
@@ -151,7 +151,7 @@ class Records:
 
         Returns:
             NEW_PROCESS: commands to the process before are void. REFUSED: the sender is no Agent or Worker, or there
-            are `limits.JOB_NODES` records. NOTHING: a heartbeat, a resend, or a repeated registration.
+            are `job_limits.JOB_NODES` records. NOTHING: a heartbeat, a resend, or a repeated registration.
         """
         src = report.src
         if not is_rank(src.server_rank):
@@ -284,7 +284,7 @@ class Records:
             del self.profiling[profiling]
 
     def _full(self) -> bool:
-        return len(self.agents) + len(self.workers) >= limits.JOB_NODES
+        return len(self.agents) + len(self.workers) >= job_limits.JOB_NODES
 
     def _begin(self, record: R, now: float, report: Reported) -> R:
         """Fill the record of a process that registers."""
@@ -338,7 +338,7 @@ def _keep(now: float, record: Record, report: Reported) -> bool:
     if known is not None and report.uuid and known.uuid == report.uuid:
         record.reports[kind] = known
         return False
-    if len(record.reports) >= limits.REPORTS_PER_NODE:
+    if len(record.reports) >= job_limits.REPORTS_PER_NODE:
         del record.reports[next(iter(record.reports))]  # the oldest
     record.reports[kind] = Report(report.message, report.extension, now, report.uuid)
     return True

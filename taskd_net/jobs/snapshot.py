@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.outbox import Outbox
@@ -38,7 +38,7 @@ class JobConfig:
     @property
     def silence_s(self) -> float:
         """Seconds without KEEP_ALIVE after which a Worker under stress test has failed."""
-        return max(limits.SILENT_SNAPSHOTS * self.interval, limits.SILENT_LEAST_S)
+        return max(job_limits.SILENT_SNAPSHOTS * self.interval, job_limits.SILENT_LEAST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Snapshot:
             return float("inf")
         fault = self.records.agents[0].fault
         assert fault is not None
-        return 0.0 if fault.reported is None else fault.reported + limits.MASTER_FAULT_S
+        return 0.0 if fault.reported is None else fault.reported + job_limits.MASTER_FAULT_S
 
     @property
     def master_overdue(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from taskd_net import limits
+from taskd_net import limits, observe_limits
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.links import grpc_status
@@ -33,7 +33,7 @@ PACE_KEY = "taskd-net-pace"
 ROUTES_KEY = "taskd-net-routes"
 END_KEY = "taskd-net-end"
 JOINED_KEY = "taskd-net-joined"
-# What a peer says of itself by one key with one value.
+# Properties that a peer states by one key with one value.
 REPORTS = ("taskd-net-status", "reports/1")
 PROBES = ("taskd-net-probes", "1")
 NUMBERS = ("taskd-net-answers", "numbers")
@@ -188,7 +188,7 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
         offers: the offers of its kinds of link.
         pace: seconds between two reports of one child; sent only where they are longer than usual.
     """
-    slower = ((PACE_KEY, str(min(_MOST, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
+    slower = ((PACE_KEY, str(min(_MOST, round(pace)))),) if pace > observe_limits.STATUS_FIGURES_S else ()
     return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), REPORTS, PROBES, ENDS, COUNTS, *offers, *slower)
 
 

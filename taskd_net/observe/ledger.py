@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.states import State
 
 Source: TypeAlias = str
@@ -78,7 +78,7 @@ class Ledger:
         ended: nodes at most that have left in good order, and that were asked to be forgotten. The oldest make room.
     """
 
-    def __init__(self, nodes: int, report: int, ended: int = limits.STATUS_ENDED) -> None:
+    def __init__(self, nodes: int, report: int, ended: int = observe_limits.STATUS_ENDED) -> None:
         self._limit = nodes
         self._report = report
         self._most_ended = ended

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import CallFailed, GrpcRequests
@@ -52,7 +52,7 @@ class Reporter:
             await asyncio.sleep(random.uniform(0.0, parent.pace))  # noqa: S311 - to spread them
         news.clear()
         ledger.begin(ends=parent.ends)
-        pace = limits.STATUS_FIGURES_S
+        pace = observe_limits.STATUS_FIGURES_S
         figures_at = loop.time()
         try:
             while True:
@@ -64,7 +64,7 @@ class Reporter:
                 # Not until nothing is left: reports that come from children meanwhile wait for the next round.
                 for _ in range(ledger.reports):
                     pace = await self._report(requests(), parent, urgent=urgent)
-                await self._wait(figures_at, max(limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
+                await self._wait(figures_at, max(observe_limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
         finally:
             ledger.end()
 
@@ -84,10 +84,10 @@ class Reporter:
         metadata = peers.stream_metadata(self._host.router.identity)
         try:
             answer = await requests.report(wire.write_report(report), metadata, self._timeout)
-            return max(limits.STATUS_FIGURES_S, wire.read_pace(answer))
+            return max(observe_limits.STATUS_FIGURES_S, wire.read_pace(answer))
         except (CallFailed, Refusal) as error:
             # The parent may have taken it or not: after a while it is told everything.
             self._host.log.warning("status_not_taken", reason=str(error))
             ledger.begin(ends=parent.ends)
-            await asyncio.sleep(limits.STATUS_FIGURES_S)
-            return limits.STATUS_FIGURES_S
+            await asyncio.sleep(observe_limits.STATUS_FIGURES_S)
+            return observe_limits.STATUS_FIGURES_S

@@ -15,7 +15,7 @@ from typing import Final
 
 import grpc
 
-from taskd_net import limits
+from taskd_net import limits, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
@@ -60,7 +60,7 @@ class NodeService:
     @property
     def pace(self) -> float:
         """Seconds between two reports of one child, if every child reports."""
-        return len(self._host.router.children) / limits.STATUS_REPORTS_PER_S
+        return len(self._host.router.children) / observe_limits.STATUS_REPORTS_PER_S
 
     def handlers(self, child: Callable[[Context], Link]) -> Sequence[grpc.GenericRpcHandler]:
         """The handlers for the node's server.
@@ -103,7 +103,8 @@ class NodeService:
         except Refusal as refusal:
             host.log.warning("status_refused", child=child, detail=str(refusal))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
-        return wire.write_pace(max(limits.STATUS_FIGURES_S, self._view.reporters / limits.STATUS_REPORTS_PER_S))
+        seconds = self._view.reporters / observe_limits.STATUS_REPORTS_PER_S
+        return wire.write_pace(max(observe_limits.STATUS_FIGURES_S, seconds))
 
     async def _tree(self, _: bytes, context: Context) -> bytes:
         """Answer with the tree by a look that began after the question. Those who ask meanwhile share one."""
@@ -116,7 +117,7 @@ class NodeService:
                 self._tree_bytes = wire.write_mesh(host.router.identity, view.wall(), view.expected, view.records())
                 self._tree_began, ended = began, host.now()
                 # Looks take a small share of the node's time, however many ask.
-                self._tree_after = ended + (ended - began) / limits.PAGE_LOAD
+                self._tree_after = ended + (ended - began) / observe_limits.PAGE_LOAD
             return self._tree_bytes
 
     async def _forget(self, data: bytes, context: Context) -> bytes:

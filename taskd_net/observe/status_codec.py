@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net import limits
+from taskd_net import limits, observe_limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
@@ -91,12 +91,13 @@ def read_report(data: bytes) -> Report:
     Raises:
         Refusal: 4999, the bytes are not a report, or are more bytes or nodes than a report may have.
     """
-    if len(data) > limits.STATUS_REPORT_BYTES:
-        raise Refusal(Code.CLIENT_ERR, f"a report of {len(data)} bytes; {limits.STATUS_REPORT_BYTES} are allowed")
+    if len(data) > observe_limits.STATUS_REPORT_BYTES:
+        text = f"a report of {len(data)} bytes; {observe_limits.STATUS_REPORT_BYTES} are allowed"
+        raise Refusal(Code.CLIENT_ERR, text)
     whole = _parsed(status_pb2.Report, data, "a report")
     nodes = len(whole.entries) + len(whole.gone)
-    if nodes > limits.STATUS_REPORT_NODES:
-        raise Refusal(Code.CLIENT_ERR, f"a report of {nodes} nodes; {limits.STATUS_REPORT_NODES} are allowed")
+    if nodes > observe_limits.STATUS_REPORT_NODES:
+        raise Refusal(Code.CLIENT_ERR, f"a report of {nodes} nodes; {observe_limits.STATUS_REPORT_NODES} are allowed")
     records = [
         Record(entry.position, entry.node, entry.away, _read_end(entry))
         for entry in whole.entries

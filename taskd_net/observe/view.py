@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.connections import Connections
@@ -28,9 +28,13 @@ from taskd_net.version import __version__
 
 @dataclass(slots=True)
 class _Seen:
-    """One link at the last look: its status without the time of the figures, that time, and recent answer times."""
+    """One link at the last look: its status without the time of the figures, that time, and recent answer times.
+
+    `marks` differ if the status does. Nearly every link is idle, and comparing them takes half the time of a status.
+    """
 
     measured: float
+    marks: tuple[object, ...] = ()
     status: NodeStatus | None = None
     at: float = 0.0
     acks: tuple[float | None, float | None] = (None, None)
@@ -55,7 +59,7 @@ class View:
         """The children's connections, kept by the server."""
         self.listen = ""
         """The address that the node listens at."""
-        self.ledger = Ledger(limits.STATUS_NODES, limits.STATUS_REPORT_NODES)
+        self.ledger = Ledger(observe_limits.STATUS_NODES, observe_limits.STATUS_REPORT_NODES)
         # Taken once: a second measurement would change every time a little.
         self._epoch = time.time() - host.now()
         self._started = time.time()
@@ -90,12 +94,12 @@ class View:
         for number, link in enumerate(list(children.values()), 1):
             if link.id in children:  # not forgotten meanwhile
                 self._look_at(now, link)
-            if number % limits.STATUS_LOOKS == 0:
+            if number % observe_limits.STATUS_LOOKS == 0:
                 yield
         self._look_behind_foreigners()
         self._take_early()
         for position, since in list(self._gone.items()):
-            if now - since > limits.STATUS_GONE_S:
+            if now - since > observe_limits.STATUS_GONE_S:
                 del self._gone[position]
                 self._forget(position)
 
@@ -188,7 +192,7 @@ class View:
             elif record.position != self._name and not child.is_leaf:
                 if self._is_below(child, record.position):
                     others.append(record)
-                elif not record.away and len(self._early) < limits.STATUS_REPORT_NODES:
+                elif not record.away and len(self._early) < observe_limits.STATUS_REPORT_NODES:
                     # It has moved there, perhaps, and the announcement is on its way.
                     self._early[child.id, record.position] = record
         self.ledger.told(name, replace(report, records=others))
@@ -198,7 +202,7 @@ class View:
     # ---- inside
 
     def _is_below(self, child: Link, name: str) -> bool:
-        """Whether a child may speak of a node: nobody else has it."""
+        """True where a child may speak of a node, because nobody else has it."""
         position = wire.read_position(name)
         hop = None if position is None else self._router.routes.next_hop(position.identity)
         if hop is not None:
@@ -237,6 +241,11 @@ class View:
         if seen is None:
             seen = self._seen[link.id] = _Seen(now)
             self._gone.pop(name, None)
+        down, counters, own = _sent(now, link, seen), link.counters, self._own.get(name)
+        marks = (down, counters.received, counters.heard, link.session, link.streams, link.since, ended, own)
+        if marks == seen.marks:
+            return
+        seen.marks = marks
         status = NodeStatus(
             parent=self._router.identity,
             state=State.JOINED if link.up else ended or State.LOST,
@@ -246,10 +255,10 @@ class View:
             link=_kind(link),
             address=self.connections.address(link.id),
             last_message=self._heard(link),
-            down=_sent(now, link, seen),
-            up=Flow(link.counters.received, link.counters.received_bytes),
+            down=down,
+            up=Flow(counters.received, counters.received_bytes),
             reopened=max(0, link.streams - 1),
-            own=self._own.get(name),
+            own=own,
             service=service,
         )
         self._put_changed(now, seen, name, status, away=not link.up, ended=ended)
@@ -328,11 +337,11 @@ def _sent(now: float, link: Link, seen: _Seen) -> Flow:
 def _acks(now: float, link: Link, seen: _Seen) -> tuple[float | None, float | None]:
     """Recent answer times in seconds: p50 and p99."""
     recent = link.counters.recent
-    if recent.count and (seen.acks[0] is None or now - seen.measured >= limits.STATUS_FIGURES_S):
+    if recent.count and (seen.acks[0] is None or now - seen.measured >= observe_limits.STATUS_FIGURES_S):
         seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
         seen.measured = now
         recent.clear()
-    elif now - seen.measured > limits.STATUS_LATELY_S:
+    elif now - seen.measured > observe_limits.STATUS_LATELY_S:
         seen.acks = (None, None)
     return seen.acks
 

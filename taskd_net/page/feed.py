@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.codes import Refusal
 from taskd_net.expect import Expected
 from taskd_net.observe.document import Document, Standing, head, missing_of, node_document, standings_of
@@ -75,7 +75,7 @@ class Feed:
         records: dict[Position, bytes] = {}
         known: dict[Position, NodeStatus] = {}
         for number, (name, record) in enumerate(entries, 1):
-            if number % limits.PAGE_SLICE == 0:
+            if number % observe_limits.PAGE_SLICE == 0:
                 yield
             position = read_position(name)
             # What is not a record is left out: nobody on the way has looked at it.
@@ -90,7 +90,7 @@ class Feed:
         version = self._version + 1
         found: dict[Position, _Shown] = {}
         for number, (position, record) in enumerate(records.items(), 1):
-            if number % limits.PAGE_SLICE == 0:
+            if number % observe_limits.PAGE_SLICE == 0:
                 yield
             found[position] = self._show(position, record, known[position], standings[position], version)
         yield
@@ -148,7 +148,7 @@ class Feed:
             self._missing, self._missing_version = missing, version
             self._missing_text = json_line(missing, compact=True)
         self._removed.extend((version, position) for position in removed)
-        while len(self._removed) > limits.PAGE_REMOVED:
+        while len(self._removed) > observe_limits.PAGE_REMOVED:
             self._floor = self._removed.popleft()[0]
         if removed or self._missing_version == version or any(shown.version == version for shown in found.values()):
             self._version = version

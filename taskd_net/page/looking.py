@@ -6,13 +6,13 @@ import asyncio
 import secrets
 from time import perf_counter
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.node import Node
 from taskd_net.page.feed import Feed
 
 
 class Looking:
-    """The state of the mesh for browsers, hardly older than `limits.PAGE_LOOK_S` when asked for.
+    """The state of the mesh for browsers, hardly older than `observe_limits.PAGE_LOOK_S` when asked for.
 
     Nobody looks while nobody asks. However many ask, one look at a time is taken, and after one that took long there is
     a pause of so much longer.
@@ -38,7 +38,7 @@ class Looking:
         if self._look is not None:
             await asyncio.shield(self._look)
         told = self._feed.answer(since)
-        return f'{{"ask_again":{max(limits.PAGE_ASK_S, self._pause):.3f},{told[1:]}'
+        return f'{{"ask_again":{max(observe_limits.PAGE_ASK_S, self._pause):.3f},{told[1:]}'
 
     async def close(self) -> None:
         """End a look that is under way."""
@@ -58,5 +58,5 @@ class Looking:
             busy += perf_counter() - begun
         finally:
             self._look = None
-            self._pause = max(limits.PAGE_LOOK_S, busy / limits.PAGE_LOAD)
+            self._pause = max(observe_limits.PAGE_LOOK_S, busy / observe_limits.PAGE_LOAD)
             self._next = self._node.now() + self._pause

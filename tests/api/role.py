@@ -7,9 +7,9 @@ import sys
 import threading
 from collections.abc import Callable
 
-from taskd_net import api, limits
+from taskd_net import api, job_limits
 
-limits.REGISTER_EVERY_S = 0.2  # type: ignore[misc]
+job_limits.REGISTER_EVERY_S = 0.2  # type: ignore[misc]
 
 
 def manager() -> None:

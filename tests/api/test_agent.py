@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from taskd_net import BlockingNode, Code, NodeConfig, api, limits
+from taskd_net import BlockingNode, Code, NodeConfig, api, job_limits, limits
 from taskd_net.api import agent, agent_messages
 from taskd_net.api.body import Body
 from taskd_net.api.plans import MindSporePlans
@@ -28,7 +28,7 @@ FAULT = '{"fault_ranks": %s, "restart_times": -1}'
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second of an Agent takes a twentieth."""
-    monkeypatch.setattr(limits, "AGENT_LOOK_S", 0.05)
+    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 0.05)
     monkeypatch.setenv(agent.FINISH_PAUSE, "0")
 
 
@@ -235,7 +235,7 @@ def test_graceful_exit(start: Start, msrun: Msrun) -> None:
 def test_graceful_exit_of_workers_that_do_not_end(
     start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "GRACE_EXIT_S", 0.1)
+    monkeypatch.setattr(job_limits, "GRACE_EXIT_S", 0.1)
     running = start(elastic)
     running.command(210)
     elastic.called()
@@ -299,7 +299,7 @@ def test_functions_run_in_the_thread_that_started_the_agent(start: Start, msrun:
 
 
 def test_go_is_asked_for_again(start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
     running = start(msrun)
     uuids: set[str] = set()
     while len(uuids) < 3:
@@ -323,7 +323,7 @@ def test_waiting_for_the_mgr_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(limits, name, 0.1)
+    monkeypatch.setattr(job_limits, name, 0.1)
     if name == "AGENT_JOIN_S":
         assert api.init_taskd_agent({"Framework": "MindSpore", "UpstreamPort": 1})
         with pytest.raises(SystemExit) as left:
@@ -339,7 +339,7 @@ def test_fault_without_an_answer(
     start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(limits, "FAULT_TIMEOUT_S", (0, 600))
+    monkeypatch.setattr(job_limits, "FAULT_TIMEOUT_S", (0, 600))
     monkeypatch.setenv(agent.FAULT_TIMEOUT, "0")
     running = start(msrun)
     running.command(210)
@@ -383,7 +383,7 @@ def test_mgr_that_was_away_gets_the_fault_again_and_no_registration(start: Start
 def test_fault_of_an_agent_is_repeated_to_a_mgr_of_ours(
     start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.2)
+    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.2)
     running = start(msrun)
     assert running.mgr.send(agent_messages.go("1", "the Mgr").to_json(), to=AGENT).ok
     msrun.called()

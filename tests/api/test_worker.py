@@ -13,7 +13,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, limits
+from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, job_limits, limits
 from taskd_net.api import reporting, worker
 from taskd_net.api.body import Body
 from taskd_net.driver import Driver
@@ -227,7 +227,7 @@ def test_upstream_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_manager_that_is_restarted_hears_of_the_worker_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through a Proxy that lives on, so that the Worker's own link knows nothing of it."""
-    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
     rank_3_of_8(monkeypatch)
     listen = f"127.0.0.1:{free_port()}"
     with BlockingNode(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=listen)) as near:
@@ -243,7 +243,7 @@ def test_registration_is_that_of_one_process_and_the_profiling_state_follows_it(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An original Mgr forgets that state with each REGISTER."""
-    monkeypatch.setattr(limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
     started()
     first = mgr.receive(SOON)
     assert api.send_to_manager(1420, "STATUS") and api.send_to_manager(1410, "STATUS", "on", wait=False)
@@ -266,7 +266,7 @@ def test_profiling_state_is_repeated_until_it_is_taken(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last one, where the application has reported another one meanwhile."""
-    monkeypatch.setattr(limits, "REPORT_RETRY_S", 0.01)
+    monkeypatch.setattr(job_limits, "REPORT_RETRY_S", 0.01)
     codes = [Code.RECV_BUF_BUSY, Code.OK, Code.OK]
     sent: list[str] = []
 
@@ -331,7 +331,7 @@ def test_handler_may_destroy_its_worker(mgr: BlockingNode, near: BlockingNode) -
 def test_destroy_does_not_wait_for_a_handler_without_end(
     mgr: BlockingNode, near: BlockingNode, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "HANDLER_GRACE_S", 0.05)
+    monkeypatch.setattr(job_limits, "HANDLER_GRACE_S", 0.05)
     go_on, began = threading.Event(), threading.Event()
 
     def work(_: api.Command) -> None:

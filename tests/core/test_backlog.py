@@ -84,7 +84,7 @@ def test_message_beyond_the_pool_is_refused_on_its_link_alone() -> None:
     size, to = MESSAGE_BYTES - 1, Caller()
     actions = node.frame_arrived(0.0, sender.id, frame("Worker/1/All", "Proxy/0", size=size), to)
     assert len([action for action in actions if isinstance(action, Forward)]) == 1
-    # What another sends fits, as small as it is.
+    # A message of another sender still fits, because it is small.
     other = add_child(node, "Proxy/1")
     assert len(node.frame_arrived(0.0, other.id, frame("Worker/1/2", "Proxy/1", uuid="v"), to)) == 1
     refused = node.frame_arrived(0.0, sender.id, frame("Worker/1/2", "Proxy/0", uuid="w", size=size), to)

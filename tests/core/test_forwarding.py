@@ -394,7 +394,7 @@ def test_news_of_a_replaced_stream_changes_nothing() -> None:
     assert mgr.link_up(1.0, child, "newer") == [EndStream("Worker/0/0", Reason.POSITION_TAKEN)]
     message = frame("Worker/0/0")
     assert hops(mgr.send(1.0, message, Caller(), 9.0)) == [child.id]
-    # What the old stream still had: a sync one has been answered; the other kind is counted.
+    # The messages left on the old stream: a sync one has been answered; the other kind is counted.
     passed = frame("Worker/0/0", "Worker/9/9", sync=False)
     lost = Lost(passed, Code.NETWORK_SEND_LOST, at("Worker/0/0"), "the stream was replaced")
     assert mgr.link_down(2.0, child, "Worker/0/0", [message, passed]) == [lost]

@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 import pytest
 
-from taskd_net import Code, limits
+from taskd_net import Code, job_limits, limits, observe_limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core.ready import Kind
 from taskd_net.links import batched_kind, grpc_status, peer
@@ -33,26 +33,27 @@ FIGURES: Final = {
         f"a report to a dead Manager within {_seconds(limits.ACK_TIMEOUT_S)}, later ones at once",
     ],
     "docs/api.md": [
-        f"again every {_seconds(limits.REGISTER_EVERY_S)}",
+        f"again every {_seconds(job_limits.REGISTER_EVERY_S)}",
         f"after `timeout`, {_seconds(limits.ACK_TIMEOUT_S)} by default, retries included",
-        f"{limits.REPORTS_WAITING} wait at most",
+        f"{job_limits.REPORTS_WAITING} wait at most",
         "gives what still waits one second" if limits.CLOSE_GRACE_S == 1.0 else "",
-        f"{_seconds(limits.HANDLER_GRACE_S)} more for a handler that does not return",
-        f"does not return within {_seconds(limits.HANDLER_GRACE_S)}",
+        f"{_seconds(job_limits.HANDLER_GRACE_S)} more for a handler that does not return",
+        f"does not return within {_seconds(job_limits.HANDLER_GRACE_S)}",
         f"in the Worker's inbox ({limits.INBOX['Worker']})",
-        "every rank looks once a minute" if limits.PROFILING_PRUNE_S == 60.0 else "",
-        f"the newest {limits.PROFILING_KEPT} of each rank stay",
-        f"up to {_seconds(limits.GRACE_EXIT_S)} for them to end",
-        f"no join within {_seconds(limits.AGENT_JOIN_S)}; no go within {_seconds(limits.AGENT_GO_S)} after the join",
-        f"seconds, {limits.FAULT_TIMEOUT_S[0]} to {limits.FAULT_TIMEOUT_S[1]}, for an answer",
-        f"| {limits.RESTART_PAUSE_S:g} with an NPU",
-        f"at 209 the same, but {limits.RESTART_RANKS_PAUSE_S:g} at most",
-        f"`TASKD_NET_FINISH_PAUSE` | {limits.FINISH_PAUSE_S:g} |",
-        f"**201** asks for the go every {_seconds(limits.REGISTER_EVERY_S)}",
-        f"to a Manager of this package also every {_seconds(limits.REGISTER_EVERY_S)}",
-        f"**REGISTER** is repeated every {_seconds(limits.REGISTER_EVERY_S)}",
-        "looks at its workers once a second" if limits.AGENT_LOOK_S == 1.0 else "",
-        f"up to {limits.COMMAND_ATTEMPTS} times, {_seconds(limits.COMMAND_RETRY_S)} apart",
+        "every rank looks once a minute" if job_limits.PROFILING_PRUNE_S == 60.0 else "",
+        f"the newest {job_limits.PROFILING_KEPT} of each rank stay",
+        f"up to {_seconds(job_limits.GRACE_EXIT_S)} for them to end",
+        f"no join within {_seconds(job_limits.AGENT_JOIN_S)}",
+        f"no go within {_seconds(job_limits.AGENT_GO_S)} after the join",
+        f"seconds, {job_limits.FAULT_TIMEOUT_S[0]} to {job_limits.FAULT_TIMEOUT_S[1]}, for an answer",
+        f"| {job_limits.RESTART_PAUSE_S:g} with an NPU",
+        f"at 209 the same, but {job_limits.RESTART_RANKS_PAUSE_S:g} at most",
+        f"`TASKD_NET_FINISH_PAUSE` | {job_limits.FINISH_PAUSE_S:g} |",
+        f"**201** asks for the go every {_seconds(job_limits.REGISTER_EVERY_S)}",
+        f"to a Manager of this package also every {_seconds(job_limits.REGISTER_EVERY_S)}",
+        f"**REGISTER** is repeated every {_seconds(job_limits.REGISTER_EVERY_S)}",
+        "looks at its workers once a second" if job_limits.AGENT_LOOK_S == 1.0 else "",
+        f"up to {job_limits.COMMAND_ATTEMPTS} times, {_seconds(job_limits.COMMAND_RETRY_S)} apart",
         f"A file of {limits.LOG_FILE_BYTES // _MIB} MiB is renamed to `….1`; {limits.LOG_FILES} files are kept",
     ],
     "docs/configuration.md": [
@@ -88,15 +89,15 @@ FIGURES: Final = {
         f"send up more than {limits.MESSAGE_BYTES // _MIB} MiB",
     ],
     "docs/manager.md": [
-        f"{limits.JOB_PAUSE_S * 1000:g} ms after the last one if something changed",
-        f"sent up to {limits.COMMAND_ATTEMPTS} times, {_seconds(limits.COMMAND_RETRY_S)} apart",
-        f"changeStrategy, killMaster, {limits.STOP_TRAIN_S / 60:g} minutes",
-        f"lets go after {limits.STOP_TRAIN_S / 60:g} minutes",
-        f"a fault of Agent 0 is {limits.MASTER_FAULT_S / 60:g} minutes old",
-        f"the switch is new or was sent {_seconds(limits.PROFILING_AGAIN_S)} ago",
-        f"204 lost; {limits.SWITCH_NIC_S / 60:g} minutes",
-        f"all have a result, or {limits.STRESS_TEST_S / 60:g} minutes",
-        f"silent for {_seconds(limits.SILENT_LEAST_S)}, or {limits.SILENT_SNAPSHOTS} intervals",
+        f"{job_limits.JOB_PAUSE_S * 1000:g} ms after the last one if something changed",
+        f"sent up to {job_limits.COMMAND_ATTEMPTS} times, {_seconds(job_limits.COMMAND_RETRY_S)} apart",
+        f"changeStrategy, killMaster, {job_limits.STOP_TRAIN_S / 60:g} minutes",
+        f"lets go after {job_limits.STOP_TRAIN_S / 60:g} minutes",
+        f"a fault of Agent 0 is {job_limits.MASTER_FAULT_S / 60:g} minutes old",
+        f"the switch is new or was sent {_seconds(job_limits.PROFILING_AGAIN_S)} ago",
+        f"204 lost; {job_limits.SWITCH_NIC_S / 60:g} minutes",
+        f"all have a result, or {job_limits.STRESS_TEST_S / 60:g} minutes",
+        f"silent for {_seconds(job_limits.SILENT_LEAST_S)}, or {job_limits.SILENT_SNAPSHOTS} intervals",
     ],
     "docs/operations.md": [
         f"it tries again, at most every {_seconds(limits.POSITION_TAKEN_PAUSE_S)}",
@@ -127,23 +128,23 @@ FIGURES: Final = {
         "4002 after a second without an announcement" if limits.QUARANTINE_S == 1.0 else "",
     ],
     "docs/status-page.md": [
-        "A page asks once a second" if limits.PAGE_ASK_S == 1.0 else "",
-        "twice a second for all pages together" if limits.PAGE_LOOK_S == 0.5 else "",
-        f"{limits.PAGE_LOAD:.0%} of its time".replace("%", " %"),
-        f"At most {limits.HTTP_CONNECTIONS} connections",
-        f"does not read for {_seconds(limits.HTTP_PATIENCE_S)}",
-        f"at most {limits.HTTP_ANSWERS_PER_S} answers a second",
+        "A page asks once a second" if observe_limits.PAGE_ASK_S == 1.0 else "",
+        "twice a second for all pages together" if observe_limits.PAGE_LOOK_S == 0.5 else "",
+        f"{observe_limits.PAGE_LOAD:.0%} of its time".replace("%", " %"),
+        f"At most {observe_limits.HTTP_CONNECTIONS} connections",
+        f"does not read for {_seconds(observe_limits.HTTP_PATIENCE_S)}",
+        f"at most {observe_limits.HTTP_ANSWERS_PER_S} answers a second",
     ],
     "docs/status.md": [
-        f"all that happens within {_seconds(limits.STATUS_URGENT_S)}",
-        f"go every {_seconds(limits.STATUS_FIGURES_S)}",
-        f"gets {limits.STATUS_REPORTS_PER_S} reports a second at most",
-        f"more than {limits.STATUS_REPORTS_PER_S * limits.STATUS_FIGURES_S:g} reporting children",
-        f"{1000 / limits.STATUS_REPORTS_PER_S:g} s for 1,000 Proxies",
-        f"A report has at most {limits.STATUS_REPORT_NODES} nodes",
+        f"all that happens within {_seconds(observe_limits.STATUS_URGENT_S)}",
+        f"go every {_seconds(observe_limits.STATUS_FIGURES_S)}",
+        f"gets {observe_limits.STATUS_REPORTS_PER_S} reports a second at most",
+        f"more than {observe_limits.STATUS_REPORTS_PER_S * observe_limits.STATUS_FIGURES_S:g} reporting children",
+        f"{1000 / observe_limits.STATUS_REPORTS_PER_S:g} s for 1,000 Proxies",
+        f"A report has at most {observe_limits.STATUS_REPORT_NODES} nodes",
         f"the parent keeps its place for the grace time ({_seconds(limits.GRACE_S)})",
-        "it is shown for one hour" if limits.STATUS_GONE_S == 3600.0 else "",
-        f"none in the last {_seconds(limits.STATUS_LATELY_S)}",
+        "it is shown for one hour" if observe_limits.STATUS_GONE_S == 3600.0 else "",
+        f"none in the last {_seconds(observe_limits.STATUS_LATELY_S)}",
     ],
     "SECURITY.md": [
         f"some {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
@@ -154,7 +155,7 @@ FIGURES: Final = {
         f"each link at most {limits.LINK_BYTES // _MIB} MiB (`link_bytes`)",
     ],
 }  # fmt: skip
-"""Limits and pauses in the documents, by `limits.py`. Empty where a value in words has changed."""
+"""Limits and pauses in the documents, by the modules of limits. Empty where a value in words has changed."""
 
 
 @pytest.mark.parametrize("page", FIGURES)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.jobs.events import Acknowledged, Reported, RetryTime, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.plugins import Plugin, Progress, built_in
@@ -27,7 +27,7 @@ def test_an_idle_job_has_nothing_to_do() -> None:
 def test_reports_that_come_together_are_looked_at_together() -> None:
     scene = started(0)
     scene.register(1)
-    assert scene.job.wake == scene.job.state.ticked + limits.JOB_PAUSE_S
+    assert scene.job.wake == scene.job.state.ticked + job_limits.JOB_PAUSE_S
 
 
 def test_time_never_goes_back() -> None:
@@ -113,7 +113,7 @@ def test_a_resumed_manager_repeats_nothing_and_gives_the_same_uuids() -> None:
     assert again.tick(scene.now) == first
     after = Job.from_json(scene.job.to_json(), LOCAL)
     assert after.tick(scene.now).commands == []
-    later = after.tick(scene.now + limits.COMMAND_RETRY_S)
+    later = after.tick(scene.now + job_limits.COMMAND_RETRY_S)
     assert later.commands == first.commands, "resends"
 
 
@@ -146,8 +146,8 @@ class Broken(Plugin[None]):
 def lose(job: Job) -> list[str]:
     """Nobody acknowledges anything. The notices of what follows."""
     events: list[str] = []
-    for step in range(limits.COMMAND_ATTEMPTS + 1):
-        outcome = job.tick(10.0 + step * limits.COMMAND_RETRY_S)
+    for step in range(job_limits.COMMAND_ATTEMPTS + 1):
+        outcome = job.tick(10.0 + step * job_limits.COMMAND_RETRY_S)
         events += [notice.event for notice in outcome.notices if "stream" not in notice.event]
     assert job.state.outbox.wake == float("inf")
     return events

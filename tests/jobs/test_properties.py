@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.records import Taken
@@ -191,7 +191,7 @@ def test_every_stream_is_free_again_once_faults_are_gone(
         records = play.job.state.records
         for rank in sorted(records.exited | records.faulty):
             play.register(rank)
-    play.settle(2 * limits.SWITCH_NIC_S + 1000.0)  # of a second request behind the first
+    play.settle(2 * job_limits.SWITCH_NIC_S + 1000.0)  # of a second request behind the first
     held = {name: stream.owner for name, stream in play.job.state.streams.items() if stream.owner}
     assert held == {}
     assert not play.job.state.outbox.sending

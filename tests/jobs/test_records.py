@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.records import UNKNOWN, Records, Taken, read_fault
 from taskd_net.position import Position
@@ -48,10 +48,10 @@ def test_the_last_report_of_each_kind_is_kept() -> None:
 
 def test_kinds_are_bounded() -> None:
     records = Records()
-    for number in range(limits.REPORTS_PER_NODE + 1):
+    for number in range(job_limits.REPORTS_PER_NODE + 1):
         records.take(1.0, said("Worker/0/0", "OTHER", number))
     kept = records.workers[0].reports
-    assert len(kept) == limits.REPORTS_PER_NODE and "OTHER/0" not in kept
+    assert len(kept) == job_limits.REPORTS_PER_NODE and "OTHER/0" not in kept
 
 
 def test_a_heartbeat_is_no_change() -> None:
@@ -185,7 +185,7 @@ def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records()
     for src in ("Proxy/1", "Mgr/0", "Agent/x", "Worker/0/x", "Worker/²/1"):
         assert records.take(1.0, said(src, "STATUS", 1)) is Taken.REFUSED
-    monkeypatch.setattr(limits, "JOB_NODES", 2)
+    monkeypatch.setattr(job_limits, "JOB_NODES", 2)
     registered(records, "Agent/1")
     registered(records, "Worker/1/1")
     for src in ("Agent/2", "Worker/1/2"):

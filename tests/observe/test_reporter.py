@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from taskd_net import Code, Node, limits
+from taskd_net import Code, Node, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal
 from taskd_net.observe.client import NodeClient
@@ -27,7 +27,7 @@ async def told(node: Node) -> dict[str, Document]:
 async def test_node_goes_on_telling_its_figures_where_nothing_happens(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.1)
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.1)
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     for count in (1, 2, 3):
@@ -40,7 +40,7 @@ async def test_node_goes_on_telling_its_figures_where_nothing_happens(
 async def test_everything_is_reported_again_when_a_report_was_not_taken(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
     mgr = await mesh.mgr()
     reports: asyncio.Queue[Report] = asyncio.Queue()
     told, failing = mgr.view.told, True
@@ -67,6 +67,6 @@ async def test_change_below_is_reported_before_the_time_of_the_figures(
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await until_joined(mgr, "Proxy/0")
-    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 3600.0)
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 3600.0)
     await mesh.worker(0, 0, proxy)
     await until_joined(mgr, "Worker/0/0")

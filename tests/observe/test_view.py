@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
 
@@ -21,7 +21,7 @@ async def test_with_a_foreign_proxy_those_are_forgotten_that_were_behind_it(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else would ever say that they are gone."""
-    monkeypatch.setattr(limits, "STATUS_GONE_S", 0.2)
+    monkeypatch.setattr(observe_limits, "STATUS_GONE_S", 0.2)
     mgr = await mesh.mgr(grace=0.1)
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record
 from taskd_net.observe.records import Mesh
@@ -131,7 +131,7 @@ def test_who_knows_nothing_of_this_life_gets_everything(since: str) -> None:
 
 
 def test_who_has_missed_more_than_is_kept_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PAGE_REMOVED", 2)
+    monkeypatch.setattr(observe_limits, "PAGE_REMOVED", 2)
     made = Made(1)
     feed = feed_of(made)
     early, late = Browser(feed), Browser(feed)
@@ -163,7 +163,7 @@ def test_others_have_their_turn_during_a_look_and_see_nothing_of_it() -> None:
     for _ in looking:
         slices += 1
         assert feed.answer("life-1") == before
-    assert slices >= 2 * len(made.nodes) // limits.PAGE_SLICE
+    assert slices >= 2 * len(made.nodes) // observe_limits.PAGE_SLICE
     assert len(json.loads(feed.answer("life-1"))["nodes"]) == len(made.nodes) - 1
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.page.looking import Looking
 from tests.peers.mesh import Mesh, WatchedNode
 
@@ -36,7 +36,7 @@ def counted(node: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 async def test_one_look_serves_all_who_ask(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PAGE_LOOK_S", 3600.0)
+    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 3600.0)
     mgr = await mesh.mgr()
     looks = counted(mgr, monkeypatch)
     looking = Looking(mgr)
@@ -47,7 +47,7 @@ async def test_one_look_serves_all_who_ask(mesh: Mesh, monkeypatch: pytest.Monke
 
 
 async def test_next_look_comes_after_the_pause(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PAGE_LOOK_S", 0.0)
+    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.0)
     mgr = await mesh.mgr()
     looks = counted(mgr, monkeypatch)
     looking = Looking(mgr)

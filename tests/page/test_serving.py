@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taskd_net import limits
+from taskd_net import observe_limits
 from taskd_net.page import StatusPage
 from tests.peers.mesh import Mesh
 
@@ -114,7 +114,7 @@ async def test_a_proxy_shows_its_own_part(mesh: Mesh) -> None:
 
 
 async def test_silent_clients_are_cut_off_and_hold_up_nobody(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "HTTP_PATIENCE_S", 0.5)
+    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 0.5)
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     async with StatusPage(mgr) as page:
@@ -125,7 +125,7 @@ async def test_silent_clients_are_cut_off_and_hold_up_nobody(mesh: Mesh, monkeyp
 
 
 async def test_who_asks_now_and_then_is_not_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "HTTP_PATIENCE_S", 1.0)
+    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 1.0)
     loop = asyncio.get_running_loop()
     async with StatusPage(await mesh.mgr()) as page:
         stream, begun = await connect(page), loop.time()
@@ -136,8 +136,8 @@ async def test_who_asks_now_and_then_is_not_cut_off(mesh: Mesh, monkeypatch: pyt
 
 async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's buffers would swallow some megabytes, so many requests are sent, and no answer is read."""
-    monkeypatch.setattr(limits, "HTTP_PATIENCE_S", 1.0)
-    monkeypatch.setattr(limits, "HTTP_ANSWERS_PER_S", 5000)
+    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 1.0)
+    monkeypatch.setattr(observe_limits, "HTTP_ANSWERS_PER_S", 5000)
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     async with StatusPage(mgr) as page:
@@ -159,8 +159,8 @@ async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.Monk
 
 
 async def test_longest_silent_connection_makes_room(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "HTTP_CONNECTIONS", 3)
-    monkeypatch.setattr(limits, "HTTP_PATIENCE_S", 3600.0)
+    monkeypatch.setattr(observe_limits, "HTTP_CONNECTIONS", 3)
+    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 3600.0)
     async with StatusPage(await mesh.mgr()) as page:
         held = [await connect(page) for _ in range(3)]
         for stream in (held[1], held[2], held[0]):

@@ -209,14 +209,14 @@ class LinkParent:
             context.set_compression(self.compression)
         await context.send_initial_metadata(peers.joined_metadata(True))
         self.streams.put_nowait(context)
-        reading = asyncio.create_task(_drain(context))
+        reading = asyncio.create_task(self.drain(context))
         try:
             await over.wait()
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-
-async def _drain(context: Any) -> None:
-    while await context.read() is not grpc.aio.EOF:
-        pass
+    async def drain(self, stream: Any) -> None:
+        """Read all that a child writes."""
+        while await stream.read() is not grpc.aio.EOF:
+            pass

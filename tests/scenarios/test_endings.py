@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Code, NodeConfig, limits
+from taskd_net import Code, NodeConfig, observe_limits
 from taskd_net.address import Address
 from taskd_net.core.ready import Kind
 from taskd_net.links import peer as peers
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.compat
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report figures at once."""
-    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
 
 
 def missing(node: WatchedNode) -> list[str]:
@@ -129,7 +129,7 @@ async def test_who_is_below_a_stopped_proxy_is_cut_off_since_then_and_keeps_its_
     await until(mgr, lambda now: now["Proxy/0"]["state"] == "stopped")
     forget_children(mgr)
     assert states(mgr)["Worker/0/0"] == "cut_off"
-    monkeypatch.setattr(limits, "STATUS_GONE_S", -1.0)
+    monkeypatch.setattr(observe_limits, "STATUS_GONE_S", -1.0)
     assert states(mgr) == {"Mgr/0": "joined", "Proxy/0": "stopped", "Worker/0/1": "finished"}
 
 

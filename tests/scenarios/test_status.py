@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Node, limits
+from taskd_net import Node, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.links.grpc_calls import STATUS_SERVICE
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.compat
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report figures at once."""
-    monkeypatch.setattr(limits, "STATUS_FIGURES_S", 0.05)
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
 
 
 async def tree(mesh: Mesh) -> tuple[WatchedNode, WatchedNode, WatchedNode, WatchedNode]:
@@ -96,7 +96,7 @@ async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: 
     link.expires = 0.0
     mgr.perform(mgr.router.tick(mgr.now() + 3600))
     assert states(mgr)["Worker/0/0"] == "gone"
-    monkeypatch.setattr(limits, "STATUS_GONE_S", -1.0)
+    monkeypatch.setattr(observe_limits, "STATUS_GONE_S", -1.0)
     assert "Worker/0/0" not in states(mgr)
 
 
@@ -254,7 +254,7 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
 
 
 async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STATUS_LOOKS", 1)
+    monkeypatch.setattr(observe_limits, "STATUS_LOOKS", 1)
     mgr = await mesh.mgr()
     # No record of a service remains.
     workers = [await mesh.worker(0, rank, mgr, service=rank == 2) for rank in range(3)]

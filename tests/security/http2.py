@@ -70,7 +70,7 @@ def grpc_message(data: bytes) -> bytes:
 
 
 def _ends(got: Frame) -> bool:
-    """Whether it is the last frame of a call, with its status."""
+    """True for the last frame of a call, which has its status."""
     return got.kind == HEADERS and bool(got.flags & END_STREAM)
 
 

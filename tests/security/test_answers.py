@@ -10,7 +10,7 @@ from taskd_net.core.ready import Reason
 from taskd_net.limits import ANSWERS_UNTAKEN
 from taskd_net.links.batched_kind import STREAM
 from taskd_net.peer_limits import Limits
-from tests.peers.batched import SAYS, FloodingParent, RawBatchedChild, batch
+from tests.peers.floods import SAYS, FloodingChild, FloodingParent, batch
 from tests.peers.mesh import Mesh, batched_only, soon
 from tests.peers.stubs import pb, position
 from tests.security.bystander.pair import Bystanders
@@ -23,9 +23,9 @@ MOST = Limits().child_messages + ANSWERS_UNTAKEN
 
 @batched_only
 async def test_child_that_reads_and_confirms_no_answers(mesh: Mesh) -> None:
-    async with await Bystanders.beside(mesh, await mesh.mgr()) as others, RawBatchedChild("Worker/0/0") as hoarder:
+    async with await Bystanders.beside(mesh, await mesh.mgr()) as others, FloodingChild("Worker/0/0") as hoarder:
         await hoarder.join(others.parent.address or "")
-        reading = asyncio.create_task(hoarder.drain())
+        reading = asyncio.create_task(hoarder.ended())
         assert not await soon(hoarder.flood("Mgr/0", 40 * MOST), 60), "the parent took it all"
         await ended(mesh, others)
         await soon(reading)
@@ -66,8 +66,7 @@ async def ended(mesh: Mesh, others: Bystanders) -> None:
 )
 async def test_parent_that_takes_no_answers(mesh: Mesh, reads: bool) -> None:
     """Its child ends the stream, and joins again without the answers of the stream before."""
-    batched = mesh.settings["links"] == "batched"
-    async with FloodingParent("Worker/0/0", batched=batched, reads=reads) as parent:
+    async with FloodingParent("Worker/0/0", mesh.settings["links"], reads=reads) as parent:
         worker = await mesh.worker(0, 0, parent.address)
         up = worker.router.upstream
         assert up is not None

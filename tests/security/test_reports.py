@@ -6,12 +6,13 @@ import grpc
 import pytest
 
 from taskd_net import Position
-from taskd_net.limits import PROBE_SERIES_PER_CALLER, STATUS_REPORT_NODES
+from taskd_net.limits import PROBE_SERIES_PER_CALLER
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.service import PROBE_SERVICE
+from taskd_net.observe_limits import STATUS_REPORT_NODES
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.peers.mesh import Mesh

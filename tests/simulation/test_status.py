@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net import Position, limits
+from taskd_net import Position, observe_limits
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import document, healthy
 from taskd_net.observe.ledger import Ledger, Record, Report
@@ -30,7 +30,7 @@ class Teller:
     def __init__(self, position: Position, parent: Teller | None) -> None:
         self.position = position
         self.parent = parent
-        self.ledger = Ledger(limits.STATUS_NODES, limits.STATUS_REPORT_NODES)
+        self.ledger = Ledger(observe_limits.STATUS_NODES, observe_limits.STATUS_REPORT_NODES)
         self.sent = self.nodes = 0
         if parent is not None:
             self.ledger.begin()
@@ -45,7 +45,7 @@ class Teller:
         assert self.parent is not None
         for _ in range(self.ledger.reports):
             report = self.ledger.next_report()
-            assert len(report.records) + len(report.gone) <= limits.STATUS_REPORT_NODES
+            assert len(report.records) + len(report.gone) <= observe_limits.STATUS_REPORT_NODES
             self.sent += 1
             self.nodes += len(report.records)
             lost = chance.random() < lossy

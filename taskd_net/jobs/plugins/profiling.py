@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
@@ -60,4 +60,4 @@ class Profiling(Plugin[Switched]):
             return INFINITY
         if records.profiling.get(switch.state, 0) == workers:
             return INFINITY
-        return snapshot.now if switch.state != self.state.ordered else self.state.at + limits.PROFILING_AGAIN_S
+        return snapshot.now if switch.state != self.state.ordered else self.state.at + job_limits.PROFILING_AGAIN_S

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.jobs.events import SAVE_AND_EXIT, Signal
 from taskd_net.jobs.plugins.actions import IN_PLACE, RECOVERY, change_strategy, exit_nodes, restart_ranks
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
@@ -72,7 +72,7 @@ class Recover(Recovery[Recovering]):
             self.call("dump")
             exit_nodes(self, signal)
         elif signal.strategy == "recover" and IN_PLACE not in signal.extra_params:
-            self.state.signal, self.state.until = signal, snapshot.now + limits.EXITS_FIRST_S
+            self.state.signal, self.state.until = signal, snapshot.now + job_limits.EXITS_FIRST_S
             exit_nodes(self, signal)
             return Progress.HOLD
         else:

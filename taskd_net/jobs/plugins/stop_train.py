@@ -9,7 +9,7 @@
 ```
 
 The original holds the stream for ever if ClusterD ends the matter without a signal, as its machine may. This one lets
-go after `limits.STOP_TRAIN_S`, and when the fault of Agent 0 is overdue, so that the job can be rescheduled.
+go after `job_limits.STOP_TRAIN_S`, and when the fault of Agent 0 is overdue, so that the job can be rescheduled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.jobs.events import GLOBAL_FAULT, PRE_EXIT, STOP_TRAIN
 from taskd_net.jobs.plugins.actions import RECOVERY, carry_out
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
@@ -57,7 +57,7 @@ class StopTrain(Recovery[Stopped]):
             if signal.signal_type in _OURS:
                 carry_out(self, signal)
             if signal.signal_type == STOP_TRAIN:
-                self.state.until = snapshot.now + limits.STOP_TRAIN_S
+                self.state.until = snapshot.now + job_limits.STOP_TRAIN_S
             elif signal.signal_type != PRE_EXIT:
                 self.state.until = 0.0
         holds = snapshot.now < self.state.until and not snapshot.master_overdue

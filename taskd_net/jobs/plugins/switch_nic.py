@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
@@ -83,7 +83,7 @@ class SwitchNicPlugin(Plugin[Switching]):
 
     def _begin(self, snapshot: Snapshot) -> None:
         request, state = snapshot.switch_nic, self.state
-        state.uuid, state.until = request.uuid, snapshot.now + limits.SWITCH_NIC_S
+        state.uuid, state.until = request.uuid, snapshot.now + job_limits.SWITCH_NIC_S
         state.waiting = {rank: worker.birth for rank, worker in snapshot.records.workers.items()}
         state.failed = not state.waiting
         if state.waiting:

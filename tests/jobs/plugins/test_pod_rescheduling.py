@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.jobs.events import RetryTime
 from taskd_net.jobs.plugins.pod_rescheduling import ASSUMED_RESTARTS
 from tests.jobs.scene import CLUSTERD, commands, owner, started
@@ -73,7 +73,7 @@ def test_an_agent_that_fails_in_clusterds_round_is_answered_but_agent_0_is_clust
     scene.fault(2, 5, at="1000")
     scene.fault(0, 5, at="1000")
     assert commands(scene.tick()) == [("Agent/2", 203)]
-    scene.tick(limits.MASTER_FAULT_S)
+    scene.tick(job_limits.MASTER_FAULT_S)
     assert scene.job.state.records.exited == {0, 1, 2} and owner(scene) == ""
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.jobs.events import StressTest
 from taskd_net.jobs.plugins.stress_test import read_result
 from taskd_net.jobs.traffic import Outcome
@@ -55,7 +55,7 @@ def test_an_answer_that_cannot_be_read_and_a_new_process_have_failed() -> None:
 
 def test_workers_with_heartbeats_have_fifteen_minutes() -> None:
     scene, _ = begun(0)
-    for _ in range(int(limits.STRESS_TEST_S / 2.5) - 1):
+    for _ in range(int(job_limits.STRESS_TEST_S / 2.5) - 1):
         scene.report("Worker/0/0", "KEEP_ALIVE", 0)
         assert scene.job.tick(scene.now).replies == []
         scene.now += 2.5

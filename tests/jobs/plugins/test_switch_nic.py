@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import job_limits
 from taskd_net.jobs.events import SwitchNic
 from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import Scene
@@ -48,7 +48,7 @@ def test_a_worker_that_starts_again_has_failed() -> None:
 
 def test_patience_ends_after_two_hours() -> None:
     scene, _ = begun(0)
-    assert results([scene.tick(limits.SWITCH_NIC_S - 1)]) == []
+    assert results([scene.tick(job_limits.SWITCH_NIC_S - 1)]) == []
     assert results([scene.tick(1.0)]) == ["false"]
 
 
@@ -59,7 +59,7 @@ def test_without_workers_nothing_was_switched() -> None:
 
 def test_a_command_that_is_lost_has_failed() -> None:
     scene, _ = begun(0, away="Worker/All/All")
-    outcomes = [scene.tick(limits.COMMAND_RETRY_S) for _ in range(limits.COMMAND_ATTEMPTS)]
+    outcomes = [scene.tick(job_limits.COMMAND_RETRY_S) for _ in range(job_limits.COMMAND_ATTEMPTS)]
     assert results(outcomes) == ["false"]
     assert scene.job.state.outbox.wake == float("inf")
 

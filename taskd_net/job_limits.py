@@ -1,0 +1,93 @@
+"""Limits and defaults above the mesh: TaskD's calls, Agents, and the Manager's decisions. As in `limits`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REPORT_RETRY_S: Final = 1.0
+"""Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
+
+REPORTS_WAITING: Final = 256
+"""Reports of `send_to_manager(wait=False)` that wait for the Mgr at most: some minutes of training steps."""
+
+REGISTER_EVERY_S: Final = 30.0
+"""Seconds between a node's registrations with the Mgr, and between an Agent's repeats of an unanswered 201 or 202: so
+long may a Mgr that was restarted not know of them. 5,000 Workers cost it 170 messages a second, a few per cent of what
+it can take."""
+
+HANDLER_GRACE_S: Final = 2.0
+"""Seconds that destroying a node waits for a handler of the application's to return; nothing can end it by force."""
+
+PROFILING_PRUNE_S: Final = 60.0
+"""Seconds between two looks at the profiling folder: how long it may be above its bound."""
+
+PROFILING_KEPT: Final = 3
+"""Newest files of each rank that stay in the profiling folder whatever they take: one may be being written."""
+
+AGENT_LOOK_S: Final = 1.0
+"""Seconds between two looks of an Agent at its workers, and between two of its KEEP_ALIVEs, as TaskD's Agents do."""
+
+AGENT_JOIN_S: Final = 180.0
+"""Seconds that an Agent has to join the mesh, as TaskD's: the start of a job's other pods. Then it leaves with 1."""
+
+AGENT_GO_S: Final = 900.0
+"""Seconds that an Agent waits for the go after it has joined, as TaskD's mean to. Then it leaves with 1."""
+
+AGENT_LEAVE_S: Final = 3.0
+"""Seconds that an Agent that leaves waits for the Mgr to take its last report: three attempts, as TaskD's make."""
+
+FAULT_TIMEOUT_S: Final = (300, 600)
+"""Least and greatest seconds of `TASKD_REPORT_FAULT_TIMEOUT`; outside it is off, as in TaskD's Agents."""
+
+RESTART_PAUSE_S: Final = 60.0
+"""Seconds between the end of all MindSpore workers and their start on a node with NPUs, as TaskD's Agents wait: the
+devices are freed meanwhile."""
+
+RESTART_RANKS_PAUSE_S: Final = 15.0
+"""The same where only some ranks are started again, at most."""
+
+FINISH_PAUSE_S: Final = 10.0
+"""Seconds between the end of a node's last MindSpore worker and the Agent's, as TaskD's Agents wait."""
+
+GRACE_EXIT_S: Final = 600.0
+"""Seconds that workers have to end after SIGTERM when the Mgr asks for a graceful exit: time to write a checkpoint."""
+
+REPORTS_PER_NODE: Final = 16
+"""Kinds of report (by msg_type and code) that the Mgr keeps of one node; TaskD's Workers have 13."""
+
+COMMAND_ATTEMPTS: Final = 5
+"""Times that the Mgr sends one command until it is acknowledged, as TaskD's does."""
+
+COMMAND_RETRY_S: Final = 3.0
+"""Seconds between them."""
+
+JOB_NODES: Final = 65_536
+"""Agents and Workers of which a Manager keeps a record: some 100 MB. Further ones are refused."""
+
+JOB_PAUSE_S: Final = 0.010
+"""Least seconds between two ticks of a Manager's decisions: a burst of reports is looked at together."""
+
+SWITCH_NIC_S: Final = 7200.0
+"""Seconds that all Workers have to switch their network cards, as with TaskD's Manager."""
+
+STRESS_TEST_S: Final = 900.0
+"""Seconds for a stress test, as with TaskD's Manager: one operation takes 300 to 600."""
+
+SILENT_SNAPSHOTS: Final = 30
+"""Intervals of the Manager without KEEP_ALIVE after which a Worker under stress test has failed, as with TaskD's."""
+
+SILENT_LEAST_S: Final = 3.0
+"""Seconds that this takes at least: three missed heartbeats, whatever the interval."""
+
+PROFILING_AGAIN_S: Final = 30.0
+"""Seconds of other profiling states after which the switch is sent again, as with TaskD's Manager."""
+
+MASTER_FAULT_S: Final = 1500.0
+"""Seconds that ClusterD has to answer a fault of Agent 0 before the job is rescheduled: 25 minutes, as with TaskD's."""
+
+STOP_TRAIN_S: Final = 1800.0
+"""Seconds after a stopTrain for which the recovery waits for ClusterD's next signal: twice the 15 minutes that ClusterD
+itself waits for a report. Its machine may end without another signal."""
+
+EXITS_FIRST_S: Final = 15.0
+"""Seconds that the controller's recovery waits for the faulty nodes to have their 203: five attempts, 3 s each."""

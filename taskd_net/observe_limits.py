@@ -1,0 +1,72 @@
+"""Limits and defaults of the state of the mesh: reports, status page and metrics. As in `limits`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STATUS_FIGURES_S: Final = 2.0
+"""Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
+
+STATUS_REPORTS_PER_S: Final = 50
+"""Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so all of them cost some 2 %
+of a core, for any number of children. Changes of state are sent at once."""
+
+STATUS_URGENT_S: Final = 0.1
+"""Seconds that a change of state waits for others, to be told together; at each level of the tree."""
+
+STATUS_LATELY_S: Final = 10.0
+"""Seconds for which the time that answers took is shown after the last one."""
+
+STATUS_LOOKS: Final = 100
+"""Children that a node looks at in one go: some 1.5 ms, if all of them are busy."""
+
+STATUS_REPORT_NODES: Final = 500
+"""Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
+
+STATUS_REPORT_BYTES: Final = 256 * 1024
+"""Bytes of one report: three times those of a full one."""
+
+STATUS_NODES: Final = 65_536
+"""Nodes of which a node keeps the state: some 20 MB. Further ones are routed, but not shown."""
+
+STATUS_GONE_S: Final = 3600.0
+"""Seconds for which a node is shown that has vanished without leaving in good order."""
+
+STATUS_ENDED: Final = 32_768
+"""Nodes that have left in good order of which a node keeps the state: a job of 4,000 nodes that has come to its end.
+Beyond that the one that has left first is forgotten, as it is where a living one needs its place in STATUS_NODES."""
+
+HTTP_CONNECTIONS: Final = 32
+"""Connections to a node's status page, or to its metrics: some ten people with the page open. Beyond them the one that
+has been silent for the longest is closed."""
+
+HTTP_PATIENCE_S: Final = 15.0
+"""Seconds a browser may be silent, or take to read one answer: the page asks every second. Slower ones are cut off, so
+that silent clients do not keep connections from others."""
+
+HTTP_ANSWERS_PER_S: Final = 50
+"""Answers a second of a status page, to all its browsers together: 1 to 2 % of one core. Further ones wait."""
+
+METRICS_KEEP_S: Final = 1.0
+"""Seconds for which one scrape answers all that ask: Prometheus asks every 15 s, and a Mgr with 5,000 children is busy
+for some 10 ms with one."""
+
+HTTP_BYTES_PER_S: Final = 20_000_000
+"""Bytes a second of a status page, to all its browsers together: sixteen whole trees of 2,000 nodes."""
+
+PAGE_LOOK_S: Final = 0.5
+"""Seconds between two looks at the mesh for all browsers of a status page together: half of what they wait between
+two questions."""
+
+PAGE_ASK_S: Final = 1.0
+"""Seconds that a browser waits between two questions: a change is seen within two."""
+
+PAGE_LOAD: Final = 0.05
+"""Share of a node's time that looking may take: where many nodes have changed, the next look is that much later."""
+
+PAGE_SLICE: Final = 40
+"""Nodes that are looked at in one go: about a millisecond, which messages have to wait."""
+
+PAGE_REMOVED: Final = 1000
+"""Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""
