@@ -255,11 +255,15 @@ batch as one by one (docs/performance.md). More would delay the messages behind 
 BATCH_ANSWERS: Final = 1024
 """Answers of each of the two forms in one batch: some milliseconds of work for who reads it."""
 
+BATCH_ANSWERS_READ: Final = SHARED_IN_FLIGHT + ABANDONED_UUIDS
+"""Answers of each form in a batch that is read. Nodes of 0.1.0 write all that wait in one batch, and a neighbour has so
+many messages in flight or given up. Reading them takes some 20 ms."""
+
 BATCH_ANSWER_BYTES: Final = 512 * 1024
 """Bytes of the answers in one batch that are Acks, with their branches: 1,024 answers to broadcasts with a dozen
 failures each."""
 
-BATCH_FIELDS: Final = 4096
+BATCH_FIELDS: Final = BATCH_ANSWERS_READ + 2048
 """Fields in one batch: one for each message, answer, branch and span, and one for all numbers of a kind."""
 
 BATCH_OTHER_BYTES: Final = 2 * BATCH_ANSWER_BYTES

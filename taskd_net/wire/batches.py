@@ -54,14 +54,14 @@ def read_batch(data: bytes) -> Batch:
     except (DecodeError, IndexError, ValueError) as error:
         raise Refusal(Code.NET_ERR, f"the bytes are not a batch: {error}") from error
     messages, numbers, answers = len(batch.messages), len(batch.numbers), len(batch.answers)
-    most = limits.BATCH_ANSWERS
+    most = limits.BATCH_ANSWERS_READ
     # A message or a span takes two bytes at least, so a batch with a single message needs no look.
     if len(data) > 2 * limits.BATCH_MESSAGES and (
         messages > limits.BATCH_MESSAGES
         or answers > most
         or len(batch.accepted) > most
         or len(batch.accepted_numbers) > most
-        or len(batch.branches) > most
+        or len(batch.branches) > limits.BATCH_ANSWERS
         or len(batch.spans) > limits.BATCH_MESSAGES
     ):
         raise Refusal(Code.NET_ERR, "more messages or answers than a batch may have")

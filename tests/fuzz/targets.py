@@ -28,7 +28,7 @@ from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.expect import Expected
-from taskd_net.limits import BATCH_ANSWERS, BATCH_MESSAGES, FAILURES_TOLD
+from taskd_net.limits import BATCH_ANSWERS, BATCH_ANSWERS_READ, BATCH_MESSAGES, FAILURES_TOLD
 from taskd_net.links import peer as peers
 from taskd_net.links.remote import remote_of
 from taskd_net.page.feed import Feed
@@ -117,8 +117,8 @@ def batches(data: bytes) -> None:
             fits = fits and len(numbers) in (0, len(items))
         if whole is not None:
             fits = fits and max(len(whole.messages), len(whole.spans)) <= BATCH_MESSAGES
-            answers = max(len(whole.answers), len(whole.accepted), len(whole.accepted_numbers), len(whole.branches))
-            fits = fits and answers <= BATCH_ANSWERS
+            answers = max(len(whole.answers), len(whole.accepted), len(whole.accepted_numbers))
+            fits = fits and answers <= BATCH_ANSWERS_READ and len(whole.branches) <= BATCH_ANSWERS
         assert whole is None or not fits
         return
     assert batch == whole

@@ -16,7 +16,7 @@ from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import Position
-from taskd_net.wire import batches
+from taskd_net.wire import batches, codec
 from taskd_net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
 
@@ -182,6 +182,9 @@ def test_failure_that_is_no_ack_is_6999() -> None:
 # ---- bounds
 
 
+MOST = limits.BATCH_ANSWERS_READ
+
+
 def small(count: int) -> dict[str, Any]:
     """So many messages."""
     return {"messages": [b"x"] * count, "patience": [1] * count}
@@ -191,13 +194,9 @@ def small(count: int) -> dict[str, Any]:
     ("name", "at", "above"),
     [
         ("messages", small(limits.BATCH_MESSAGES), small(limits.BATCH_MESSAGES + 1)),
-        ("answers", {"answers": [b"x"] * limits.BATCH_ANSWERS}, {"answers": [b"x"] * (limits.BATCH_ANSWERS + 1)}),
-        ("accepted", {"accepted": ["x"] * limits.BATCH_ANSWERS}, {"accepted": ["x"] * (limits.BATCH_ANSWERS + 1)}),
-        (
-            "accepted numbers",
-            {"accepted_numbers": [1] * limits.BATCH_ANSWERS},
-            {"accepted_numbers": [1] * (limits.BATCH_ANSWERS + 1)},
-        ),
+        ("answers", {"answers": [b"x"] * MOST}, {"answers": [b"x"] * (MOST + 1)}),
+        ("accepted", {"accepted": ["x"] * MOST}, {"accepted": ["x"] * (MOST + 1)}),
+        ("accepted numbers", {"accepted_numbers": [1] * MOST}, {"accepted_numbers": [1] * (MOST + 1)}),
         ("branches", {"branches": [Branch()] * limits.BATCH_ANSWERS}, {"branches": [Branch()] * 1025}),
         ("spans", {"spans": [SpanContext()] * limits.BATCH_MESSAGES}, {"spans": [SpanContext()] * 257}),
         ("a large message", {"messages": [bytes(8 << 20)], "patience": [1]}, None),
@@ -221,6 +220,18 @@ def test_bounds_of_a_batch(name: str, at: dict[str, Any], above: dict[str, Any] 
         assert refused.value.code == Code.NET_ERR
 
 
+def test_all_the_answers_that_a_node_of_an_earlier_version_may_have_waiting() -> None:
+    """It writes them in one batch, with messages beside them, and names each message by its uuid."""
+    uuids = [f"tn1-06a19922dda77225-2-{index}-7a1a980ff8caa632" for index in range(limits.SHARED_IN_FLIGHT)]
+    refusals = [codec.write_ack(Ack(uuid, Code.RECV_BUF_BUSY, Position.worker(12, 99))) for uuid in uuids]
+    large = [bytes(limits.BATCH_BYTES // 8)] * 8
+    both = Batch(accepted=uuids[:2048], answers=refusals[2048:])
+    for batch in (Batch(accepted=uuids), Batch(answers=refusals), both):
+        batch.messages.extend(large)
+        batch.patience.extend([1] * len(large))
+        assert read_batch(batch.SerializeToString()) == batch
+
+
 @pytest.mark.parametrize(
     "field", [b"\x0a\x00", b"\x1a\x00", b"\x22\x00", b"\x32\x00", b"\x3a\x00", b"\x28\x01", b"\xa2\x06\x00"]
 )
@@ -229,6 +240,6 @@ def test_nobody_reads_more_fields_than_a_batch_has(field: bytes, first: bytes, m
     """Read, they would take many times their bytes of memory."""
     read: list[int] = []
     monkeypatch.setattr(batches, "Batch", Mock(wraps=Batch, FromString=read.append, MESSAGES_FIELD_NUMBER=1))
-    with pytest.raises(Refusal, match="more than 4096 fields"):
+    with pytest.raises(Refusal, match=f"more than {limits.BATCH_FIELDS} fields"):
         read_batch(first + field * (limits.BATCH_COUNTED_BYTES // len(field) + 1))
     assert not read
