@@ -18,6 +18,7 @@ from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready,
 from taskd_net.core.replay import Recorder
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
+from taskd_net.job_view import JobView
 from taskd_net.links.session import Session, Tracer
 from taskd_net.logger import get_logger
 from taskd_net.observe.view import View
@@ -38,6 +39,7 @@ class Driver:
     Attributes:
         running: the node was started and is not closed.
         closed: the node is closed, or about to be.
+        job_view: gives the state of the job's Manager, in the node's loop; None where this node has none.
     """
 
     # The Router's time: the clock of the event loop, which never steps. uvloop's own value goes by whole milliseconds.
@@ -51,6 +53,7 @@ class Driver:
         self.view: View  # from the start of the node
         self.running = self.closed = False
         self.tracer: Tracer | None = None
+        self.job_view: Callable[[], JobView] | None = None
         self._inbox: deque[Frame] = deque()
         """Messages that were delivered to this node and not read yet, oldest first. The Router bounds them."""
         self._delivered = asyncio.Event()

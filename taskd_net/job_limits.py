@@ -52,6 +52,40 @@ FINISH_PAUSE_S: Final = 10.0
 GRACE_EXIT_S: Final = 600.0
 """Seconds that workers have to end after SIGTERM when the Mgr asks for a graceful exit: time to write a checkpoint."""
 
+PROCESS_INTERVAL_MS: Final = (100, 1000)
+"""Least and greatest milliseconds of `TASKD_PROCESS_INTERVAL`; outside it is the least, as with TaskD's Manager."""
+
+DECISIONS_KEPT: Final = 50
+"""Last decisions of a job that its Manager keeps and shows: more than any fault and its recovery take."""
+
+MESSAGES_SHOWN: Final = 16
+"""Commands of one decision that are shown one by one; the others are counted."""
+
+SHOWN_CHARS: Final = 200
+"""Characters of a command's message, and of a decision's cause, that are shown."""
+
+STORE_S: Final = 1.0
+"""Seconds for one commit of the state. Then decisions and acknowledgements go on without it: a disk that hangs must not
+stop a job."""
+
+STORE_AGAIN_S: Final = 5.0
+"""Seconds after a failed commit before the next attempt."""
+
+PLUGIN_S: Final = 1.0
+"""Seconds for one call of a user's plugin."""
+
+PLUGIN_FAILURES: Final = 3
+"""Failures in a row after which a user's plugin is off until the Manager restarts."""
+
+RESET_LOOK_S: Final = 1.0
+"""Seconds between two looks at the reset file. A restart of a job takes minutes; a look is one call of `stat`."""
+
+RESET_BYTES: Final = 1_048_576
+"""Bytes of the reset file at most; it has a line for each failed rank."""
+
+RESET_READ_S: Final = 1.0
+"""Seconds for reading it."""
+
 REPORTS_PER_NODE: Final = 16
 """Kinds of report (by msg_type and code) that the Mgr keeps of one node; TaskD's Workers have 13."""
 

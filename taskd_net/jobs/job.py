@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -69,6 +69,28 @@ class Job:
         """The whole state as a text; the shell stores it after each tick, before it carries out the Outcome."""
         return state.to_json(self.state, self.plugins)
 
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, str], config: JobConfig, plugins: Sequence[AnyPlugin] | None = None) -> Job:
+        """Go on from what `unsaved` gave until now; see `from_json`."""
+        plugins = built_in() if plugins is None else plugins
+        return cls(config, plugins=plugins, stored=state.from_parts(parts, plugins))
+
+    def unsaved(self) -> dict[str, str | None]:
+        """The parts of the state that may have changed since the last call, by name; None for one that is gone.
+
+        A shell that stores the state part by part stores these after each tick, before it carries out the Outcome.
+        """
+        return state.unsaved(self.state, self.plugins)
+
+    def go_on(self, now: float) -> None:
+        """A Manager begins with a stored state: whatever is on its way is sent again at once, with its uuid.
+
+        Heartbeats are not stored, so Workers count as heard of now.
+        """
+        self.state.outbox.hurry(now)
+        for worker in self.state.records.workers.values():
+            worker.heartbeat = now
+
     @property
     def wake(self) -> float:
         """Time at which the next tick is due, in seconds since the epoch; infinity for never."""
@@ -105,6 +127,10 @@ class Job:
             case _:
                 assert_never(event)
         return True
+
+    def candidates(self, stream: str) -> tuple[str, ...]:
+        """Names of the plugins that may own a stream, by priority."""
+        return self._streams.candidates(stream)
 
     def tick(self, now: float) -> Outcome:
         """Decide on all that has changed since the last tick, and on what is due."""
@@ -192,18 +218,21 @@ class Job:
                 command = replace(item, uuid=current.uuid(), owner=owner)
                 current.outbox.add(current.now, command)
                 outcome.commands.append(command)
+                item = command
                 for rank in ended:
                     current.records.exit(rank)
             case Reply():
                 reply = replace(item, uuid=current.uuid())
                 current.outbox.add(current.now, reply)
                 outcome.replies.append(reply)
+                item = reply
             case Call():
                 outcome.calls.append(item)
             case Restarts():
                 current.records.restarts = item.left
             case _:
                 assert_never(item)
+        outcome.decided.append((owner, item))
 
     def _start_agents(self, outcome: Outcome) -> None:
         """210 to all Agents that ask, unless ClusterD holds them back."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net import job_limits, vocabulary
+from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.traffic import Command, Reply
 from taskd_net.position import Role
 
@@ -39,11 +40,13 @@ class Outbox:
         sending: by uuid.
         by_target: uuids of the commands, by destination.
         codes: number of commands by code.
+        unsaved: uuids whose entry has changed since they were last taken out for storing.
     """
 
     sending: dict[str, Sending] = field(default_factory=dict)
     by_target: dict[str, list[str]] = field(default_factory=dict)
     codes: dict[int, int] = field(default_factory=dict)
+    unsaved: set[str] = field(default_factory=set, compare=False, metadata=UNSTORED)
 
     @property
     def wake(self) -> float:
@@ -54,12 +57,13 @@ class Outbox:
         """Take in what is sent now for the first time. It supersedes what has lost its meaning by it."""
         if isinstance(item, Reply):
             self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + job_limits.COMMAND_RETRY_S)
+            self.unsaved.add(item.uuid)
             return
         for uuid in self._superseded(item):
             self.remove(uuid)
         self.sending[item.uuid] = Sending(command=item, tries=1, due=now + job_limits.COMMAND_RETRY_S)
-        self.by_target.setdefault(item.to, []).append(item.uuid)
-        self.codes[item.code] = self.codes.get(item.code, 0) + 1
+        self.unsaved.add(item.uuid)
+        self._index(item)
 
     def due(self, now: float) -> Iterator[Sending]:
         """Take the entries that are due, one after another; each is to be tried `again`, or removed."""
@@ -75,10 +79,26 @@ class Outbox:
         del self.sending[uuid]
         sending.tries, sending.due = tries, now + job_limits.COMMAND_RETRY_S
         self.sending[uuid] = sending
+        self.unsaved.add(uuid)
+
+    def fill(self, sendings: Mapping[str, Sending]) -> None:
+        """Take in stored entries, by uuid."""
+        for uuid, sending in sorted(sendings.items(), key=lambda item: (item[1].due, len(item[0]), item[0])):
+            self.sending[uuid] = sending
+            if sending.command is not None:
+                self._index(sending.command)
+
+    def hurry(self, now: float) -> None:
+        """Make every entry due now: a Manager that goes on does not know which of them have left."""
+        for uuid, sending in self.sending.items():
+            sending.tries, sending.due = max(sending.tries - 1, 0), min(now, sending.due)
+            self.unsaved.add(uuid)
 
     def remove(self, uuid: str) -> Sending | None:
         """Forget an entry, if it is there."""
         sending = self.sending.pop(uuid, None)
+        if sending is not None:
+            self.unsaved.add(uuid)
         if sending is not None and sending.command is not None:
             command = sending.command
             uuids = self.by_target[command.to]
@@ -98,6 +118,14 @@ class Outbox:
     def has(self, to: str, code: int) -> bool:
         """True while a command with this code is on its way to this destination."""
         return any(command.code == code for command in self._to(to))
+
+    def codes_to(self, to: str) -> list[int]:
+        """Codes of the commands on their way to a destination."""
+        return [command.code for command in self._to(to)]
+
+    def _index(self, command: Command) -> None:
+        self.by_target.setdefault(command.to, []).append(command.uuid)
+        self.codes[command.code] = self.codes.get(command.code, 0) + 1
 
     def _to(self, to: str) -> Iterator[Command]:
         for uuid in self.by_target.get(to, ()):

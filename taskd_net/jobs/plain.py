@@ -7,18 +7,22 @@ import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from taskd_net.codes import ConfigError
 from taskd_net.untrusted import shown
 
 T = TypeVar("T")
 
+UNSTORED: Final = {"stored": False}
+"""Metadata of a field that is no part of the JSON value; it needs a default."""
+
 
 def to_plain(value: object) -> object:
     """A value in terms of JSON. Sets become sorted lists, keys become texts."""
     if is_dataclass(value):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+        stored = (field.name for field in fields(value) if field.metadata.get("stored", True))
+        return {name: to_plain(getattr(value, name)) for name in stored}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, set):

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.events import Reported
+from taskd_net.jobs.plain import UNSTORED
 from taskd_net.position import Role, is_rank
 from taskd_net.untrusted import json_value, natural
 
@@ -128,6 +129,7 @@ class Records:
         profiling: number of registered Workers by profiling state.
         births: records so far.
         changed_agents, changed_workers: since the last tick.
+        unsaved_agents, unsaved_workers: since they were last taken out for storing.
     """
 
     agents: dict[int, AgentRecord] = field(default_factory=dict)
@@ -140,6 +142,8 @@ class Records:
     births: int = 0
     changed_agents: set[int] = field(default_factory=set)
     changed_workers: set[int] = field(default_factory=set)
+    unsaved_agents: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
+    unsaved_workers: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
 
     @property
     def registered_workers(self) -> int:
@@ -160,13 +164,14 @@ class Records:
         if src.role == Role.AGENT:
             taken = self._of_agent(now, node, report)
             if taken in (Taken.CHANGED, Taken.NEW_PROCESS):
-                self.changed_agents.add(node)
+                self._agent_changed(node)
             return taken
         if src.role == Role.WORKER and is_rank(src.process_rank):
             rank = int(src.process_rank)
             taken = self._of_worker(now, node, rank, report)
             if taken in (Taken.CHANGED, Taken.NEW_PROCESS):
                 self.changed_workers.add(rank)
+                self.unsaved_workers.add(rank)
             return taken
         return Taken.REFUSED
 
@@ -174,6 +179,7 @@ class Records:
         """The 210 to an Agent is decided on."""
         self.agents[rank].asked = None
         self.asking.discard(rank)
+        self.unsaved_agents.add(rank)
 
     def ask_again(self, rank: int) -> None:
         """The 210 to an Agent was taken back: it waits for another."""
@@ -181,6 +187,7 @@ class Records:
         asked = agent.reports.get(f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}", Report())
         agent.asked = asked.message
         self.asking.add(rank)
+        self.unsaved_agents.add(rank)
 
     def exit(self, rank: int) -> None:
         """An Agent is sent 203; it may be one that never reported."""
@@ -191,7 +198,7 @@ class Records:
         self.faulty.discard(rank)
         self.asking.discard(rank)
         self.exited.add(rank)
-        self.changed_agents.add(rank)
+        self._agent_changed(rank)
 
     def settle(self, rank: int) -> None:
         """An Agent has taken a restart: its fault until now is answered.
@@ -202,11 +209,15 @@ class Records:
         if agent is not None:
             agent.fault = None
             self.faulty.discard(rank)
-            self.changed_agents.add(rank)
+            self._agent_changed(rank)
 
     def forget_changes(self) -> None:
         """A tick has looked at all changes."""
         self.changed_agents, self.changed_workers = set(), set()
+
+    def _agent_changed(self, rank: int) -> None:
+        self.changed_agents.add(rank)
+        self.unsaved_agents.add(rank)
 
     def _birth(self) -> int:
         self.births += 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
-from taskd_net.jobs.outbox import Outbox
+from taskd_net.jobs.outbox import Outbox, Sending
 from taskd_net.jobs.plain import from_plain, to_plain
 from taskd_net.jobs.plugins.plugin import AnyPlugin
 from taskd_net.jobs.records import Records
@@ -18,6 +18,9 @@ from taskd_net.untrusted import json_value, shown
 
 SCHEMA: Final = 1
 """Version of the stored form. A newer release reads older ones: every field has a default."""
+
+_APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers"))
+"""Fields of the records that are no part of `rest`: those that are stored entry by entry, and marks."""
 
 
 @dataclass(slots=True)
@@ -64,12 +67,47 @@ class State:
         return f"{self.seed}-{self.numbered}"
 
 
+def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
+    """Take out the parts that have changed: `agent/3`, `worker/7`, `sending/UUID`; and always `rest` and `plugins`."""
+    records, outbox = state.records, state.outbox
+    parts: dict[str, str | None] = {}
+    for rank in records.unsaved_agents:
+        parts[f"agent/{rank}"] = _text(records.agents[rank])
+    for rank in records.unsaved_workers:
+        parts[f"worker/{rank}"] = _text(records.workers[rank])
+    for uuid in outbox.unsaved:
+        parts[f"sending/{uuid}"] = _text(outbox.sending[uuid]) if uuid in outbox.sending else None
+    for taken in (records.unsaved_agents, records.unsaved_workers, outbox.unsaved):
+        taken.clear()
+    rest = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in ("records", "outbox")}
+    indexes = {each.name: getattr(records, each.name) for each in fields(records) if each.name not in _APART}
+    parts["rest"] = _text({"schema": SCHEMA, "state": rest, "records": indexes})
+    parts["plugins"] = _text({plugin.name: plugin.state for plugin in plugins})
+    return parts
+
+
+def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
+    """Read what `unsaved` gave, from the first time on; see `from_json` for the errors."""
+    rest = _stored(parts.get("rest", ""))
+    below: dict[str, dict[str, object]] = {kind: {} for kind in ("agent", "worker", "sending")}
+    for name, text in parts.items():
+        kind, slash, key = name.partition("/")
+        if slash and kind in below:
+            below[kind][key] = _value(text)
+    state, records = rest.get("state"), rest.get("records")
+    if not isinstance(state, dict) or not isinstance(records, dict):
+        raise ConfigError(f"the stored state is {shown(rest)}; expected its parts")
+    records |= {"agents": below["agent"], "workers": below["worker"]}
+    read = from_plain(State, {**state, "records": records}, "state")
+    sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
+    read.outbox.fill(sendings)
+    _fill(plugins, _value(parts.get("plugins", "{}")))
+    return read
+
+
 def to_json(state: State, plugins: Iterable[AnyPlugin]) -> str:
     """The state and those of the plugins, as a JSON text."""
-    own = {plugin.name: to_plain(plugin.state) for plugin in plugins}
-    return json.dumps(
-        {"schema": SCHEMA, "state": to_plain(state), "plugins": own}, separators=(",", ":"), allow_nan=False
-    )
+    return _text({"schema": SCHEMA, "state": state, "plugins": {plugin.name: plugin.state for plugin in plugins}})
 
 
 def from_json(text: str, plugins: Iterable[AnyPlugin]) -> State:
@@ -78,18 +116,34 @@ def from_json(text: str, plugins: Iterable[AnyPlugin]) -> State:
     Raises:
         ConfigError: it is no such text, or a newer release wrote it.
     """
+    stored = _stored(text)
+    state = from_plain(State, stored.get("state"), "state")
+    _fill(plugins, stored.get("plugins"))
+    return state
+
+
+def _text(value: object) -> str:
+    return json.dumps(to_plain(value), separators=(",", ":"), allow_nan=False)
+
+
+def _value(text: str) -> object:
     try:
-        stored = json_value(text)
+        return json_value(text)
     except ValueError as error:
         raise ConfigError(f"the stored state cannot be read: {error}") from None
+
+
+def _stored(text: str) -> dict[str, object]:
+    stored = _value(text)
     schema = stored.get("schema") if isinstance(stored, dict) else None
     if not isinstance(stored, dict) or type(schema) is not int:
         raise ConfigError(f"the stored state is {shown(stored)}; expected an object with a schema version")
     if schema > SCHEMA:
         raise ConfigError(f"the stored state has schema {schema}, of a newer release; this one reads up to {SCHEMA}")
-    state = from_plain(State, stored.get("state"), "state")
-    own = stored.get("plugins")
+    return stored
+
+
+def _fill(plugins: Iterable[AnyPlugin], own: object) -> None:
     for plugin in plugins:
         if isinstance(own, dict) and plugin.name in own:
             plugin.state = from_plain(type(plugin.state), own[plugin.name], f"plugins.{plugin.name}")
-    return state

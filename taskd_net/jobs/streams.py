@@ -67,6 +67,10 @@ class Streams:
             if stream.owner not in {plugin.name for plugin in self._order[name]}:
                 stream.owner = ""
 
+    def candidates(self, name: str) -> tuple[str, ...]:
+        """Names of the plugins that may own a stream, by priority."""
+        return tuple(plugin.name for plugin in self._order[name])
+
     def run(self, snapshot: Snapshot, outcome: Outcome, carry_out: CarryOut) -> bool:
         """Give free streams to plugins, and let every owner take its step.
 

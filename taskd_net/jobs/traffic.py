@@ -139,12 +139,14 @@ class Outcome:
         calls: calls of the controller. They have no resends, because the controller ends with this process.
         replies: requests to ClusterD.
         notices: lines for the log.
+        decided: the new decisions of all kinds, each with the name of its plugin (empty for the Job's own), in order.
     """
 
     commands: list[Command] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    decided: list[tuple[str, Item]] = field(default_factory=list)
 
     def note(self, event: str, **fields: str | int) -> None:
         """Add a line for the log."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from taskd_net import vocabulary
 from taskd_net.jobs.events import Acknowledged, Event, Reported, Signal
@@ -32,6 +33,7 @@ class Scene:
         self.now = 1000.0
         self.away: set[str] = set()
         self.lines: list[str] = []
+        self.parts: dict[str, str] = {}
         self._messages = 0
 
     def say(self, text: str) -> None:
@@ -112,6 +114,13 @@ class Scene:
     def _resume(self) -> None:
         """The Manager is killed, and another one goes on from the stored state."""
         stored = self.job.to_json()
+        for name, part in self.job.unsaved().items():
+            if part is None:
+                self.parts.pop(name, None)
+            else:
+                self.parts[name] = part
+        self.job = Job.from_parts(self.parts, self.config, self.plugins())
+        assert _lasting(self.job.to_json()) == _lasting(stored)
         self.job = Job.from_json(stored, self.config, self.plugins())
         assert self.job.to_json() == stored
 
@@ -144,6 +153,14 @@ def describe(outcome: Outcome) -> list[str]:
     ]
     replies = [f"clusterd {reply.rpc} {reply.result}" for reply in outcome.replies]
     return [*notices, *map(_command, outcome.commands), *calls, *replies]
+
+
+def _lasting(stored: str) -> Any:
+    """A stored state without what is not stored part by part: the heartbeats."""
+    value = json.loads(stored)
+    for record in (*value["state"]["records"]["agents"].values(), *value["state"]["records"]["workers"].values()):
+        del record["heartbeat"]
+    return value
 
 
 def _command(command: Command) -> str:

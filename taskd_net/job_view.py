@@ -1,0 +1,178 @@
+"""The state of a job's Manager, for faces: the command `job`, the status page, metrics.
+
+`Node.job_view` gives it, in the node's own loop; None where the node decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """A stream.
+
+    Args:
+        name: of the stream.
+        owner: the plugin that decides there now; empty when it is free.
+        plugins: those that may own it, by priority.
+        barred: plugins that failed on it, until another one has finished there.
+    """
+
+    name: str = ""
+    owner: str = ""
+    plugins: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """An Agent, as its reports show it. Times are in seconds since the epoch; 0 for never.
+
+    Args:
+        rank: of its node.
+        registered: it has sent REGISTER.
+        asking: it waits for the decision on its start.
+        fault: it has reported a fault that no command has answered.
+        fault_ranks: the failed ranks of that report; empty if it names none.
+        fault_at: time of its arrival.
+        exited: it was sent 203, and no other process has registered since.
+        heartbeat: time of its last KEEP_ALIVE.
+        commands: codes of the commands on their way to it.
+    """
+
+    rank: int = 0
+    registered: bool = False
+    asking: bool = False
+    fault: bool = False
+    fault_ranks: tuple[int, ...] = ()
+    fault_at: float = 0.0
+    exited: bool = False
+    heartbeat: float = 0.0
+    commands: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """A command of a decision.
+
+    Args:
+        to: the destination, such as `Agent/3`.
+        code: number of the command.
+        message: its message, cut to `job_limits.SHOWN_CHARS` characters.
+        uuid: one for all resends.
+        answer: code of the last answer; None before the first one. With 0 the destination has it.
+        lost: nobody has taken it, and it is given up or was superseded.
+    """
+
+    to: str = ""
+    code: int = 0
+    message: str = ""
+    uuid: str = ""
+    answer: int | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """A decision: what one plugin has done in one step.
+
+    Args:
+        number: among all decisions of the job, from 1.
+        at: time, in seconds since the epoch.
+        plugin: its name; empty for the Manager's own answers to Agents that ask to start.
+        cause: the last event before it, in words.
+        messages: its first commands, `job_limits.MESSAGES_SHOWN` at most.
+        sent, acknowledged, lost: numbers of all of its commands, however many are shown.
+        calls: calls of the training framework's controller, and answers to ClusterD, in words.
+        restarts: the count of restarts that the job has left, where the decision begins a round; else None.
+    """
+
+    number: int = 0
+    at: float = 0.0
+    plugin: str = ""
+    cause: str = ""
+    messages: tuple[MessageView, ...] = ()
+    sent: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    calls: tuple[str, ...] = ()
+    restarts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounters:
+    """Counters since this process began.
+
+    Args:
+        reports: messages of Agents and Workers that were taken in, heartbeats included.
+        refused: reports of strangers, and of nodes beyond `job_limits.JOB_NODES`.
+        signals: requests and signals of ClusterD.
+        ticks: looks at what has changed.
+        decisions: number of decisions, by plugin; the Manager's own have the name `Manager`.
+        rounds: decisions that took a restart off the job's count.
+        commands: commands, without resends.
+        resends: further sends of them.
+        acknowledged, lost: commands that were taken, or given up.
+        plugin_failures: exceptions and timeouts, by plugin.
+        store_failures: commits that failed.
+        durable: the state file has all that was decided.
+        fault_to_command: upper bounds in seconds, and how many answers to a fault were not slower.
+        fault_to_command_count, fault_to_command_seconds: number and sum of those times.
+    """
+
+    reports: int = 0
+    refused: int = 0
+    signals: int = 0
+    ticks: int = 0
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    commands: int = 0
+    resends: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    plugin_failures: Mapping[str, int] = field(default_factory=dict)
+    store_failures: int = 0
+    durable: bool = True
+    fault_to_command: tuple[tuple[float, int], ...] = ()
+    fault_to_command_count: int = 0
+    fault_to_command_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """The state of a job's Manager at one moment.
+
+    Args:
+        job_id: the job.
+        at: the moment, in seconds since the epoch.
+        nodes, processes_per_node: size of the job; 0 for unknown.
+        recovers: ClusterD decides on faults.
+        restarts_left: the job's count of restarts; None before an Agent has said one.
+        paused: ClusterD holds Agents back from starting.
+        retry_time: of reset.json; None without that file.
+        streams: by name.
+        agents: by rank.
+        workers: number of Workers that have registered.
+        profiling: number of those by profiling state: n of their last 1400 + n, -1 for none.
+        decisions: the last ones, oldest first, `job_limits.DECISIONS_KEPT` at most.
+        counters: since this process began.
+        state_file: path of the state file; empty without one.
+    """
+
+    job_id: str = ""
+    at: float = 0.0
+    nodes: int = 0
+    processes_per_node: int = 0
+    recovers: bool = False
+    restarts_left: int | None = None
+    paused: bool = False
+    retry_time: int | None = None
+    streams: tuple[StreamView, ...] = ()
+    agents: tuple[AgentView, ...] = ()
+    workers: int = 0
+    profiling: Mapping[int, int] = field(default_factory=dict)
+    decisions: tuple[DecisionView, ...] = ()
+    counters: JobCounters = field(default_factory=JobCounters)
+    state_file: str = ""

@@ -1,0 +1,95 @@
+"""Settings of a job's Manager."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from taskd_net import job_limits
+from taskd_net.expect import Expected
+from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.schema import Kind, require_all, setting
+from taskd_net.untrusted import natural
+
+INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
+
+
+def _interval(text: str) -> str | None:
+    """The milliseconds of `TASKD_PROCESS_INTERVAL`; None outside its bounds."""
+    least, most = job_limits.PROCESS_INTERVAL_MS
+    number = natural(text.strip(), most)
+    return None if number is None or number < least else str(number)
+
+
+def ignored_interval() -> str | None:
+    """The text of `TASKD_PROCESS_INTERVAL` where it is set and out of bounds."""
+    text = os.environ.get(INTERVAL)
+    return text if text and _interval(text) is None else None
+
+
+def _recover(text: str) -> str | None:
+    return "on" if text == "on" else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerConfig:
+    """The settings of the Manager of one job.
+
+    Args:
+        job_id: Job that this Mgr decides for. Without it the Mgr keeps no state, and decides nothing
+            ([manager](manager.md)).
+        fault_recover: Recovery by process; any text switches it on. ClusterD decides on faults then, where the Manager
+            is connected to it; without ClusterD it changes nothing.
+        plugins: Folder with users' plugins (`*.py`, one class each). Everything in it runs in the Manager's process.
+        plugin_timeout: Seconds for one call of a user's plugin. Longer lets a slow plugin work, and one that hangs
+            keep its stream for longer.
+        state: File for the state, so that a Manager that was killed goes on and repeats nothing.
+        reset_file: File with the platform's `RetryTime`; a change restarts the job's processes.
+        process_interval: Milliseconds between two looks of a plugin that waits. Reports and signals are looked at at
+            once. TaskD's variable with a value out of range is 100, with a warning.
+        clusterd: Whether signals of ClusterD come in.
+        taskd_enable: Whether recovery by process is on at all.
+        nodes, processes_per_node: Size of the job; 0 for unknown.
+
+    Raises:
+        ConfigError: names the field, its value and the range.
+    """
+
+    job_id: str | None = setting(Kind.TEXT, None, unset="none, decides nothing")
+    fault_recover: str = setting(Kind.TEXT, "", variables={"PROCESS_RECOVER": _recover}, unset="off")
+    plugins: str | None = setting(Kind.FOLDER, None, unset="none")
+    plugin_timeout: float = setting(Kind.SECONDS, job_limits.PLUGIN_S, most=60.0)
+    state: str | None = setting(Kind.FILE, None, unset="beside the log file")
+    reset_file: str = setting(Kind.FILE, "/user/restore/reset/config/reset.json")
+    process_interval: int = setting(
+        Kind.WHOLE,
+        job_limits.PROCESS_INTERVAL_MS[0],
+        least=job_limits.PROCESS_INTERVAL_MS[0],
+        most=job_limits.PROCESS_INTERVAL_MS[1],
+        variables={INTERVAL: _interval},
+    )
+    clusterd: bool = False
+    taskd_enable: bool = True
+    nodes: int = 0
+    processes_per_node: int = 0
+
+    def __post_init__(self) -> None:
+        require_all(self)
+
+    def decisions(self) -> JobConfig:
+        """The part of it that the decisions depend on."""
+        return JobConfig(
+            nodes=self.nodes,
+            processes_per_node=self.processes_per_node,
+            fault_recover=self.fault_recover,
+            taskd_enable=self.taskd_enable,
+            clusterd=self.clusterd,
+            interval=self.process_interval / 1000,
+        )
+
+
+def size(expect: str | None) -> dict[str, int]:
+    """`nodes` and `processes_per_node` of a job's size, such as `2x8`; 0 for unknown."""
+    expected = Expected.parse(expect) if expect else Expected(0, 0)
+    return {"nodes": expected.nodes, "processes_per_node": expected.processes}

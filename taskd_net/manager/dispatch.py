@@ -1,0 +1,66 @@
+"""Commands on their way to Agents and Workers: one send at a time for each uuid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container
+from typing import Final
+
+from taskd_net import job_limits
+from taskd_net.body import Body
+from taskd_net.core.frame import Ack
+from taskd_net.jobs.traffic import Command
+from taskd_net.node import Node
+from taskd_net.retry import Retry
+
+PATIENCE_S: Final = 0.95 * job_limits.COMMAND_RETRY_S
+"""Seconds for one of the five attempts; it ends before the next one is due."""
+
+_RETRY: Final = Retry(attempts=1_000, within=PATIENCE_S)
+
+
+class Dispatch:
+    """Sends commands, in the node's event loop.
+
+    An attempt lasts until shortly before the next one: what was certainly not delivered (the Agent is not back yet, its
+    inbox is full) is sent again meanwhile. All sends of a command have one uuid, so its receiver takes it once.
+
+    Args:
+        node: the Mgr.
+        answered: takes the uuid and the answer of each attempt.
+    """
+
+    def __init__(self, node: Node, answered: Callable[[str, Ack], None]) -> None:
+        self._node = node
+        self._answered = answered
+        self._sending: dict[str, asyncio.Task[None]] = {}
+
+    def send(self, command: Command) -> None:
+        """Begin an attempt, unless one of this command is under way."""
+        if command.uuid not in self._sending:
+            task = asyncio.create_task(self._send(command), name=f"sends {command.uuid}")
+            self._sending[command.uuid] = task
+
+    def keep(self, wanted: Container[str]) -> None:
+        """Give up the attempts for all other uuids: those commands have lost their meaning."""
+        for uuid, task in self._sending.items():
+            if uuid not in wanted:
+                task.cancel()
+
+    async def close(self) -> None:
+        """End every attempt."""
+        tasks = list(self._sending.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _send(self, command: Command) -> None:
+        body = Body(command.msg_type, command.code, command.message, command.extension).to_json()
+        try:
+            ack = await self._node.send(
+                body, to=command.to, mtype=command.mtype, uuid=command.uuid, timeout=PATIENCE_S, retry=_RETRY
+            )
+        finally:
+            del self._sending[command.uuid]
+        self._answered(command.uuid, ack)

@@ -1,0 +1,170 @@
+"""The last decisions of a job, with their causes and answers, and the Manager's counters."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from taskd_net import job_limits
+from taskd_net.core.link_counters import Latency, bucket_of
+from taskd_net.job_view import DecisionView, JobCounters, MessageView
+from taskd_net.jobs.events import Event, ProfilingSwitch, Reported, RetryTime, Signal, StressTest, SwitchNic
+from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
+
+OWN = "Manager"
+"""Name of the Manager's own decisions, the 210s, in the counters."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """The counters of `JobCounters`, while they count."""
+
+    reports: int = 0
+    refused: int = 0
+    signals: int = 0
+    ticks: int = 0
+    decisions: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    commands: int = 0
+    resends: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    plugin_failures: dict[str, int] = field(default_factory=dict)
+    store_failures: int = 0
+    durable: bool = True
+    fault_to_command: Latency = field(default_factory=Latency)
+
+    def view(self) -> JobCounters:
+        """A copy for faces."""
+        latency = self.fault_to_command
+        return JobCounters(
+            *(self.reports, self.refused, self.signals, self.ticks, dict(self.decisions), self.rounds),
+            *(self.commands, self.resends, self.acknowledged, self.lost, dict(self.plugin_failures)),
+            *(self.store_failures, self.durable),
+            fault_to_command=tuple(latency.octaves()),
+            fault_to_command_count=latency.count,
+            fault_to_command_seconds=latency.total,
+        )
+
+    def answered_fault(self, seconds: float) -> None:
+        """A fault has been answered so many seconds after its report."""
+        self.fault_to_command.add(seconds, bucket_of(seconds))
+
+
+def count(numbers: dict[str, int], name: str) -> None:
+    """Add one to a number."""
+    numbers[name] = numbers.get(name, 0) + 1
+
+
+class History:
+    """The last decisions. Each has a number, and the uuids of its commands lead to it until they are settled.
+
+    Args:
+        stored: those of an earlier Manager of the job, in any order.
+        open_uuids: commands that are on their way.
+    """
+
+    def __init__(self, stored: Iterable[DecisionView] = (), open_uuids: Mapping[str, int] | None = None) -> None:
+        self._decisions = OrderedDict((each.number, each) for each in sorted(stored, key=lambda each: each.number))
+        self._open: dict[str, int] = dict(open_uuids or {})
+        self._last = next(reversed(self._decisions), 0)
+        self.unsaved: set[int] = set()
+
+    @property
+    def decisions(self) -> tuple[DecisionView, ...]:
+        """All, oldest first."""
+        return tuple(self._decisions.values())
+
+    def decision_of(self, uuid: str) -> int | None:
+        """Number of the decision that a command belongs to, while the command is open."""
+        return self._open.get(uuid)
+
+    def get(self, number: int) -> DecisionView | None:
+        """A decision by its number; None for one that is no longer kept."""
+        return self._decisions.get(number)
+
+    def add(self, now: float, cause: str, decided: Iterable[tuple[str, Item]], counters: Counters) -> None:
+        """Take in what one tick has decided: a decision for each plugin in a row."""
+        groups: list[tuple[str, list[Item]]] = []
+        for owner, item in decided:
+            if not groups or groups[-1][0] != owner:
+                groups.append((owner, []))
+            groups[-1][1].append(item)
+        for owner, items in groups:
+            self._last += 1
+            commands = [item for item in items if isinstance(item, Command)]
+            shown = tuple(
+                MessageView(item.to, item.code, item.message[: job_limits.SHOWN_CHARS], item.uuid)
+                for item in commands[: job_limits.MESSAGES_SHOWN]
+            )
+            calls = tuple(_words(item) for item in items if isinstance(item, Call | Reply))
+            restarts = next((item.left for item in items if isinstance(item, Restarts)), None)
+            self._decisions[self._last] = DecisionView(
+                self._last, now, owner, cause, shown, len(commands), 0, 0, calls, restarts
+            )
+            self.unsaved.add(self._last)
+            self._open |= dict.fromkeys((item.uuid for item in commands), self._last)
+            counters.commands += len(commands)
+            counters.rounds += restarts is not None
+            count(counters.decisions, owner or OWN)
+        while len(self._decisions) > job_limits.DECISIONS_KEPT:
+            number, _ = self._decisions.popitem(last=False)
+            self.unsaved.add(number)
+
+    def answered(self, uuid: str, code: int) -> None:
+        """Note the answer to an attempt of a command."""
+        self._settle(uuid, code, lost=False, ends=code == 0)
+
+    def gone(self, uuid: str) -> None:
+        """Note that a command is given up, or superseded."""
+        self._settle(uuid, None, lost=True, ends=True)
+
+    def open_commands(self) -> list[str]:
+        """Uuids of the commands that nobody has taken."""
+        return list(self._open)
+
+    def _settle(self, uuid: str, code: int | None, *, lost: bool, ends: bool) -> None:
+        number = self._open.pop(uuid, None) if ends else self._open.get(uuid)
+        decision = None if number is None else self._decisions.get(number)
+        if number is None or decision is None:
+            return
+        messages = tuple(
+            replace(each, answer=each.answer if code is None else code, lost=lost) if each.uuid == uuid else each
+            for each in decision.messages
+        )
+        self._decisions[number] = replace(
+            decision,
+            messages=messages,
+            acknowledged=decision.acknowledged + (ends and not lost),
+            lost=decision.lost + lost,
+        )
+        self.unsaved.add(number)
+
+
+def cause(event: Event) -> str:
+    """An event in words; empty for one that explains nothing."""
+    match event:
+        case Reported():
+            text = f"{event.src.identity} {event.msg_type} {event.code} {event.message}"
+        case Signal():
+            names = (event.signal_type, event.strategy, ",".join(event.actions), event.uuid)
+            text = f"ClusterD {' '.join(filter(None, names))}"
+        case SwitchNic():
+            text = f"ClusterD asks for a switch of cards of {len(event.ranks)} ranks"
+        case StressTest():
+            text = f"ClusterD asks for a stress test of {len(event.ops)} ranks"
+        case ProfilingSwitch():
+            text = f"profiling switch {event.state:02}"
+        case RetryTime():
+            text = f"RetryTime {event.value}"
+        case _:
+            text = ""
+    return text.strip()[: job_limits.SHOWN_CHARS]
+
+
+def _words(item: Call | Reply) -> str:
+    if isinstance(item, Reply):
+        return f"reply {item.rpc} {item.result}"[: job_limits.SHOWN_CHARS]
+    ranks = ",".join(map(str, item.ranks))
+    return " ".join(filter(None, ("controller", item.name, item.text, ranks)))[: job_limits.SHOWN_CHARS]

@@ -1,0 +1,275 @@
+"""The shell around a job's decisions: events in, outcomes carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Final, Self
+
+from taskd_net.body import Body
+from taskd_net.core.frame import Ack
+from taskd_net.job_view import AgentView, JobView, StreamView
+from taskd_net.jobs.events import Acknowledged, Event, Reported
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.outbox import INFINITY
+from taskd_net.jobs.traffic import Call, Command, Outcome, Reply, agent
+from taskd_net.logger import get_logger
+from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
+from taskd_net.manager.dispatch import Dispatch
+from taskd_net.manager.history import Counters, History, cause, count
+from taskd_net.node import Node
+from taskd_net.vocabulary import KEEP_ALIVE, REGISTER, RESTART_ALL
+from taskd_net.wire.codec import Message
+
+SEED_BYTES: Final = 8
+"""Random bytes at the head of a job's uuids: 64 bits, so that no two Managers share one."""
+
+
+class Manager:
+    """The Manager of one job, in the event loop of its Mgr node.
+
+    Use it as `async with Manager(node, config) as manager`, inside the context of the node. Whoever reads the node's
+    inbox gives each message to `take`.
+
+    Args:
+        node: the Mgr.
+        config: the settings.
+        signals: events of ClusterD, taken as they come; None without it.
+        controller: carries out a call of the training framework's controller; it must not block.
+        reply: answers ClusterD; returns whether ClusterD has the answer.
+
+    Attributes:
+        job: the decisions.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: ManagerConfig,
+        *,
+        signals: asyncio.Queue[Event] | None = None,
+        controller: Callable[[Call], None] | None = None,
+        reply: Callable[[Reply], bool] | None = None,
+    ) -> None:
+        self.config = config
+        self._node = node
+        self._log = get_logger(node=str(node.position), job=config.job_id or "")
+        self._signals = signals
+        self._controller = controller
+        self._reply = reply
+        # Seconds since the epoch by a clock that never steps.
+        self._epoch = time.time() - time.monotonic()
+        self.job: Job
+        self._history = History()
+        self._counters = Counters()
+        self._dispatch = Dispatch(node, self._answered)
+        self._changed = asyncio.Event()
+        self._cause = ""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ---- life
+
+    async def start(self) -> Self:
+        """Begin to decide.
+
+        Raises:
+            ConfigError: a setting is not usable.
+        """
+        config = self.config
+        self.job = Job(config.decisions(), os.urandom(SEED_BYTES).hex())
+        if (text := ignored_interval()) is not None:
+            self._log.warning("interval_ignored", variable=INTERVAL, value=text, milliseconds=config.process_interval)
+        if config.fault_recover and not config.clusterd:
+            self._log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
+        self._node.job_view = self.view
+        self._spawn(self._run(), "decides")
+        if self._signals is not None:
+            self._spawn(self._listen(self._signals), "listens to ClusterD")
+        self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
+        return self
+
+    async def close(self) -> None:
+        """End, with nothing half done. Idempotent."""
+        self._node.job_view = None
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks.clear()
+        await self._dispatch.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ---- events
+
+    def take(self, message: Message) -> bool:
+        """Take in a message to the Mgr.
+
+        Returns:
+            False where it is no report of an Agent or a Worker, or one too many.
+
+        Raises:
+            ArgumentError: its body is none of TaskD's.
+        """
+        body = Body.parse(message.body)
+        report = Reported(
+            *(message.src, body.msg_type, body.code, body.message, dict(body.extension)),
+            uuid=message.uuid,
+            mtype=message.mtype,
+        )
+        taken = self._take(report)
+        self._counters.reports += taken
+        self._counters.refused += not taken
+        return taken
+
+    def signal(self, event: Event) -> None:
+        """Take in an event of ClusterD or of a file."""
+        self._counters.signals += 1
+        self._take(event)
+
+    def view(self) -> JobView:
+        """The state of the job, for faces."""
+        config, state, decisions = self.config, self.job.state, self.job.config
+        records, outbox = state.records, state.outbox
+        agents = tuple(
+            AgentView(
+                rank=rank,
+                registered=record.registered,
+                asking=rank in records.asking,
+                fault=record.fault is not None,
+                fault_ranks=tuple(record.fault.ranks) if record.fault else (),
+                fault_at=record.fault.at if record.fault else 0.0,
+                exited=record.exited,
+                heartbeat=record.heartbeat,
+                commands=tuple(outbox.codes_to(agent(rank))),
+            )
+            for rank, record in sorted(records.agents.items())
+        )
+        streams = tuple(
+            StreamView(name, stream.owner, self.job.candidates(name), tuple(sorted(stream.barred)))
+            for name, stream in state.streams.items()
+        )
+        return JobView(
+            job_id=config.job_id or "",
+            at=self._now(),
+            nodes=decisions.nodes,
+            processes_per_node=decisions.processes_per_node,
+            recovers=decisions.recovers,
+            restarts_left=records.restarts,
+            paused=state.paused,
+            retry_time=state.retry_time,
+            streams=streams,
+            agents=agents,
+            workers=records.registered_workers,
+            profiling=dict(records.profiling),
+            decisions=self._history.decisions,
+            counters=self._counters.view(),
+            state_file=config.state or "",
+        )
+
+    # ---- inside
+
+    def _now(self) -> float:
+        return self._epoch + time.monotonic()
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.create_task(work, name=f"{name} for {self.config.job_id}")
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("manager_failed", task=task.get_name(), reason=repr(error), exc_info=error)
+
+    def _take(self, event: Event) -> bool:
+        job = self.job
+        idle = job.wake
+        taken = job.take(self._now(), event)
+        if job.wake < idle:
+            self._changed.set()
+        if job.state.dirty and not isinstance(event, Acknowledged) and (text := _words(event)):
+            self._cause = text
+        return taken
+
+    async def _listen(self, signals: asyncio.Queue[Event]) -> None:
+        while True:
+            self.signal(await signals.get())
+
+    async def _run(self) -> None:
+        """Tick when it is due."""
+        while True:
+            self._changed.clear()
+            now = self._now()
+            if self.job.wake <= now:
+                self._tick(now)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if self.job.wake == INFINITY else self.job.wake - now):
+                    await self._changed.wait()
+
+    def _tick(self, now: float) -> None:
+        job, counters = self.job, self._counters
+        faults = self._open_faults()
+        outcome = job.tick(now)
+        counters.ticks += 1
+        if outcome.decided:
+            self._history.add(now, self._cause or "time", outcome.decided, counters)
+            self._cause = ""
+        self._carry_out(outcome)
+        sending = job.state.outbox.sending
+        self._dispatch.keep(sending)
+        for uuid in [uuid for uuid in self._history.open_commands() if uuid not in sending]:
+            self._history.gone(uuid)
+            counters.lost += 1
+        for rank, at in faults.items():
+            if not self._is_open(rank):
+                counters.answered_fault(self._now() - at)
+
+    def _carry_out(self, outcome: Outcome) -> None:
+        for notice in outcome.notices:
+            self._log.info(notice.event, **notice.fields)
+            if notice.event in ("plugin_barred", "plugin_failed"):
+                count(self._counters.plugin_failures, str(notice.fields["plugin"]))
+        self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
+        for command in outcome.commands:
+            self._dispatch.send(command)
+        for call in outcome.calls:
+            self._log.info("controller_called", call=call.name, text=call.text)
+            if self._controller is not None:
+                self._controller(call)
+        for reply in outcome.replies:
+            if self._reply is None or self._reply(reply):
+                self._take(Acknowledged(reply.uuid))
+
+    def _answered(self, uuid: str, ack: Ack) -> None:
+        self._history.answered(uuid, ack.code)
+        if ack.ok:
+            self._counters.acknowledged += 1
+            self._take(Acknowledged(uuid))
+
+    def _open_faults(self) -> dict[int, float]:
+        """Times of the reports of faults that wait for an answer, by rank."""
+        records = self.job.state.records
+        faults = ((rank, records.agents[rank].fault) for rank in records.faulty if self._is_open(rank))
+        return {rank: fault.at for rank, fault in faults if fault is not None}
+
+    def _is_open(self, rank: int) -> bool:
+        state = self.job.state
+        return rank in state.records.faulty and not state.outbox.has(agent(rank), RESTART_ALL)
+
+
+def _words(event: Event) -> str:
+    """The cause of a decision; empty for events that explain none: registrations and heartbeats."""
+    if isinstance(event, Reported) and event.msg_type in (KEEP_ALIVE, REGISTER):
+        return ""
+    return cause(event)
