@@ -36,6 +36,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-figures", action="store_true", help=text)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to measure a module by its name: coverage would import the package, and forget it again.
+
+    Two imports of grpc in one process share its C part alone, and tests of TLS fail.
+    """
+    by_name = [name for name in config.getoption("cov_source", None) or () if str(name).startswith("taskd_net.")]
+    if by_name:
+        raise pytest.UsageError(f"--cov takes taskd_net or folders of it such as taskd_net/core, not {by_name[0]}")
+
+
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose the loops of a test: asyncio's, and with the mark `both_loops` also uvloop's."""
     if item.get_closest_marker("both_loops"):

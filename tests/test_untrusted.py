@@ -13,7 +13,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import taskd_net
-from taskd_net.untrusted import SHOWN_CHARS, json_line, json_value, natural, parsed, printable, shown
+from taskd_net import untrusted
+from taskd_net.untrusted import (
+    SHOWN_CHARS,
+    json_line,
+    json_pieces,
+    json_value,
+    natural,
+    parsed,
+    printable,
+    printable_pieces,
+    shown,
+)
 
 DEEP = "[" * 100_000
 PACKAGE = Path(taskd_net.__file__).parent
@@ -103,6 +114,17 @@ def test_any_text_becomes_one_printable_line(text: str) -> None:
         assert written.isprintable() and written.encode().decode() == written
     assert printable(line) == line
     assert json.loads(said) == {"body": text} | {text: [text]}
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=20), st.integers(1, 5))
+@example(HOSTILE, 1)
+def test_pieces_of_a_text_are_its_line(text: str, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(untrusted, "PIECE_CHARS", size)
+        assert "".join(printable_pieces(text)) == printable(text)
+        fields = {"sync": True, "body": text, "time": 1, "end": text}
+        assert json.loads("".join(json_pieces(fields))) == fields
+        assert "".join(json_pieces({"body": text[:size]})) == json_line({"body": text[:size]})
 
 
 # ---- nobody else

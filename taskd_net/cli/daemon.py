@@ -145,7 +145,7 @@ class Daemon:
         """Print the ready line, then the messages to this node: the daemon is its application."""
         # `Reading` has logged the error that ended it.
         with contextlib.suppress(Exception), Reading(self._node) as reading:
-            written = await output.line(self._ready_line)
+            written = await output.line(iter((self._ready_line,)))
             async for message in self._node.messages():
                 with reading.survive(message):
                     written = written and await output.line(as_json(message))

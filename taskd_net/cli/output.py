@@ -9,12 +9,12 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Final
 
 from taskd_net import Message, limits
-from taskd_net.untrusted import json_line, printable
+from taskd_net.untrusted import PIECE_CHARS, json_pieces, printable_pieces
 
 STDOUT: Final = 1
 
@@ -22,8 +22,8 @@ STDOUT: Final = 1
 class Output:
     """The standard output of a process with an event loop.
 
-    A write into a full pipe waits for its reader, so a thread of its own writes, and the loop's links go on. A caller
-    waits for its own line alone. Nothing is buffered.
+    A write into a full pipe waits for its reader, so a thread of its own writes, and the loop's links go on. The thread
+    also makes the pieces of a long line. A caller waits for its own line alone. Nothing is buffered.
 
     Args:
         gone: called once, in the loop, at the end of the reader (`| head`), also without a write.
@@ -34,22 +34,22 @@ class Output:
         self._loop = asyncio.get_running_loop()
         self._gone = gone
         self._full = full
-        self._lines: SimpleQueue[tuple[bytes, asyncio.Future[bool]]] = SimpleQueue()
+        self._lines: SimpleQueue[tuple[Iterator[str], asyncio.Future[bool]]] = SimpleQueue()
         for work in (self._write_lines, self._watch):
             threading.Thread(target=work, name=f"stdout {work.__name__}", daemon=True).start()
 
-    async def line(self, text: str) -> bool:
-        """Write a line. Returns True when it is written, False when it cannot be."""
+    async def line(self, pieces: Iterator[str]) -> bool:
+        """Write the pieces of a line. Returns True when they are written, False when they cannot be."""
         written: asyncio.Future[bool] = self._loop.create_future()
-        self._lines.put((text.encode() + b"\n", written))
+        self._lines.put((pieces, written))
         return await written
 
     # ---- in the threads
 
     def _write_lines(self) -> None:
         while True:
-            data, written = self._lines.get()
-            done = self._write(data)
+            pieces, written = self._lines.get()
+            done = all(self._write(data) for data in _joined(pieces))
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(_settle, written, done)
 
@@ -81,15 +81,25 @@ class Output:
         self._tell(self._gone)
 
 
-def as_json(message: Message) -> str:
-    """A message as one line of JSON."""
-    fields = message._asdict() | {"src": str(message.src), "dst": str(message.dst)}
-    return json_line(fields)
+def as_json(message: Message) -> Iterator[str]:
+    """A message as one line of JSON, in pieces."""
+    return json_pieces(message._asdict() | {"src": str(message.src), "dst": str(message.dst)})
 
 
-def as_text(message: Message) -> str:
-    """A message in words: its sender, its kind, its body. It is one line, whatever the body has in it."""
-    return printable(f"{message.src} {message.mtype} {message.body}")
+def as_text(message: Message) -> Iterator[str]:
+    """A message in words: its sender, its kind, its body. It is one line, whatever the body has in it; in pieces."""
+    return printable_pieces(f"{message.src} {message.mtype} {message.body}")
+
+
+def _joined(pieces: Iterator[str]) -> Iterator[bytes]:
+    """The bytes of a line, a short one whole, so that lines of other processes do not come in between."""
+    data = b""
+    for piece in pieces:
+        data += piece.encode()
+        if len(data) >= PIECE_CHARS:
+            yield data
+            data = b""
+    yield data + b"\n"
 
 
 def _settle(written: asyncio.Future[bool], done: bool) -> None:

@@ -118,8 +118,8 @@ def test_text_of_a_message_and_of_an_answer(capsys: pytest.CaptureFixture[str]) 
         message = Message("u", "kind", True, Position.worker(0, 3), Position.mgr(), 1, "x\nMgr/0 ACTION shutdown")
         text: dict[str, Any] = {field: HOSTILE}
         message = message._replace(**text)
-        assert as_text(message).isprintable() and as_json(message).isprintable()
-        assert json.loads(as_json(message))[field] == HOSTILE
+        assert "".join(as_text(message)).isprintable() and "".join(as_json(message)).isprintable()
+        assert json.loads("".join(as_json(message)))[field] == HOSTILE
     lines.say_json(_fields(Ack("u", Code.NO_ROUTE, Position.mgr(), HOSTILE, 0)))
     lines.say(probing.failure(Ack("u", Code.NO_ROUTE, Position.mgr(), HOSTILE, 0)), err=True)
     out, err = capsys.readouterr()

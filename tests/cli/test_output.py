@@ -6,14 +6,15 @@ import asyncio
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 
 from taskd_net import Message, Position, limits
 from taskd_net.cli import output as module
-from taskd_net.cli.output import Output, as_json, as_text
+from taskd_net.cli.output import Output, _joined, as_json, as_text
+from taskd_net.untrusted import PIECE_CHARS
 
 MESSAGE = Message("u", "kind", True, Position.mgr(), Position.worker(0, 3), 1, "bödy")
 
@@ -66,6 +67,24 @@ async def test_a_disk_without_room_is_told_once_and_tried_again(reading: int, mo
 
 
 def test_messages_as_text_and_as_json() -> None:
-    assert as_text(MESSAGE) == "Mgr/0 kind bödy"
-    found = json.loads(as_json(MESSAGE))
+    assert "".join(as_text(MESSAGE)) == "Mgr/0 kind bödy"
+    found = json.loads("".join(as_json(MESSAGE)))
     assert (found["src"], found["dst"], found["body"]) == ("Mgr/0", "Worker/0/3", "bödy")
+
+
+@pytest.mark.parametrize("field", ["mtype", "body"])
+@pytest.mark.parametrize("form", [as_text, as_json])
+def test_long_text_is_made_in_pieces(field: str, form: Callable[[Message], Iterator[str]]) -> None:
+    """In one piece, 8 MiB of control characters held up the loop for one second."""
+    long = MESSAGE._replace(**{field: "\x1b\n" * 100_000})  # type: ignore[arg-type]
+    pieces = list(form(long))
+    assert max(map(len, pieces)) <= 6 * PIECE_CHARS
+    assert "".join(pieces).count("\\u001b\\n") == 100_000
+    assert form is as_text or json.loads("".join(pieces))[field] == getattr(long, field)
+
+
+def test_pieces_of_a_long_line_are_written_in_order() -> None:
+    pieces = [str(number) * 3000 for number in range(10)]
+    assert [len(data) for data in _joined(iter(pieces))] == [18_000, 12_001]
+    assert b"".join(_joined(iter(pieces))) == "".join(pieces).encode() + b"\n"
+    assert list(_joined(iter(("a", "b")))) == [b"ab\n"]

@@ -1,6 +1,7 @@
 """A child moves to a connection with new certificates."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,18 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes need not spread over time here."""
     monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.0)
     monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
+
+
+class ClockedParent(RawParent):
+    """A parent that notes when it is asked: an attempt's pause begins after that, and a test wakes up later still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came_at: list[float] = []
+
+    async def Register(self, request: Any, context: Any) -> Any:
+        self.came_at.append(asyncio.get_running_loop().time())
+        return await super().Register(request, context)
 
 
 async def secured(parent: RawParent, certificates: Folder) -> None:
@@ -67,19 +80,16 @@ async def test_move_that_fails_is_tried_again_after_a_pause_and_leaves_no_connec
 ) -> None:
     monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.5)
     certificates = Folder(tmp_path)
-    loop = asyncio.get_running_loop()
-    async with RawParent() as parent:
+    async with ClockedParent() as parent:
         await secured(parent, certificates)
         parent.says = (("taskd-net-version", "0.1.0"),)
         worker = await mesh.worker(0, 0, parent.address, tls=certificates.connecting())
         assert await soon(parent.requests["Register"].get()) is not None
         parent.refuse["Register"] = Code.EXCEED_MAX_REGISTRY_NUM
         certificates.issue()
-        await parent.requested("Register")
-        for _ in range(4):
-            began = loop.time()
+        for _ in range(5):
             await parent.requested("Register")
-            assert loop.time() - began >= 0.5
+        assert all(later - earlier >= 0.5 for earlier, later in pairwise(parent.came_at[1:]))
         # That over which the node works, and that of the attempt.
         assert len(set(peers_of(int(parent.address.rpartition(":")[2])))) <= 2
         assert mesh.count("renewal_failed", node=worker.position) == 1  # one line for one reason
