@@ -64,6 +64,21 @@ class ServerPipe(_GrpcPipe):
 class ClientPipe(_GrpcPipe):
     """A stream to the parent, by its call; `Line` and `Pipe` in one."""
 
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._lost: Lost | None = None
+
+    async def write(self, data: bytes) -> bool:
+        """Write a message to the parent. Returns False when the stream has ended."""
+        if await super().write(data):
+            return True
+        if self._stream.done() and self._lost is None:
+            self._lost = await self.lost()
+            # After a failed write gRPC ignores `cancel`, but its core keeps the call, the messages that nobody has read
+            # and a task that waits for the status, until the process ends.
+            self._stream._cython_call.cancel("a write has failed")
+        return False
+
     async def finish(self) -> None:
         """Write no more; the parent ends the stream when it has read all of it."""
         with contextlib.suppress(*_ENDED):
@@ -75,6 +90,8 @@ class ClientPipe(_GrpcPipe):
 
     async def lost(self) -> Lost:
         """The reason for which the stream has ended."""
+        if self._lost is not None:
+            return self._lost
         status, details = await self._stream.code(), await self._stream.details() or ""
         return Lost(f"the stream ended: {status.name}: {details}", peers.position_taken(status, details))
 

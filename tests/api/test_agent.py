@@ -19,6 +19,7 @@ from taskd_net.api.pytorch import RESTARTED
 from taskd_net.api.supervision import Supervisor
 from tests.api.conftest import SOON, Failures, take, until
 from tests.api.frameworks import FINISHES, RUNS, Double, Msrun, RunResult, SimpleElasticAgent, WorkerState
+from tests.freezing import freeze
 
 AGENT = "Agent/2"
 STUBBORN = RUNS.replace("os._exit(7)", "None")
@@ -240,7 +241,7 @@ def test_graceful_exit_of_workers_that_do_not_end(
     running.command(210)
     elastic.called()
     for worker in elastic.processes:
-        worker.send_signal(signal.SIGSTOP)
+        freeze(worker.pid)
     running.command(0, msg_type="GRACE_EXIT")
     assert elastic.called() == ("KILL_WORKER", [8, 9])
     assert running.exit_status() == 0

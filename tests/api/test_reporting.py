@@ -14,17 +14,13 @@ from taskd_net.api import worker
 from taskd_net.api.body import Body
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, rank_3_of_8, take, until
 from tests.api.processes import Role
+from tests.freezing import freeze
 
 pytestmark = pytest.mark.compat
 
 TIMEOUT_S = 1.5
 # What a busy machine may add.
 SLACK_S = 1.0
-
-
-def stop(role: Role) -> None:
-    """Freeze a process."""
-    os.kill(role.process.pid, signal.SIGSTOP)
 
 
 @pytest.mark.parametrize("fault", ["mgr stopped", "mgr gone", "proxy stopped", "proxy gone"])
@@ -47,7 +43,7 @@ def test_dead_mgr_costs_one_call_its_timeout(
     of, what = fault.split()
     broken = mgr if of == "mgr" else node
     if what == "stopped":
-        stop(broken)
+        freeze(broken.process.pid)
     else:
         broken.kill()
     began = time.monotonic()
@@ -81,7 +77,7 @@ def test_destroy_is_bounded_with_a_stopped_proxy(ending: ExitStack, monkeypatch:
     ending.callback(node.kill)
     assert api.init_taskd_worker(3) and api.start_taskd_worker()
     assert api.send_to_manager(1, "STATUS", timeout=SOON)
-    stop(node)
+    freeze(node.process.pid)
     assert api.send_to_manager(2, "STATUS", timeout=60, wait=False)
     began = time.monotonic()
     assert api.destroy_taskd_worker()

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.freezing import freeze
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
 """Seconds that anything may take: a command imports gRPC first, on a machine that does other things too."""
@@ -106,7 +108,10 @@ class Command:
     def signal(self, number: signal.Signals) -> None:
         """Send this one process a signal."""
         assert self._process is not None
-        self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            freeze(self._process.pid)
+        else:
+            self._process.send_signal(number)
 
     async def exit_code(self) -> int:
         """Wait for its end. Minus the signal's number if one ended it."""

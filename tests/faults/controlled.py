@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.freezing import freeze
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 ANSWER_S: Final = 60.0
@@ -99,7 +101,10 @@ class ControlledProcess:
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal."""
-        self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            freeze(self._process.pid)
+        else:
+            self._process.send_signal(number)
 
     def kill(self) -> None:
         """End it by force, and wait until it has ended."""

@@ -15,7 +15,7 @@ from taskd_net.links.grpc_calls import Context
 from taskd_net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream
 from taskd_net.links.kind import End, Failed, Lost, Way
 from tests.links.pipes import FakeNode
-from tests.peers.mesh import soon
+from tests.peers.mesh import PATIENCE_S, soon
 
 METHOD = "/Test/Open"
 WORKER = Position.worker(0, 0)
@@ -275,3 +275,35 @@ async def test_write_says_whether_the_stream_still_stood(ends: str) -> None:
             assert await soon(up.write(b"up")) is False
     over.set()
     await server.stop(None)
+
+
+async def test_write_that_fails_before_all_is_read_leaves_nothing_of_the_stream() -> None:
+    """The parent dies with messages on their way: gRPC's own task and what nobody has read end with the write."""
+
+    async def serve(_: AsyncIterator[bytes], __: Context) -> AsyncIterator[bytes]:
+        for _number in range(12):
+            yield bytes(1_000_000)
+        await asyncio.Event().wait()
+
+    server = grpc.aio.server()
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(serve)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Test", {"Open": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    tasks = asyncio.all_tasks()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        open_stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream("/Test/Open")
+        up = ClientPipe(open_stream())
+        assert await soon(up.read())
+        await server.stop(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while await up.write(b"up"):
+                pass
+            assert await up.write(b"up") is False
+            up.cancel()
+            reason, taken = await up.lost()
+            assert "the stream ended: " in reason
+            assert "CANCELLED" not in reason
+            assert not taken
+            while left := asyncio.all_tasks() - tasks:
+                await asyncio.wait(left)

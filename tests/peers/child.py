@@ -177,6 +177,9 @@ class RawChild:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._stream is not None:
+            # Of a call that ended by a failed write, with messages unread, gRPC keeps a task of its own otherwise.
+            self._stream._cython_call.cancel("cut")
         if self._channel is not None:
             await self._channel.close()
 

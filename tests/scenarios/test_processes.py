@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
+from tests.freezing import freeze
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
@@ -83,7 +84,10 @@ class NodeProcess:
     def signal(self, number: int) -> None:
         """Send the process a signal."""
         assert self._process is not None
-        self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            freeze(self._process.pid)
+        else:
+            self._process.send_signal(number)
 
     async def stop(self) -> None:
         """End the process in any state."""
