@@ -9,7 +9,9 @@ time. An urgent plan, which leaves with 1, replaces the current one and all that
 other command counts. Workers are looked at only between plans, because a plan changes their state.
 
 A fault is a set of failed ranks that the Mgr has been told of (202). It is unanswered until 208 or 209. Meanwhile
-nothing registers: an original Mgr forgets the fault with each REGISTER.
+nothing registers, because an original Mgr forgets the fault with each REGISTER. There is one exception: an original Mgr
+that comes back may have restarted, and such a Mgr drops reports of Agents that it does not know. It gets a REGISTER and
+the 202 behind it. A Mgr of this package is known by the incarnation in its 210.
 """
 
 from __future__ import annotations
@@ -283,11 +285,11 @@ class Supervisor:
     def _announce(self, now: float) -> None:
         """Tell the Mgr what it may have forgotten or missed."""
         self._repeat_at = now + self._times.repeat
+        if self._fault is None or not self._ours:
+            self._report(self._registration)
         if self._fault is not None:
             self._report(self._fault)
-            return
-        self._report(self._registration)
-        if not self._started:
+        elif not self._started:
             self._report(self._question)
 
     def _report(self, body: Body) -> None:

@@ -273,14 +273,15 @@ def test_restart_of_all_workers() -> None:
 
 
 def test_fault_is_repeated_to_an_original_mgr_only_after_it_was_away() -> None:
-    """It would count a repeat that crosses its 208 as another fault."""
+    """It would count a repeat that crosses its 208 as another fault; one that has restarted knows no Agent."""
     played(
         BEGIN
         + """
         1    tick       | KEEP_ALIVE, Look
         1    seen 3     | 202 3 at 1
         40   tick       | KEEP_ALIVE, Look
-        41   joined     | 202 3 at 1
+        41   joined     | REGISTER, 202 3 at 1
+        80   tick       | KEEP_ALIVE
         """
     )
 
