@@ -32,6 +32,7 @@ from taskd_net.limits import (
     BATCH_MESSAGES,
     BATCHES_AHEAD,
     BATCHES_CONFIRMED,
+    LARGE_WRITE_BYTES,
 )
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
@@ -161,12 +162,19 @@ class BatchedLink(Session[bytes]):
         if self._taken >= BATCHES_CONFIRMED or self._news:
             return True
         # `_has_queued`, without the call: a message that is alone on its way comes here eleven times.
-        return self._ahead < BATCHES_AHEAD and bool(self._frames or self._answers)
+        return self._ahead < BATCHES_AHEAD and bool((self._frames and not self._held) or self._answers)
 
     async def _write_next(self) -> bool:
         taken, self._taken = self._taken, 0
         news, self._news = self._news, 0
-        if self._ahead >= BATCHES_AHEAD or not (self._frames or self._answers):
+        full, count, size = self._ahead >= BATCHES_AHEAD, 0, 0
+        if self._frames and not full and not self._held:
+            count, size = self._next_messages()
+            if size >= LARGE_WRITE_BYTES and not self._may_begin(size):
+                count = size = 0
+        if full or not (count or self._answers):
+            if not (taken or news):
+                return True
             return await self._pipe.write(write_batch((), Batch(taken=taken, joined=news)))
         self._ahead += 1
         batch, self._said = self._said, Batch()
@@ -175,27 +183,28 @@ class BatchedLink(Session[bytes]):
             self._keep_back(batch)
             answers -= self._answers
         batch.taken, batch.joined = taken, news
-        frames = self._under_way = self._take_batch(batch)
+        frames = self._under_way = self._take_batch(batch, count)
         messages = [frame.data for frame in frames]
         if not await self._pipe.write(write_batch(messages, batch)):
             return False
-        self._router.written(self.link, self, len(frames), sum(map(len, messages)), answers)
+        self._router.written(self.link, self, count, size, answers)
         self._under_way = []
         return True
 
-    def _take_batch(self, batch: Batch) -> list[Frame]:
-        """Take the messages of the next batch out of the queue, as many as its bounds allow.
-
-        Their patience and their numbers go into the batch.
-        """
-        frames = self._frames
+    def _next_messages(self) -> tuple[int, int]:
+        """The number of messages that the next batch has room for, and their bytes."""
         # A large body goes alone: small messages behind it wait for one write, not for a batch of them.
-        count = size = 0
-        for frame in frames[:BATCH_MESSAGES]:
-            size += len(frame.data)
+        count = total = 0
+        for frame in self._frames[:BATCH_MESSAGES]:
+            size = total + len(frame.data)
             if count and size > BATCH_BYTES:
                 break
-            count += 1
+            count, total = count + 1, size
+        return count, total
+
+    def _take_batch(self, batch: Batch, count: int) -> list[Frame]:
+        """Take so many messages out of the queue. Their patience and their numbers go into the batch."""
+        frames = self._frames
         if count:
             batch.patience.extend(self._patience[:count])
             if self.numbered:

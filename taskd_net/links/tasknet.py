@@ -75,7 +75,13 @@ class ToChild(Session[bytes]):
     def _has_queued(self) -> bool:
         return bool(self._queue)
 
+    def _has_output(self) -> bool:
+        return bool(self._queue) and not self._held
+
     async def _write_next(self) -> bool:
+        size = len(self._queue[0].data)
+        if size >= limits.LARGE_WRITE_BYTES and not self._may_begin(size):
+            return True
         frame = self._queue.popleft()
         try:
             data = frame.data if self._profile.checks else codec.write_checked(frame)
@@ -131,7 +137,7 @@ class ToParent(Session[bytes]):
     ) -> None:
         super().__init__(host, link, peer, pipe)
         self._acks: deque[bytes] = deque()
-        self._calls = UnaryWriter(channel, peer, profile, ack_timeout, self._written, self._answered)
+        self._calls = UnaryWriter(channel, peer, profile, ack_timeout, host.large_writes, self._written, self._answered)
         self._line = OrderedAcks(host.now, self._reply, self._too_late) if profile.next_ack else None
         self._pulse = Pulse(self._loop) if profile.next_ack else None
 

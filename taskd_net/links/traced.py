@@ -55,8 +55,8 @@ class TracedLink(BatchedLink):
         super()._move_queue(successor)
         successor._ends, self._ends = self._ends, {}
 
-    def _take_batch(self, batch: Batch) -> list[Frame]:
-        frames = super()._take_batch(batch)
+    def _take_batch(self, batch: Batch, count: int) -> list[Frame]:
+        frames = super()._take_batch(batch, count)
         traced = (frame for frame in frames if isinstance(frame, Traced) and frame.span)
         batch.spans.extend(write_span(frame.uuid, frame.span) for frame in traced)
         return frames

@@ -20,6 +20,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.links import grpc_status
 from taskd_net.links.grpc_calls import unary_call
+from taskd_net.links.large_writes import LargeWrites
 from taskd_net.links.peer import Profile
 from taskd_net.position import Position
 from taskd_net.wire import codec
@@ -48,6 +49,7 @@ class UnaryWriter:
         parent: its position, the `src` of answers that the network gives in its place.
         profile: its kind of peer.
         ack_timeout: seconds for the parent's answer to a `sync=false` message.
+        large_writes: the turns of the node's large messages.
         written: called with a frame when its call begins. It no longer waits here.
         answered: called with a frame and its answer.
     """
@@ -58,6 +60,7 @@ class UnaryWriter:
         parent: Position,
         profile: Profile,
         ack_timeout: float,
+        large_writes: LargeWrites,
         written: Callable[[Frame], None],
         answered: Callable[[Frame, Ack], None],
     ) -> None:
@@ -65,6 +68,7 @@ class UnaryWriter:
         self._parent = parent
         self._profile = profile
         self._ack_timeout = ack_timeout
+        self._large_writes = large_writes
         self._written = written
         self._answered = answered
         self._loop = asyncio.get_running_loop()
@@ -73,6 +77,8 @@ class UnaryWriter:
         self._under_way: dict[asyncio.Task[None], _Waiting] = {}
         self._bytes = 0
         self._paused = False
+        # The next message is a large one: it waits for its turn, or its turn has come.
+        self._held = self._turn = False
 
     def put(self, frame: Frame, timeout: float) -> None:
         """Queue a message. `timeout`: seconds after which nobody waits for its answer."""
@@ -141,10 +147,15 @@ class UnaryWriter:
         return bool(self._under_way or self._queue)
 
     def _start(self) -> None:
-        while self._queue and not self._paused and len(self._under_way) < CALLS:
+        while self._queue and not self._paused and not self._held and len(self._under_way) < CALLS:
             size = len(self._queue[0].frame.data)
             if self._under_way and self._bytes + size > CALL_BYTES:
                 return
+            if size >= limits.LARGE_WRITE_BYTES and not self._turn:
+                self._held = not self._large_writes.begin(size, self._turn_comes)
+                if self._held:
+                    return
+            self._turn = False
             waiting = self._queue.popleft()
             frame = waiting.frame
             flow = (frame.src, frame.dst.position)
@@ -158,6 +169,10 @@ class UnaryWriter:
             task = self._loop.create_task(self._send(waiting))
             self._under_way[task] = waiting
             task.add_done_callback(self._done)
+
+    def _turn_comes(self) -> None:
+        self._held, self._turn = False, True
+        self._start()
 
     async def _send(self, waiting: _Waiting) -> None:
         frame = waiting.frame

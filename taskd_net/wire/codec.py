@@ -26,10 +26,11 @@ from taskd_net.wire.fields import cached_varint, text_field, varint
 from taskd_net.wire.headers import (
     NOT_AS_EXPECTED,
     SIX_BYTES,
-    body_text,
+    header_end,
     read_body,
     require_body,
     require_sender,
+    require_text,
     split_message,
 )
 from taskd_net.wire.positions import position_field, read_position, write_position
@@ -115,7 +116,7 @@ def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
     """
     try:
         uuid, flow, end = split_message(data)
-        body_text(data, end)
+        require_text(data, end)
     except NOT_AS_EXPECTED:
         return _read_any_frame(data, limits)
     if len(data) > limits.message_bytes:
@@ -228,7 +229,7 @@ def write_checked(frame: Frame) -> bytes:
     """
     if frame.flow is not None:
         with suppress(*NOT_AS_EXPECTED):
-            read_body(frame.data, frame.flow)
+            require_text(frame.data, header_end(frame.data))
             return frame.data
     try:
         message = pb.Message.FromString(frame.data)

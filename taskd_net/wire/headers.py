@@ -6,6 +6,7 @@ of `NOT_AS_EXPECTED`, and `codec` reads the message with the generated classes.
 
 from __future__ import annotations
 
+from codecs import utf_8_decode
 from functools import lru_cache
 from typing import Final
 
@@ -83,6 +84,12 @@ def require_sender(src: Position) -> None:
         raise Refusal(Code.NIL_POSITION, f"src does not name a node: {refusal}") from refusal
 
 
+def header_end(data: bytes) -> int:
+    """The index behind the header of a message that was split before."""
+    size, start = read_varint(data, 1)
+    return start + size
+
+
 def require_body(data: bytes, at: int) -> int:
     """Check that only a body stands behind the header. Returns the index of its text, which is not read.
 
@@ -93,6 +100,26 @@ def require_body(data: bytes, at: int) -> int:
     if data[at] != 0x12 or start + size != len(data):
         raise ValueError("not a body alone")
     return start
+
+
+def require_text(data: bytes, at: int) -> None:
+    """Check the body behind the header that ends at `at`, by pieces: a large one is neither copied nor kept.
+
+    Raises:
+        NOT_AS_EXPECTED: as `body_text`.
+    """
+    end = len(data)
+    if at == end:
+        return
+    start = require_body(data, at)
+    while start < end:
+        behind = start + _PIECE
+        # A piece may end in the middle of a character, which then begins the next one.
+        start += utf_8_decode(data[start:behind], "strict", behind >= end)[1]
+
+
+_PIECE: Final = 64 * 1024
+"""Bytes of a body that are decoded at once: small enough for memory that is at hand."""
 
 
 def body_text(data: bytes, at: int) -> str:
@@ -110,8 +137,7 @@ def read_body(data: bytes, flow: Flow) -> tuple[int, str]:
     Raises:
         NOT_AS_EXPECTED: as `body_text`.
     """
-    size, start = read_varint(data, 1)
-    end = start + size
+    end = header_end(data)
     created = _time(data[end - 6 : end]) if flow.create_time is None else flow.create_time
     return created, body_text(data, end)
 

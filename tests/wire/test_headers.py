@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from taskd_net import Code, Message, Position
@@ -10,6 +12,7 @@ from taskd_net.core.frame import Flow
 from taskd_net.position import Destination
 from taskd_net.wire import codec, headers
 from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.wire.fields import varint
 
 pytestmark = pytest.mark.compat
 
@@ -96,3 +99,27 @@ def test_sender_is_one_node(src: Position) -> None:
     with pytest.raises(Refusal) as refused:
         headers.require_sender(src)
     assert refused.value.code == Code.NIL_POSITION
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 200_001])
+def test_text_is_checked_by_pieces(size: int) -> None:
+    """Characters of several bytes lie across the ends of pieces."""
+    end = len(data(""))
+    for text in ("x" * size, "é" * size, "x" * (size % 3) + "語" * size, "x" + "𝄞" * size):
+        whole = data(text)
+        headers.require_text(whole, end)
+        for broken in (b"\xff", "語".encode()[:2], b"\xed\xa0\x80"):
+            bad = whole[:end] + b"\x12" + varint(len(text.encode()) + len(broken)) + text.encode() + broken
+            with pytest.raises(headers.NOT_AS_EXPECTED):
+                headers.require_text(bad, end)
+
+
+def test_check_of_the_largest_body_needs_no_copy_of_it() -> None:
+    whole = data("x" * (8 * 1024 * 1024 - 200))
+    end = headers.header_end(whole)
+    tracemalloc.start()
+    try:
+        headers.require_text(whole, end)
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
