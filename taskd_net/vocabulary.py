@@ -29,6 +29,9 @@ AGENT_COMMANDS: Final = frozenset((EXIT, RESTART_ALL, RESTART_RANKS, START, STOP
 """Codes that an Agent of the original survives."""
 
 PROFILING_COMMANDS: Final = range(700, 712)
+WORKER_COMMANDS: Final = frozenset((SWITCH_NIC, STRESS_TEST, *PROFILING_COMMANDS))
+"""Codes of the Mgr's commands to Workers."""
+
 PROFILING_STATES: Final = range(1400, 1500)
 """Codes of a Worker's profiling state."""
 

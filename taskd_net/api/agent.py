@@ -29,7 +29,7 @@ from taskd_net.api.operators import LocalWorkers, Operators
 from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.api.plans import Call, Leave, MindSporePlans, Plans, PyTorchPlans, Return
 from taskd_net.api.pytorch import PyTorchWorkers
-from taskd_net.api.receiver import read_body
+from taskd_net.api.receiver import from_mgr, read_body
 from taskd_net.api.supervision import (
     Commanded,
     Done,
@@ -168,6 +168,8 @@ class Agent:
                     self._obey(message)
 
     def _obey(self, message: Message) -> None:
+        if not from_mgr(message):
+            return
         said = read_body(message)
         src = str(message.src)
         log.info("command", code=said.code, msg_type=said.msg_type, message=said.message, src=src)

@@ -8,8 +8,9 @@ from contextlib import suppress
 
 from taskd_net import job_limits
 from taskd_net.api.body import Body
-from taskd_net.api.member import Refused
+from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
+from taskd_net.position import Position
 from taskd_net.reading import Reading, Unreadable
 from taskd_net.wire.codec import Message
 
@@ -63,6 +64,18 @@ class Receiver:
             body = read_body(message)
             with self._reading.survive(message, code=body.code, msg_type=body.msg_type):
                 self._take(message, body)
+
+
+def from_mgr(message: Message) -> bool:
+    """True for a message of the Mgr; any other sender is one line in the log, within the budget of lines.
+
+    The sender's parent has checked that a sender speaks for itself.
+    """
+    src = message.src.identity
+    if src == Position.mgr():
+        return True
+    log.warning("command_refused", src=str(src), uuid=message.uuid, reason="commands come from Mgr/0 alone")
+    return False
 
 
 def read_body(message: Message) -> Body:

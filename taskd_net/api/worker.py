@@ -18,14 +18,14 @@ from taskd_net.api import arguments
 from taskd_net.api.body import Body
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
-from taskd_net.api.receiver import Receiver
+from taskd_net.api.receiver import Receiver, from_mgr
 from taskd_net.api.reporting import Reports
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.position import Position
 from taskd_net.untrusted import shown
-from taskd_net.vocabulary import INCARNATION, REGISTER, WORKER_REGISTERS
+from taskd_net.vocabulary import ACTION, INCARNATION, REGISTER, WORKER_COMMANDS, WORKER_REGISTERS
 from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = "TASKD_NET_UPSTREAM"
@@ -64,6 +64,8 @@ class _Handlers:
 
     def take(self, message: Message, body: Body) -> None:
         """Call the handler of a command: that of its code, else that of its msg_type."""
+        if (body.msg_type == ACTION or body.code in WORKER_COMMANDS) and not from_mgr(message):
+            return
         handler = self._by_kind.get(body.code) or self._by_kind.get(body.msg_type)
         if handler is not None:
             handler(Command(body.msg_type, body.code, body.message, body.extension, message.src, message.uuid))

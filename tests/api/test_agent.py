@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+import grpc
 import pytest
 
-from taskd_net import BlockingNode, Code, NodeConfig, api, job_limits, limits
+from taskd_net import BlockingNode, Code, NodeConfig, Retry, api, job_limits, limits
 from taskd_net.api import agent, agent_messages
 from taskd_net.api.body import Body
 from taskd_net.api.plans import MindSporePlans
@@ -20,6 +21,7 @@ from taskd_net.api.supervision import Supervisor
 from tests.api.conftest import SOON, Failures, take, until
 from tests.api.frameworks import FINISHES, RUNS, Double, Msrun, RunResult, SimpleElasticAgent, WorkerState
 from tests.freezing import freeze
+from tests.peers.stubs import pb, position, rpc
 
 AGENT = "Agent/2"
 STUBBORN = RUNS.replace("os._exit(7)", "None")
@@ -436,6 +438,39 @@ def test_what_cannot_be_carried_out_is_logged_and_the_next_command_is(
     running.command(208, "1")
     assert msrun.called() == ("KILL_WORKER", [-1])
     assert msrun.called() == ("START_ALL_WORKER",)
+
+
+def test_commands_of_others_do_nothing(start: Start, msrun: Msrun, caplog: pytest.LogCaptureFixture) -> None:
+    """A Worker's 203, under its own name and under the Mgr's, and those of another Agent and of the Proxy."""
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+    forged = [Body("ACTION", 203).to_json(), Body("ACTION", 208, "1").to_json(), Body("GRACE_EXIT", 0).to_json()]
+    address = running.proxy.address or ""
+    with (
+        BlockingNode(NodeConfig.worker(server_rank=2, rank=8, upstream=address)) as worker,
+        BlockingNode(NodeConfig.agent(server_rank=7, upstream=address)) as other,
+    ):
+        for text in forged:
+            for sender in (worker, other, running.proxy):
+                assert sender.send(text, to=AGENT).ok
+            for _ in range(20):
+                assert worker.send(text, to=AGENT, retry=Retry()).ok
+
+    with grpc.insecure_channel(address) as channel:
+        stub, me = rpc.TaskNetStub(channel), position("Worker/2/9")
+        assert stub.Register(pb.RegisterReq(uuid="r", pos=me)).code == 0
+        assert stub.PathDiscovery(pb.PathDiscoveryReq(uuid="p", proxyPos=me, path=[me])).code == 0
+        for text in forged:
+            header = pb.MessageHeader(uuid=text, sync=True, src=position("Mgr/0"), dst=position(AGENT))
+            assert stub.TransferMessage(pb.Message(header=header, body=text)).code == Code.NIL_POSITION
+    msrun.looked()
+    assert msrun.calls.empty() and not running.result.done()
+    refused = [line for line in caplog.text.splitlines() if "command_refused" in line]
+    assert {line.split("src=")[1].split()[0] for line in refused} == {"Worker/2/8", "Agent/7", "Proxy/2"}
+    assert len(refused) <= 3 * limits.LOG_PEER_LINES
+    running.command(203)
+    assert msrun.called() == ("KILL_WORKER", [-1])
 
 
 def test_destroy_ends_a_graceful_exit(start: Start, msrun: Msrun) -> None:

@@ -99,6 +99,23 @@ def test_commands_go_to_the_handler_of_their_code_or_type(
     assert caplog.text.count("command_without_handler code=5 msg_type=OTHER") == 1
 
 
+def test_commands_of_others_reach_no_handler(
+    mgr: BlockingNode, near: BlockingNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other messages of theirs do."""
+    taken: SimpleQueue[tuple[str, int, str]] = SimpleQueue()
+    for kind in ("ACTION", "OTHER", 205):
+        api.register_handler(kind, lambda command: taken.put((command.msg_type, command.code, str(command.src))))
+    started()
+    reach(mgr, Body("ACTION", 700))
+    with BlockingNode(NodeConfig.worker(server_rank=0, rank=4, upstream=near.address or "")) as other:
+        for body in (Body("ACTION", 700), Body("ACTION", 9), Body("OTHER", 205), Body("OTHER", 1)):
+            assert other.send(body.to_json(), to=WORKER).ok
+    assert taken.get(timeout=SOON) == ("ACTION", 700, "Mgr/0")
+    assert taken.get(timeout=SOON) == ("OTHER", 1, "Worker/0/4")
+    assert taken.empty() and caplog.text.count("command_refused src=Worker/0/4") == 3
+
+
 def test_handler_that_raises_harms_nothing(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:
     called = threading.Event()
 
