@@ -134,6 +134,10 @@ PROBE_SERIES_AT_FULL_RATE: Final = 4
 """Series that may each use the shortest interval. Where more run, each makes that much longer pauses, so that all
 together send no more: 400 probes a second take some 6 % of a core."""
 
+VIOLATION_PAUSE_S: Final = 5.0
+"""Seconds before the next stream of a neighbour, after one that has broken the bounds of a link. To read such an item
+stops the loop for 10 to 25 ms, most of it in gRPC, so a neighbour that goes on delays one message in 200."""
+
 GRACE_S: Final = 30.0
 """Seconds a child whose stream is gone keeps its place and its routes (contract, section 3)."""
 

@@ -17,7 +17,7 @@ from taskd_net.core.identity import Claim, Violation
 from taskd_net.core.links import Link
 from taskd_net.core.quarantine import Quarantine, Quarantined
 from taskd_net.core.quirks import Quirks
-from taskd_net.core.ready import ReportViolation
+from taskd_net.core.ready import EndStream, Reason, ReportViolation
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
 
@@ -77,6 +77,13 @@ class Admission:
     def report_violation(self, peer: str, violation: Violation) -> None:
         self._decisions.statistics.violations += 1
         self._decisions.ready.notices.append(ReportViolation(peer, violation))
+
+    def end_stream(self, now: float, link: Link, session: object, violation: Violation) -> None:
+        """End a stream that has broken the bounds of its link. The next one is held, unless it stands already."""
+        if link.session is session:
+            link.hold(now)
+        self.report_violation(str(link.position), violation)
+        self._decisions.ready.notices.append(EndStream(session, Reason.VIOLATION))
 
     def is_new(self, now: float, link: Link, quirks: Quirks, frame: Frame) -> bool:
         """Look at a message that came from such a neighbour: False for a further copy of a broadcast."""

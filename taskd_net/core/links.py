@@ -26,6 +26,7 @@ from taskd_net.limits import (
     LEAF_IN_FLIGHT,
     LINK_FREE_BYTES,
     SHARED_IN_FLIGHT,
+    VIOLATION_PAUSE_S,
 )
 from taskd_net.position import Position, Role, require_node
 
@@ -97,6 +98,7 @@ class Link:
     quota: Quota | None = None
     waiting: int = 0
     waiting_bytes: int = 0
+    _held_until: float = -INFINITY
     _changed_hands: float = -INFINITY
     _pause: float = 0.0
     _allowance: float = INFINITY
@@ -158,6 +160,14 @@ class Link:
         else:
             self._pause = min(FIGHT_PAUSE_MAX_S, max(FIGHT_PAUSE_S, 2.0 * self._pause))
         return self._pause
+
+    def hold(self, now: float) -> None:
+        """A stream has broken the bounds of the link: the next one has to wait."""
+        self._held_until = now + VIOLATION_PAUSE_S
+
+    def stream_pause(self, now: float) -> float:
+        """Seconds before the next stream may stand, after one that has broken the bounds of the link."""
+        return max(0.0, self._held_until - now)
 
     def may_announce(self, now: float, per_second: int) -> bool:
         """Count an announcement. False beyond so many in a second; as many may come at once."""

@@ -23,7 +23,7 @@ from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.pending_sends import PendingSends
 from taskd_net.core.probes import Probes
 from taskd_net.core.quota import Quota
-from taskd_net.core.ready import EndStream, Key, Ready, Reason, Token
+from taskd_net.core.ready import Key, Ready, Token
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.core.topology import LOCAL, Plan
 
@@ -167,7 +167,7 @@ class Messages(Answers):
             if quota is not None:
                 quota.add(awaited, 0)
             if link.waiting > self._most_unanswered or self.quota.messages > self._most_of_all:
-                self._end_hoarder(link)
+                self._end_hoarder(now, link)
         return self._take()
 
     def call_arrived(
@@ -194,6 +194,13 @@ class Messages(Answers):
         finally:
             if early:
                 self._delivery.door.open, self._forwarding.draining = False, True
+        return self._take()
+
+    def bounds_broken(self, now: float, came_from: LinkId, session: object, violation: Violation) -> Ready:
+        """End a stream over which something has come that no node of ours writes. The next one has to wait."""
+        link = self._topology.link(came_from)
+        if link is not None:
+            self._admission.end_stream(now, link, session, violation)
         return self._take()
 
     def inbox_taken(self, now: float, count: int = 1) -> Ready:
@@ -252,7 +259,7 @@ class Messages(Answers):
         elif reply is not None:
             self._decisions.answer(reply, frame.uuid, Code.OK)
 
-    def _end_hoarder(self, link: Link) -> None:
+    def _end_hoarder(self, now: float, link: Link) -> None:
         """End the stream of a neighbour that sends messages and leaves their answers untaken.
 
         Where all children together are beyond their bound, the one with the most such messages goes.
@@ -261,8 +268,7 @@ class Messages(Answers):
             link = max(self.children.by_id.values(), key=_waiting)
         if link.session is not None:
             text = f"{link.waiting} messages of {link.position} wait for answers that it does not take"
-            self._admission.report_violation(str(link.position), Violation(Code.RECV_BUF_BUSY, text))
-            self._decisions.ready.notices.append(EndStream(link.session, Reason.VIOLATION))
+            self._admission.end_stream(now, link, link.session, Violation(Code.RECV_BUF_BUSY, text))
 
     def _patience(self, budget: float | None) -> tuple[float, float]:
         """Seconds that this node awaits an answer, from above and from below."""

@@ -34,6 +34,7 @@ EVENTS: Final = (
     "announce_answered",
     "announced",
     "answers_arrived",
+    "bounds_broken",
     "call_arrived",
     "cancel",
     "close",

@@ -23,7 +23,7 @@ from taskd_net.core.acks import Answer, Told
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Terms
-from taskd_net.core.ready import Answered, EndStream, Key, Ready, Reason, Writes
+from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import (
     BATCH_ANSWER_BYTES,
@@ -248,9 +248,7 @@ class BatchedLink(Session[bytes]):
             told = read_branches(batch.branches, self.peer) if batch.branches and self._counts else {}
         except Refusal as refusal:
             # A node of ours is at the other end, or somebody who says so: begin again with a new stream.
-            ready = router.report_violation(str(self.peer), Violation(refusal.code, refusal.detail))
-            ready.notices.append(EndStream(self, Reason.VIOLATION))
-            host.perform(ready)
+            host.perform(router.bounds_broken(host.now(), link, self, Violation(refusal.code, refusal.detail)))
             return
         # One that another node has replaced says nothing any more; one that has handed over still has the last word.
         if self.successor is None and host.links.get(link) is not self:

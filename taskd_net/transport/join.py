@@ -214,7 +214,9 @@ class Joiner:
         reason, taken = await stay.connection.opened.line.lost()
         if taken:
             host.log.error("position_taken", position=str(self._router.position), upstream=str(self._upstream))
-        raise _Lost(reason, limits.POSITION_TAKEN_PAUSE_S if taken else 0.0)
+        up = self._router.upstream
+        assert up is not None
+        raise _Lost(reason, limits.POSITION_TAKEN_PAUSE_S if taken else up.stream_pause(host.now()))
 
     def _opened(self, stay: Stay) -> None:
         """Tell the Router of the link."""

@@ -88,7 +88,7 @@ class Streams:
     async def serve(self, incoming: Incoming) -> None:
         """Serve a link that a child opens, until its end."""
         host, router, connection = self._host, self._router, incoming.caller.remote
-        link, before = self._joining(incoming), None
+        link, before = await self._held_back(incoming), None
         if link is not None and incoming.continues and (standing := host.links.get(link.id)) is not None:
             if await _comes_to_rest(standing):
                 before = standing
@@ -155,6 +155,15 @@ class Streams:
         violation = Violation(Code.NIL_POSITION, text)
         self._host.perform(self._router.report_violation(caller.remote.place, violation))
         return None
+
+    async def _held_back(self, incoming: Incoming) -> Link | None:
+        """`_joining`, after the pause of a child whose last stream has broken the bounds of its link."""
+        link, host = self._joining(incoming), self._host
+        if link is not None and (pause := link.stream_pause(host.now())):
+            host.log.info("child_held", child=str(link.position), seconds=pause)
+            await asyncio.sleep(pause)
+            link = self._joining(incoming)
+        return link
 
     def _begin(self, link: Link, session: Session[Any]) -> None:
         """Make a stream the one of its link, in place of any other."""

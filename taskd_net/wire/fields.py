@@ -79,6 +79,8 @@ def field_sizes(data: bytes, most: int) -> Iterator[tuple[int, int]]:
         start = at
         tag, at = read_varint(data, at)
         kind = tag & 7
+        if tag < 8:
+            raise ValueError("a field without a number")
         if kind == _SIZED:
             size, at = read_varint(data, at)
             at += size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Frame, Probe
+from taskd_net.core.identity import Violation
 from taskd_net.core.in_flight import InFlight, Run
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import EndStream, Kind, Ready, Reason, ReportViolation
@@ -12,7 +13,7 @@ from taskd_net.core.replay import Recorder, replay
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.seen import Seen
-from taskd_net.limits import ANSWERS_UNTAKEN
+from taskd_net.limits import ANSWERS_UNTAKEN, VIOLATION_PAUSE_S
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination
 from tests.core.invariants import check
@@ -213,6 +214,29 @@ def test_largest_hoarder_is_ended_where_all_together_are_beyond_their_bound() ->
     router.link_down(1.0, 1, "Worker/0/0")
     assert ended(hoard(router, 3, 1)) == []
     check(router)
+
+
+def test_stream_after_one_that_has_broken_the_bounds_is_held() -> None:
+    """Whichever bound it was, on either link; not where the next stream stands already."""
+    violation = Violation(Code.NET_ERR, "more than a link takes")
+    for link_id, session in ((0, "up"), (1, "down")):
+        router = proxy()
+        link = router.children.by_id.get(link_id) or router.upstream
+        assert link is not None and link.stream_pause(5.0) == 0.0
+        assert ended(router.bounds_broken(5.0, link_id, "replaced", violation)) == ["replaced"]
+        assert link.stream_pause(5.0) == 0.0
+        assert ended(router.bounds_broken(5.0, link_id, session, violation)) == [session]
+        assert link.stream_pause(5.0) == VIOLATION_PAUSE_S
+        assert link.stream_pause(5.0 + VIOLATION_PAUSE_S) == 0.0
+        assert router.statistics.violations == 2
+    hoarder = proxy()
+    hoard(hoarder, 1, Limits().child_messages + ANSWERS_UNTAKEN + 1)
+    assert hoarder.children.by_id[1].stream_pause(1.0) == VIOLATION_PAUSE_S
+
+
+def test_stream_of_a_forgotten_child_breaks_no_bounds() -> None:
+    router = proxy()
+    assert not router.bounds_broken(0.0, 7, "gone", Violation(Code.NET_ERR, "x"))
 
 
 # ---- requests whose callers have gone

@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Message, Position
-from taskd_net.core.identity import Credentials
+from taskd_net import Code, Message, Position
+from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Link
 from taskd_net.core.ready import EndStream, Ready
 from taskd_net.links import peer as peers
@@ -175,6 +175,29 @@ async def test_newer_stream_takes_the_place_of_the_older_one() -> None:
     assert parent.observer.connections.link(HERE) == parent.link
     newer.pipe.cancel()
     await soon(second)
+
+
+@pytest.mark.parametrize("seconds", [0.02, 3600.0])
+async def test_stream_after_a_violation_is_held(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    monkeypatch.setattr("taskd_net.core.links.VIOLATION_PAUSE_S", seconds)
+    parent = Parent()
+    older, newer = FakeIncoming(parent.node), FakeIncoming(parent.node)
+    first = asyncio.create_task(parent.streams.serve(older))
+    await soon(older.told.get())
+    session = parent.node.links[parent.link]
+    parent.node.perform(parent.node.router.bounds_broken(0.0, parent.link, session, Violation(Code.NET_ERR, "x")))
+    await soon(first)
+    second = asyncio.create_task(parent.streams.serve(newer))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert newer.told.empty() and not second.done()
+    if seconds < 1.0:
+        assert await soon(newer.told.get()) is True
+        newer.pipe.cancel()
+        await soon(second)
+    else:
+        second.cancel()
+        await asyncio.wait([second])
 
 
 # ---- over gRPC

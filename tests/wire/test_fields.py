@@ -78,7 +78,7 @@ def test_any_bytes_are_counted_or_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x0a\x05abc", b"\x0a", b"\x28\x80", b"\x29abc", b"\x0b\x0c", b"\x0a" + b"\x80" * 10]
+    "data", [b"\x0a\x05abc", b"\x0a", b"\x28\x80", b"\x29abc", b"\x0b\x0c", b"\x0a" + b"\x80" * 10, bytes(2)]
 )
 def test_fields_that_are_cut_off_and_groups_are_refused(data: bytes) -> None:
     with pytest.raises((IndexError, ValueError)):
