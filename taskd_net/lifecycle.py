@@ -9,9 +9,10 @@ from typing import Self
 from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
-from taskd_net.config import NodeConfig
+from taskd_net.config import OFF, NodeConfig
 from taskd_net.driver import Driver
 from taskd_net.links import registry
+from taskd_net.links.kind import Sockets
 from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.service import NodeService
 from taskd_net.observe.tracing import load_tracer
@@ -71,6 +72,10 @@ class Lifecycle(Driver):
     async def _listen(self, listen: str, rotation: Rotation | None) -> None:
         config = self.config
         address = Address.parse(listen, "listen")
+        sockets = None
+        if config.direct_listen != OFF:
+            direct = Address.parse(config.direct_listen, "direct_listen")
+            sockets = Sockets(direct, lambda: None if rotation is None else rotation.server_context)
         server = MeshServer(
             self,
             self.view,
@@ -80,6 +85,7 @@ class Lifecycle(Driver):
             None if rotation is None else rotation.server,
             kinds=registry.usable(config.links),
             certified=config.identity == "certificate",
+            sockets=sockets,
         )
         self._address = await server.start()
         self._server = server
@@ -224,6 +230,8 @@ class Lifecycle(Driver):
         """Close the node in a forked child, without the steps of `close`, which touch gRPC."""
         self.running, self.closed = False, True
         self._inbox.clear()
+        for session in self.links.values():
+            session.forked()
 
     def _busy(self) -> bool:
         gathered = self._server is not None and self._server.busy

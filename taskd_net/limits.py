@@ -297,6 +297,44 @@ longer; fewer: an end would have to confirm each batch by one of its own."""
 BATCHES_CONFIRMED: Final = 2
 """Batches after which an end says so by itself, if nothing else goes back: before the other end has to wait."""
 
+DIRECT_IDLE_BYTES: Final = 4 * 1024
+"""Bytes of the buffer of a direct link over which little comes. A parent has thousands of them."""
+
+DIRECT_READ_BYTES: Final = 64 * 1024
+"""Bytes of the buffer of a busy direct link, and so of one read: some hundred small messages, whose decisions take
+some milliseconds. A larger frame has a larger buffer until it is read."""
+
+DIRECT_JOINED_BYTES: Final = 16 * 1024
+"""Bytes of a batch from which on its head is written beside it: joining the two would copy it."""
+
+DIRECT_TOKEN_BYTES: Final = 32
+"""Bytes of the random token that a parent gives to a child for one direct link: nobody guesses it."""
+
+DIRECT_GREETING_BYTES: Final = 1024
+"""Bytes of the first frame on a direct link, whose sender is still unknown: a greeting has 50."""
+
+DIRECT_GREETING_S: Final = 2.0
+"""Seconds for TLS and the greeting of whoever connects to the port of direct links."""
+
+DIRECT_GREETINGS: Final = 1024
+"""Connections to the port of direct links that have not greeted; the next one is closed at once."""
+
+DIRECT_GREETINGS_PER_ADDRESS: Final = 256
+"""The same of one address: as many as its registrations without a stream (PENDING_PER_ADDRESS)."""
+
+DIRECT_CONNECT_S: Final = 0.05
+"""Seconds for a connection to the offered port: a firewall that drops packets costs no join more than this."""
+
+DIRECT_ACCEPT_PAUSE_S: Final = 0.1
+"""Seconds before the next connection is accepted where none could be, mostly for want of file descriptors."""
+
+DIRECT_RETRY_S: Final = 60.0
+"""Seconds between two looks at whether a port that did not answer does so now."""
+
+SILENT_S: Final = 60.0
+"""Seconds without a sign of life after which a direct link ends. A process that holds its interpreter while it imports
+or compiles gives none for up to 30 s (contract, section 3)."""
+
 OUTPUT_RETRY_S: Final = 1.0
 """Seconds before a line for which the disk had no room is written again."""
 

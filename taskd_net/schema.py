@@ -62,7 +62,7 @@ class Setting:
             config classes have it in the docstring of the class; see `described`.
         least: smallest value.
         most: greatest value; None for no bound.
-        choices: allowed words.
+        choices: allowed words; for an address, in its place.
         variables: TaskD's own environment variables, in order; `TASKD_NET_<NAME>` counts before them.
         prefixed: whether `TASKD_NET_<NAME>` exists; False where TaskD's variable means exactly the same.
         unset: the absence of a value, in words.
@@ -92,6 +92,8 @@ class Setting:
                 return f"0 to {self.most:.0f}"
             case Kind.CHOICE:
                 return ", ".join(f"`{word}`" for word in self.choices)
+            case Kind.ADDRESS if self.choices:
+                return ", ".join((str(self.kind.value), *(f"`{word}`" for word in self.choices)))
             case _:
                 return str(self.kind.value)
 
@@ -119,7 +121,7 @@ class Setting:
                 expected = " or ".join(map(repr, self.choices))
             case Kind.SWITCH if not isinstance(value, bool):
                 expected = "True or False"
-            case Kind.ADDRESS:
+            case Kind.ADDRESS if value not in self.choices:
                 Address.parse(value, name)  # type: ignore[arg-type]
         if expected is not None:
             raise ConfigError(f"{name} is {shown(value)}; expected {expected}")

@@ -59,7 +59,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         grace=30.0,
         registration_hold=10.0,
     )
-    assert (worker().backoff_initial, worker().backoff_max, worker().links) == (0.05, 0.8, "batched")
+    assert (worker().backoff_initial, worker().backoff_max, worker().links) == (0.05, 0.8, "direct")
 
 
 def test_settings_reach_the_router() -> None:
@@ -158,9 +158,17 @@ def test_pauses_do_not_shrink() -> None:
         worker(backoff_initial=0.2, backoff_max=0.1)
 
 
+def test_port_of_direct_links_is_an_address_or_off() -> None:
+    assert NodeConfig.mgr().direct_listen == "off"
+    for value in ("off", "127.0.0.1:9701", "[::]:0"):
+        assert NodeConfig.mgr(direct_listen=value).direct_listen == value
+    with pytest.raises(ConfigError, match="direct_listen is 'on'; expected host:port"):
+        NodeConfig.mgr(direct_listen="on")
+
+
 def test_kinds_of_links() -> None:
     assert worker(links="tasknet").links == "tasknet"
-    with pytest.raises(ConfigError, match=r"^links is 'carrier pigeon'; expected 'batched' or 'tasknet'"):
+    with pytest.raises(ConfigError, match=r"^links is 'carrier pigeon'; expected 'direct' or 'batched' or 'tasknet'"):
         worker(links="carrier pigeon")
 
 

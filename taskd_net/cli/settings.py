@@ -97,6 +97,7 @@ _NODE: Final = (
     "dedup_window ack_timeout link_messages link_bytes max_children grace registration_hold links tracing record"
 )
 _BACKOFF: Final = "backoff_initial backoff_max"
+_LISTEN: Final = "listen direct_listen"
 _TLS_LISTEN: Final = "server_key server_crt plain_listen"
 _TLS_UPSTREAM: Final = "client_key client_crt server_name"
 _GUARD: Final = f"identity job {' '.join(settings_of(Limits))}"
@@ -105,12 +106,12 @@ _ASK: Final = f"timeout enable_tls ca {_TLS_UPSTREAM}"
 
 COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
     "mgr": _command(
-        f"listen inbox expect {_NODE} enable_tls ca {_TLS_LISTEN} {_GUARD} {_DAEMON}",
+        f"{_LISTEN} inbox expect {_NODE} enable_tls ca {_TLS_LISTEN} {_GUARD} {_DAEMON}",
         listen={"default": "127.0.0.1:9601", "variables": {"POD_IP": _pod_ip}},
         inbox={"default": limits.INBOX["Mgr"]},
     ),
     "proxy": _command(
-        f"listen upstream server_rank inbox {_NODE} {_BACKOFF} enable_tls ca {_TLS_LISTEN} {_TLS_UPSTREAM} {_GUARD}"
+        f"{_LISTEN} upstream server_rank inbox {_NODE} {_BACKOFF} enable_tls ca {_TLS_LISTEN} {_TLS_UPSTREAM} {_GUARD}"
         f" {_DAEMON}",
         listen={"default": "127.0.0.1:9602"},
         upstream={"default": "127.0.0.1:9601", "variables": {"LOCAL_PROXY_ENABLE": _local_proxy}},

@@ -167,11 +167,16 @@ class Router(Messages):
         self._forwarding.drop(now, link, unwritten)
         return self._take()
 
-    def renewed(self, link_id: LinkId, session: object) -> None:
-        """Another stream continues the stream of a link. It has taken over the queue, so nothing is lost."""
+    def renewed(self, link_id: LinkId, session: object, probed: int | None = None) -> None:
+        """Another stream continues the stream of a link. It has taken over the queue, so nothing is lost.
+
+        `probed`: the answer to a probe that comes this way now, where the neighbour knows probes.
+        """
         link = self._topology.link(link_id)
         assert link is not None and link.up, "only a stream that stands can go on"
         link.session = session
+        if link.probes is not None and probed is not None:
+            link.probes = probed
 
     def announced(
         self,

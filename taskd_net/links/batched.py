@@ -45,6 +45,8 @@ _JOINED: Final = 1
 _LOST: Final = 2
 _AGAIN: Final = 3
 
+_NOTHING: Final = (0, 0, 0)
+
 # Answers that are Acks up to which their bytes need no count.
 _FEW: Final = 64
 
@@ -83,6 +85,9 @@ class BatchedLink(Session[bytes]):
         self._said = Batch()
         self._answers = 0
         self._under_way: list[Frame] = []
+        self._numbers_under_way: list[int] = []
+        # Messages, their bytes, and answers in the batch under way.
+        self._counts_under_way = _NOTHING
         self._rest: deque[tuple[list[Frame], Sequence[Key | None], list[float]]] = deque()
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
@@ -165,6 +170,15 @@ class BatchedLink(Session[bytes]):
         return self._ahead < BATCHES_AHEAD and bool((self._frames and not self._held) or self._answers)
 
     async def _write_next(self) -> bool:
+        batch = self._next_batch()
+        if batch is not None:
+            if not await self._pipe.write(batch):
+                return False
+            self._batch_written()
+        return True
+
+    def _next_batch(self) -> bytes | None:
+        """Take the next batch out of the queue; it is under way until `_batch_written`. None: nothing may leave now."""
         taken, self._taken = self._taken, 0
         news, self._news = self._news, 0
         full, count, size = self._ahead >= BATCHES_AHEAD, 0, 0
@@ -173,9 +187,7 @@ class BatchedLink(Session[bytes]):
             if size >= LARGE_WRITE_BYTES and not self._may_begin(size):
                 count = size = 0
         if full or not (count or self._answers):
-            if not (taken or news):
-                return True
-            return await self._pipe.write(write_batch((), Batch(taken=taken, joined=news)))
+            return write_batch((), Batch(taken=taken, joined=news)) if taken or news else None
         self._ahead += 1
         batch, self._said = self._said, Batch()
         answers, self._answers = self._answers, 0
@@ -183,13 +195,16 @@ class BatchedLink(Session[bytes]):
             self._keep_back(batch)
             answers -= self._answers
         batch.taken, batch.joined = taken, news
-        frames = self._under_way = self._take_batch(batch, count)
-        messages = [frame.data for frame in frames]
-        if not await self._pipe.write(write_batch(messages, batch)):
-            return False
-        self._router.written(self.link, self, count, size, answers)
-        self._under_way = []
-        return True
+        self._under_way = self._take_batch(batch, count)
+        self._counts_under_way = count, size, answers
+        return write_batch([frame.data for frame in self._under_way], batch)
+
+    def _batch_written(self) -> None:
+        """The batch under way is written."""
+        messages, size, answers = self._counts_under_way
+        if messages or answers:
+            self._router.written(self.link, self, messages, size, answers)
+        self._under_way, self._counts_under_way = [], _NOTHING
 
     def _next_messages(self) -> tuple[int, int]:
         """The number of messages that the next batch has room for, and their bytes."""
@@ -207,8 +222,9 @@ class BatchedLink(Session[bytes]):
         frames = self._frames
         if count:
             batch.patience.extend(self._patience[:count])
+            self._numbers_under_way = self._numbers[:count]
             if self.numbered:
-                batch.numbers.extend(self._numbers[:count])
+                batch.numbers.extend(self._numbers_under_way)
         self._frames, self._patience, self._numbers = frames[count:], self._patience[count:], self._numbers[count:]
         return frames[:count]
 

@@ -8,13 +8,14 @@ joining and the state of the mesh use this interface and no kind's name. `regist
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import grpc
 
+from taskd_net.address import Address
 from taskd_net.codes import TaskdNetError
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import Link
@@ -27,6 +28,9 @@ from taskd_net.links.peer import Metadata, Peer
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class Failed(TaskdNetError):
@@ -99,6 +103,9 @@ class Way:
         peer: the parent's properties, with its answer to Register.
         channel: the gRPC channel of the registration.
         ack_timeout: seconds for each answer of the parent.
+        upstream: the address of the registration.
+        context: for sockets with TLS to the parent; None for plain text.
+        server_name: the name in the parent's certificate.
         continues: the link goes on where another one of the same child comes to rest.
     """
 
@@ -107,6 +114,9 @@ class Way:
     peer: Peer
     channel: grpc.aio.Channel
     ack_timeout: float
+    upstream: Address
+    context: ssl.SSLContext | None = None
+    server_name: str = ""
     continues: bool = False
 
 
@@ -136,16 +146,30 @@ class Incoming(Protocol):
         ...
 
 
+class Sockets(NamedTuple):
+    """The sockets that a parent accepts beside gRPC's.
+
+    Attributes:
+        listen: the address; port 0 takes any free port.
+        context: returns the context of TLS for the next connection; None for plain text.
+    """
+
+    listen: Address
+    context: Callable[[], ssl.SSLContext | None]
+
+
 class Parent(Protocol):
     """The parent that an acceptor serves.
 
     Attributes:
         host: its node.
+        sockets: None where it accepts gRPC's alone.
         connections: of its children.
         failures: answers calls of gRPC that have failed.
     """
 
     host: Host
+    sockets: Sockets | None
     connections: Connections
     failures: Failures
 
@@ -188,6 +212,16 @@ class Acceptor:
         """The calls that gRPC serves for this kind, by their full names."""
         return {}
 
+    async def start(self) -> None:
+        """Listen, where the kind has an address of its own.
+
+        Raises:
+            ConfigError: it cannot be bound.
+        """
+
+    async def stop(self) -> None:
+        """After `close`, and after the links have ended: wait until nothing of the kind is left."""
+
     def forget(self, link: LinkId) -> None:
         """Drop what was kept of a child that is forgotten."""
 
@@ -215,6 +249,10 @@ class Kind(ABC):
     def offered(self, peer: Peer) -> bool:
         """Whether a parent offers this kind."""
         return True
+
+    async def answers(self, way: Way) -> bool:
+        """Whether a way that was `Unreachable` can be reached now."""
+        return False
 
     @abstractmethod
     async def open(self, way: Way) -> Opened:

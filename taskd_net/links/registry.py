@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from taskd_net.links.kind import Kind
 
 KINDS: Final = {
+    "direct": "taskd_net.links.direct_kind",
     "batched": "taskd_net.links.batched_kind",
     "tasknet": "taskd_net.links.tasknet",
 }

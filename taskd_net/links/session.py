@@ -179,15 +179,15 @@ class Session(ABC, Generic[T]):
                 else:
                     self._sleep = self._loop.create_future()
                     if self._idle is not None and not self._has_queued():
-                        _rouse(self._idle)
+                        rouse(self._idle)
                     if self._paused:
-                        _rouse(self._quiet)
+                        rouse(self._quiet)
                     await self._sleep
         except Exception as error:  # noqa: BLE001 - whoever runs the link gets it
             if not self._writer_over.done():
                 self._writer_over.set_exception(error)
         else:
-            _rouse(self._writer_over)
+            rouse(self._writer_over)
 
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
@@ -195,17 +195,20 @@ class Session(ABC, Generic[T]):
         if self._sleep is not None:
             # No write is under way. Without waiting for the writer's turn, the end of a link is told before answers
             # that came in with it.
-            _rouse(self._writer_over)
-        _rouse(self._sleep)
-        _rouse(self._idle)
-        _rouse(self._quiet)
+            rouse(self._writer_over)
+        rouse(self._sleep)
+        rouse(self._idle)
+        rouse(self._quiet)
 
     def abort(self) -> None:
         """Let `run` return at once: nothing more is read, and a write under way is not waited for."""
         self.close()
-        _rouse(self._writer_over)
+        rouse(self._writer_over)
         if self._reader is not None:
             self._reader.cancel()
+
+    def forked(self) -> None:
+        """Called in a forked child, where the link must not keep a connection open that this process has ended."""
 
     # ---- moving to another stream
 
@@ -239,7 +242,7 @@ class Session(ABC, Generic[T]):
         self._move_queue(successor)
         self.successor = successor
         self._closed = True
-        _rouse(self._sleep)
+        rouse(self._sleep)
 
     async def finish(self) -> None:
         """After `hand_over`: wait for what is under way beside the stream."""
@@ -329,6 +332,7 @@ class Session(ABC, Generic[T]):
             self.close()
 
 
-def _rouse(sleeper: asyncio.Future[None] | None) -> None:
+def rouse(sleeper: asyncio.Future[None] | None) -> None:
+    """Wake whoever sleeps on a future, if anybody does."""
     if sleeper is not None and not sleeper.done():
         sleeper.set_result(None)

@@ -33,6 +33,7 @@ class Connection(NamedTuple):
     Attributes:
         channel: gRPC's.
         credentials: those that it was made with.
+        better: the preferred kind that was offered, and could not be reached; None where it was, or none was.
         opened: the link on it.
         requests: carries announcements and reports.
     """
@@ -41,6 +42,7 @@ class Connection(NamedTuple):
     credentials: grpc.ChannelCredentials | None
     opened: Opened
     requests: GrpcRequests
+    better: Kind | None = None
 
     @property
     def session(self) -> Session[Any]:
@@ -120,6 +122,7 @@ class Connector:
         self._kinds = kinds
         self._service = service
         self.pings = True
+        self._unreachable = ""
         # What gRPC has said last of a parent that is not there, and what it means.
         self._details = ("", "")
 
@@ -183,17 +186,50 @@ class Connector:
         Raises:
             Failed: there is none.
         """
-        way = Way(self._host, parent, peer, channel, self._ack_timeout, continues)
+        way = self._way(channel, parent, peer, continues=continues)
         failed = Failed("the parent offers no kind of link that this node uses")
+        better = None
         for kind in self._kinds:
             if kind.offered(peer):
                 try:
                     opened = await kind.open(way)
                 except Unreachable as unreachable:
                     failed = unreachable
+                    better = better or kind
+                    self._not_there(kind, unreachable)
                 else:
-                    return Connection(channel, credentials, opened, GrpcRequests(channel, parent, peer))
+                    return Connection(channel, credentials, opened, GrpcRequests(channel, parent, peer), better)
         raise failed
+
+    async def better_answers(self, connection: Connection, parent: Position, peer: peers.Peer) -> bool:
+        """Whether a kind that could not be reached, and is preferred to that of a connection, can be reached now."""
+        better = connection.better
+        return better is not None and await better.answers(self._way(connection.channel, parent, peer))
+
+    def _way(self, channel: grpc.aio.Channel, parent: Position, peer: peers.Peer, *, continues: bool = False) -> Way:
+        context, server_name = None, None
+        if self._rotation is not None:
+            context, server_name = self._rotation.client_context, self._rotation.tls.server_name
+        upstream = self._upstream
+        return Way(
+            self._host,
+            parent,
+            peer,
+            channel,
+            self._ack_timeout,
+            upstream,
+            context,
+            server_name or upstream.host,
+            continues,
+        )
+
+    def _not_there(self, kind: Kind, reason: Unreachable) -> None:
+        """Log that a kind of link cannot be reached, once for each reason."""
+        if str(reason) != self._unreachable:
+            self._unreachable = str(reason)
+            self._host.log.warning(
+                "link_unreachable", upstream=str(self._upstream), link=kind.name, reason=self._unreachable
+            )
 
     async def connected(self, channel: grpc.aio.Channel) -> None:
         """Wait until there is a connection.

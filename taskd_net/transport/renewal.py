@@ -1,4 +1,7 @@
-"""Renewal: a child moves to a connection with new certificates, without losing or reordering a message."""
+"""Renewal: a child moves to a new connection, without losing or reordering a message.
+
+It has new certificates, or a better kind of link can be reached than the one that it has.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,23 @@ class Renewal:
         if not stay.renewing and self.connector.is_stale(stay.connection):
             stay.renewing = True
             stay.spawn(self._run(stay))
+
+    async def improve(self, stay: Stay) -> None:
+        """Move to the preferred kind of link when that can be reached."""
+        while stay.connection.better is not None:
+            await asyncio.sleep(random.uniform(limits.DIRECT_RETRY_S / 2, limits.DIRECT_RETRY_S))
+            if stay.renewing or not await self.connector.better_answers(stay.connection, stay.parent, stay.peer):
+                continue
+            stay.renewing = True
+            try:
+                await self._move(stay)
+            except Failed as failed:
+                self.host.log.debug("move_failed", upstream=self.upstream, reason=str(failed))
+            else:
+                self.host.log.info("moved", upstream=self.upstream, link=stay.session.kind)
+            finally:
+                stay.renewing = False
+            self.begin(stay)
 
     async def _run(self, stay: Stay) -> None:
         reason = ""
@@ -105,7 +125,7 @@ class Renewal:
         stay.session.hand_over(session)
         stay.connection = connection
         host.links[UP] = session
-        host.router.renewed(UP, session)
+        host.router.renewed(UP, session, session.probed)
         told = connection.opened.told
         if told is not None:
             host.perform(host.router.parent_told(host.now(), told))

@@ -48,6 +48,7 @@ class MeshServer:
         credentials: for `listen`; None for plain text.
         kinds: the kinds of link that children are offered.
         certified: whether children take positions by their certificates.
+        sockets: as in `links.kind.Parent`.
 
     Attributes:
         connections: of its children.
@@ -65,8 +66,10 @@ class MeshServer:
         *,
         kinds: Sequence[link_kinds.Kind],
         certified: bool,
+        sockets: link_kinds.Sockets | None = None,
     ) -> None:
         self.host = host
+        self.sockets = sockets
         self._router = host.router
         self._listen = listen
         self._plain_listen = plain_listen
@@ -94,6 +97,15 @@ class MeshServer:
         Raises:
             ConfigError: an address cannot be bound (in use, not of this machine, no such host).
         """
+        for acceptor in self._acceptors:
+            await acceptor.start()
+        try:
+            return await self._start_grpc()
+        except BaseException:
+            await self._stop_acceptors()
+            raise
+
+    async def _start_grpc(self) -> Address:
         filter_grpc_logs()
         channelz = standard.has_channelz()
         server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
@@ -162,6 +174,12 @@ class MeshServer:
         self._streams.end_all()
         if self._server is not None:
             await self._server.stop(grace)
+        await self._stop_acceptors()
+
+    async def _stop_acceptors(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
+            await acceptor.stop()
 
     @property
     def busy(self) -> bool:

@@ -187,8 +187,8 @@ class Streams:
             return False
         before.hand_over(session)
         links[link_id] = session
-        self._router.renewed(link_id, session)
-        self._host.log.info("child_moved", child=str(session.peer))
+        self._router.renewed(link_id, session, session.probed)
+        self._host.log.info("child_moved", child=str(session.peer), link=session.kind)
         return True
 
     def _ended(self, link: Link, session: Session[Any], position: Position, reason: str) -> None:

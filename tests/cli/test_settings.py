@@ -60,7 +60,7 @@ def refused(*arguments: str) -> str:
     ("name", "flag", "variable", "in_file", "default"),
     [
         ("ack_timeout", 9.0, 8.0, 7.0, 3.0),
-        ("links", "batched", "batched", "tasknet", "batched"),
+        ("links", "batched", "direct", "tasknet", "direct"),
         ("inbox", 90, 80, 70, 32),
         ("grace", 90.0, 80.0, 60.0, 30.0),
         ("server_rank", 9, 8, 5, 0),
@@ -160,7 +160,7 @@ def test_wrong_flag(command: str) -> None:
         refused(command, "--drain", "nan")
         == "drain is 'nan'; expected a number of seconds from 0 to 86400 (from --drain)"
     )
-    assert refused(command, "--links", "x") == "links is 'x'; expected batched or tasknet (from --links)"
+    assert refused(command, "--links", "x") == "links is 'x'; expected direct or batched or tasknet (from --links)"
     assert refused(command, "--listen", "9601").endswith("e.g. 127.0.0.1:9602 or [::1]:9602 (from --listen)")
     assert "--nothing" in refused(command, "--nothing")
 
@@ -230,7 +230,7 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     values: dict[str, Any] = {"listen": "h:1", "upstream": "h:1", "as": "Worker/0/0", "links": "tasknet", "mtype": "x"}
     values |= {"log_path": "x", "log_file_level": "ERROR", "log_std_level": "DEBUG", "log_stdout": False}
     values |= {"enable_tls": True, "ca": "c", "server_key": "k", "server_crt": "s", "server_name": "n"}
-    values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1"}
+    values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1", "direct_listen": "h:2"}
     values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True, "record": "r"}
     values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
     values |= {"http_port": "127.0.0.1:42", "allowed_host": "node"}

@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from taskd_net import Position
+from taskd_net.address import Address
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import Context
 from taskd_net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream
@@ -89,7 +90,8 @@ class FakeStream:
 def way(stream: FakeStream, peer: peers.Peer = OURS, *, ack_timeout: float = 3.0, continues: bool = False) -> Way:
     """A Worker's way to its Mgr."""
     channel = cast(grpc.aio.Channel, stream)
-    return Way(FakeNode(str(WORKER)), Position.mgr(), peer, channel, ack_timeout, continues)
+    upstream = Address("127.0.0.1", 1)
+    return Way(FakeNode(str(WORKER)), Position.mgr(), peer, channel, ack_timeout, upstream, continues=continues)
 
 
 # ---- the child opens one

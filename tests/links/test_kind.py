@@ -61,5 +61,5 @@ def test_reasons_to_end_a_link_are_told_apart_by_their_text() -> None:
 def test_kinds_are_told_apart_by_name_and_by_probe() -> None:
     with memory.registered():
         kinds = registry.usable(memory.KIND.name)
-    assert len({kind.name for kind in kinds}) == len({kind.probed for kind in kinds}) == len(kinds) == 3
+    assert len({kind.name for kind in kinds}) == len({kind.probed for kind in kinds}) == len(kinds) == 4
     assert all(kind.probed not in (0, *range(4000, 7000)) for kind in kinds)

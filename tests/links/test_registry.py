@@ -12,10 +12,10 @@ from tests.links import memory
 from tests.peers.mesh import Mesh, soon
 
 PACKAGE = Path(taskd_net.__file__).parent
-ROOMS_OF_KINDS = {"batched.py", "batched_kind.py", "tasknet.py", "registry.py"}
 
 
 def test_preferred_kind_comes_first_and_the_one_that_every_peer_knows_last() -> None:
+    assert [kind.name for kind in registry.usable("direct")] == ["direct", "batched", "tasknet"]
     assert [kind.name for kind in registry.usable("batched")] == ["batched", "tasknet"]
     assert [kind.name for kind in registry.usable("tasknet")] == ["tasknet"]
     assert registry.plain().name == "tasknet"
@@ -29,7 +29,7 @@ def test_each_kind_has_its_own_answer_to_a_probe() -> None:
 
 
 def test_setting_takes_the_kinds_of_the_registry() -> None:
-    with pytest.raises(ConfigError, match="links is 'memory'; expected 'batched' or 'tasknet'"):
+    with pytest.raises(ConfigError, match="links is 'memory'; expected 'direct' or 'batched' or 'tasknet'"):
         NodeConfig.mgr(links="memory")
     with memory.registered():
         assert NodeConfig.mgr(links="memory").links == "memory"
@@ -61,4 +61,4 @@ def test_no_room_above_or_below_the_links_names_a_kind(room: str) -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             if isinstance(node, ast.Name | ast.Attribute):
                 names.append(node.id if isinstance(node, ast.Name) else node.attr)
-            assert not {"BatchedLink", "TracedLink", "ToChild", "ToParent"} & set(names), path
+            assert not {"BatchedLink", "DirectLink", "TracedLink", "ToChild", "ToParent"} & set(names), path

@@ -20,6 +20,7 @@ from taskd_net import Message, Node, NodeConfig
 from taskd_net.core.ready import Ready
 from tests.core.invariants import check
 from tests.links import memory
+from tests.links.wired import wired
 
 PATIENCE_S = 10.0
 """Seconds for an immediate effect, on a busy machine."""
@@ -102,9 +103,8 @@ def _left_by_an_earlier_loop(record: logging.LogRecord) -> bool:
     )
 
 
-both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed", "memory"], indirect=True)
-"""Run a test over batched links, over the four calls alone, and over a mixture, in which every second node has the four
-calls alone."""
+both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed", "memory", "direct"], indirect=True)
+"""Run a test over every kind of link, and over a mixture, in which every second node has the four calls alone."""
 
 batched_only = pytest.mark.parametrize("mesh", ["batched"], indirect=True)
 """Run a test over the fast link alone, where that link is its subject."""
@@ -138,6 +138,8 @@ class Mesh:
     async def __aenter__(self) -> Mesh:
         if self._links == memory.KIND.name:
             self._registered.enter_context(memory.registered())
+        if self._links == "direct":
+            self._registered.enter_context(wired())
         logger = logging.getLogger("taskd_net")
         self._level = logger.level
         logger.setLevel(logging.DEBUG)
@@ -165,6 +167,11 @@ class Mesh:
         mixed = "tasknet" if len(self.nodes) % 2 else "batched"
         return QUICK | {"links": mixed if self._links == "mixed" else self._links}
 
+    @property
+    def listening(self) -> dict[str, Any]:
+        """The same for a node with children."""
+        return self.settings | ({"direct_listen": "127.0.0.1:0"} if self._links == "direct" else {})
+
     async def start(self, config: NodeConfig) -> WatchedNode:
         """Start a node, which is closed with the mesh."""
         node = WatchedNode(config, self)
@@ -174,14 +181,14 @@ class Mesh:
 
     async def mgr(self, listen: str = "127.0.0.1:0", **settings: Any) -> WatchedNode:
         """Start a Mgr."""
-        return await self.start(NodeConfig.mgr(listen=listen, **(self.settings | settings)))
+        return await self.start(NodeConfig.mgr(listen=listen, **(self.listening | settings)))
 
     async def proxy(
         self, rank: int, upstream: str | Node, listen: str = "127.0.0.1:0", *, join: bool = True, **settings: Any
     ) -> WatchedNode:
         """Start a Proxy and, unless told otherwise, wait until it has joined."""
         config = NodeConfig.proxy(
-            server_rank=rank, upstream=address_of(upstream), listen=listen, **(self.settings | settings)
+            server_rank=rank, upstream=address_of(upstream), listen=listen, **(self.listening | settings)
         )
         return await self._joined(await self.start(config), join)
 

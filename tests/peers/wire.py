@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 _LAID: dict[str, Wire] = {}
 
@@ -21,6 +24,7 @@ class Wire:
         source: the child's address, as the parent sees it.
 
     Attributes:
+        connections: to the parent's own port, so far.
         cuts: breaks so far.
         flowing_up, flowing_down: whether data passes in a direction.
     """
@@ -34,24 +38,46 @@ class Wire:
         self.cuts = 0
         self.flowing_up, self.flowing_down = asyncio.Event(), asyncio.Event()
         self.thaw()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._children: set[asyncio.StreamWriter] = set()
         self._severed: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._also: dict[int, int] = {}
 
     async def __aenter__(self) -> Wire:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()
+        host, port = (await self._listen(self.target)).sockets[0].getsockname()
         self.address = f"{host}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
+        for server in self._servers:
+            server.close()
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        for server in self._servers:
+            await server.wait_closed()
+
+    def also(self, port: int) -> int:
+        """Lead to another port of the parent as well. Returns the port at this end."""
+        if port not in self._also:
+            listener = socket.create_server(("127.0.0.1", 0))
+            host = self.target.rpartition(":")[0]
+            task = asyncio.create_task(self._listen_too(f"{host}:{port}", listener))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._also[port] = listener.getsockname()[1]
+        return self._also[port]
+
+    async def _listen_too(self, target: str, listener: socket.socket) -> None:
+        await self._listen(target, sock=listener)
+
+    async def _listen(self, target: str, **where: Any) -> asyncio.Server:
+        server = await asyncio.start_server(
+            partial(self._connected, target), **(where or {"host": "127.0.0.1", "port": 0})
+        )
+        self._servers.append(server)
+        return server
 
     def cut(self) -> None:
         """Break every connection now; new ones are accepted while the cable is plugged in."""
@@ -80,7 +106,7 @@ class Wire:
         self.flowing_up.set()
         self.flowing_down.set()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -89,8 +115,8 @@ class Wire:
         try:
             if not self.plugged:
                 return
-            self.connections += 1
-            host, _, port = self.target.rpartition(":")
+            self.connections += target == self.target
+            host, _, port = target.rpartition(":")
             up_reader, up_writer = await asyncio.open_connection(host.strip("[]"), int(port), local_addr=self._source)
             self._writers.add(up_writer)
             near, near_port = up_writer.get_extra_info("sockname")[:2]

@@ -9,14 +9,14 @@ from tests.peers.original.cluster import Originals
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each scenario over the batched link and over the one that only the tests have, unless it chooses itself.
+    """Run each scenario over batched and direct links, and over the kind of the tests, unless it chooses itself.
 
-    Scenarios with nodes of the original's, or with nodes in other processes, have the first alone.
+    Scenarios with nodes of the original's, or with nodes in other processes, have batched ones alone.
     """
     chosen = any("mesh" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     alone = "theirs" in metafunc.fixturenames or metafunc.module.__name__.endswith("test_processes")
     if "mesh" in metafunc.fixturenames and not chosen and not alone:
-        metafunc.parametrize("mesh", ["batched", "memory"], indirect=True)
+        metafunc.parametrize("mesh", ["batched", "memory", "direct"], indirect=True)
 
 
 @pytest.fixture

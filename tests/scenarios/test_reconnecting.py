@@ -90,7 +90,8 @@ async def test_order_is_kept_across_reconnects(mesh: Mesh, kind: str, downwards:
         for task in (taking, cutting):
             task.cancel()
         await asyncio.wait([taking, cutting])
-        assert mesh.count("joined", node=proxy.position) > 3
+        # Posts that are on their way are lost with the connection, many at a time.
+        assert mesh.count("joined", node=proxy.position) > (3 if kind == "send" else 1)
 
 
 @pytest.mark.compat

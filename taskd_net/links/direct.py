@@ -1,0 +1,159 @@
+"""The direct link between two nodes of ours: batches over a plain socket.
+
+The batches, their bounds and their order are those of the batched link. Only the writing differs: no task waits for the
+stream, the link writes as many batches as the kernel takes when it is flushed, and goes on when the kernel has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Self, cast
+
+from taskd_net import limits
+from taskd_net.codes import Code
+from taskd_net.core.frame import Frame
+from taskd_net.core.identity import Violation
+from taskd_net.core.routes import LinkId
+from taskd_net.links.batched import BatchedLink
+from taskd_net.links.direct_socket import DirectSocket, turns
+from taskd_net.links.session import Host, Session, rouse
+from taskd_net.links.traced import TracedLink
+from taskd_net.position import Position
+from taskd_net.wire.socket_frames import Kind, write_frame
+
+NAME: Final = "direct"
+PROBED: Final = 4
+
+_FINISH: Final = write_frame(Kind.END)
+
+
+class DirectLink(BatchedLink):
+    """Either end of the link: both do the same.
+
+    Of the `Session`'s sleep only the mark is used: None while something is due or under way.
+
+    Args:
+        host, link, peer: as in `Session`.
+        pipe: the socket.
+        numbered, counts: as in `BatchedLink`.
+    """
+
+    kind, probed = NAME, PROBED
+
+    def __init__(self, host: Host, link: LinkId, peer: Position, pipe: DirectSocket, **more: Any) -> None:
+        super().__init__(host, link, peer, cast(Any, pipe), **more)
+        self._socket = pipe
+        self._turns = turns()
+        self._asleep = self._loop.create_future()
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Write what is queued, and hand over what comes in, until the link has ended or `close` is called."""
+        try:
+            self._socket.attach(self)
+            self.flush()
+            await self._writer_over
+            if self.successor is not None:
+                self._socket.control(_FINISH)
+                async with asyncio.timeout(limits.RENEWAL_S):
+                    await self._ended.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.close()
+            self._socket.detach()
+            self.over.set()
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the kernel takes it."""
+        socket = self._socket
+        while self._has_output() and not self._paused and not self._closed:
+            if socket.closing:
+                return
+            batch = self._next_batch()
+            if batch is not None:
+                if not socket.write(batch):
+                    return
+                self._batch_written()
+        self._sleep = self._asleep
+        if self._idle is not None and not self._has_queued():
+            rouse(self._idle)
+        if self._paused:
+            rouse(self._quiet)
+
+    def close(self) -> None:
+        """Let `run` return; what is queued stays unwritten."""
+        super().close()
+        rouse(self._writer_over)
+
+    def follows(self, before: Session[Any]) -> bool:
+        """Whether this link can go on where another one comes to rest: one of batches, on the same terms."""
+        traced = isinstance(self, TracedLink)
+        return (
+            isinstance(before, BatchedLink) and isinstance(before, TracedLink) == traced and before.terms == self.terms
+        )
+
+    def hand_over(self, successor: Self) -> None:
+        """Let another session of the link go on where this one has come to rest."""
+        super().hand_over(successor)
+        rouse(self._writer_over)
+
+    def unwritten(self) -> list[tuple[Frame, int]]:
+        """The messages of which the kernel has not had the last byte: nobody has read their batch."""
+        left: list[tuple[Frame, int]] = []
+        if self._socket.gone:
+            left += zip(self._under_way, self._numbers_under_way, strict=False)
+            self._under_way = []
+        return left + super().unwritten()
+
+    def forked(self) -> None:
+        """Let go of the child's copy of the socket."""
+        self._socket.forked()
+
+    # ---- for the socket
+
+    def take_in(self, data: bytes) -> bool:
+        """Decide on a batch."""
+        return self._guarded(self._take_in, data)
+
+    def take_in_slice(self) -> bool:
+        """Decide on the next slice of it."""
+        return self._guarded(self._take_in_rest)
+
+    def drained(self) -> None:
+        """The kernel has all that was written."""
+        if not self._closed:
+            self._batch_written()
+            self.flush()
+        elif self._under_way:
+            self._batch_written()
+
+    def ended(self) -> None:
+        """The other end writes no more, or the socket is gone."""
+        self._ended.set()
+        self.close()
+
+    def broken(self, reason: str) -> None:
+        """The other end has broken the rules of the link."""
+        host = self._host
+        host.perform(self._router.bounds_broken(host.now(), self.link, self, Violation(Code.NET_ERR, reason)))
+
+    def _guarded(self, take: Callable[..., None], *data: bytes) -> bool:
+        try:
+            take(*data)
+        except Exception:
+            # A fault of this package: seen in the log, and the link begins again with a new socket.
+            self._host.log.exception("link_failed", peer=str(self.peer))
+            self.close()
+        return bool(self._rest)
+
+    def _wake(self) -> None:
+        """Something was queued."""
+        if self._sleep is not None:
+            self._sleep = None
+            self._turns.add(self)
+
+
+class TracedDirectLink(TracedLink, DirectLink):
+    """The direct link of a node that traces messages."""

@@ -1,0 +1,327 @@
+"""One socket of a direct link, from either end: frames in, frames out, and signs of life.
+
+What has arrived is decided in the callback of the read. The decisions are written at its end, on every link of this
+event loop; what the application sends leaves once per turn of the loop. There is no task and no future per frame.
+
+The transport's water marks are at the bottom: it says when it holds anything back, and when the kernel has all of it.
+So a batch is written when the kernel has its last byte. What has not got so far was not read by anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import sys
+import time
+from typing import Any, Final, Protocol, cast
+from weakref import WeakKeyDictionary
+
+from taskd_net import limits
+from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, head, write_frame
+
+_PING: Final = write_frame(Kind.PING)
+_PONG: Final = write_frame(Kind.PONG)
+
+# Of Linux's `struct tcp_info`: segments that are not acknowledged, and milliseconds since the last acknowledgement.
+_TCP_INFO: Final = struct.Struct("=24xI28xI")
+
+
+class Writer(Protocol):
+    """A link that may have something to write."""
+
+    def flush(self) -> None:
+        """Write it, as far as the kernel takes it."""
+
+
+class Reader(Writer, Protocol):
+    """A link over a socket."""
+
+    def take_in(self, data: bytes) -> bool:
+        """Decide on a batch. Returns whether slices of it are left."""
+
+    def take_in_slice(self) -> bool:
+        """Decide on the next slice. Returns whether further ones are left."""
+
+    def drained(self) -> None:
+        """The kernel has all that was written."""
+
+    def ended(self) -> None:
+        """The other end writes no more, or the socket is gone."""
+
+    def broken(self, reason: str) -> None:
+        """The other end has broken the rules of the link."""
+
+
+class Turns:
+    """The direct links of one event loop that have something to write.
+
+    Attributes:
+        reading: a socket is being read, and its end flushes.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._due: list[Writer] = []
+        self.reading = False
+
+    def add(self, link: Writer) -> None:
+        """Flush a link at the end of the read, or in the next turn of the loop."""
+        if not self._due and not self.reading:
+            self._loop.call_soon(self.flush)
+        self._due.append(link)
+
+    def flush(self) -> None:
+        """Let every link write."""
+        due, self._due = self._due, []
+        for link in due:
+            link.flush()
+
+
+_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
+
+
+def turns() -> Turns:
+    """The links of the running loop."""
+    loop = asyncio.get_running_loop()
+    found = _TURNS.get(loop)
+    if found is None:
+        found = _TURNS[loop] = Turns(loop)
+    return found
+
+
+class DirectSocket(asyncio.BufferedProtocol):
+    """One connected socket. Its first frame is the other end's greeting; later ones wait until `attach`.
+
+    Attributes:
+        first: the other end's first frame; None where the socket has ended without one.
+        over: set when the socket is gone.
+        fault: the rule that the other end has broken; empty for none.
+        reason: the payload of the other end's last frame, or the reason for which this end let go.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._turns = turns()
+        self._frames = FrameReader(limits.DIRECT_GREETING_BYTES)
+        self._transport: asyncio.Transport
+        self._link: Reader | None = None
+        self._full = self._paused = self._ended = self._aborted = self._connected = False
+        self._heard = time.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+        self.first: asyncio.Future[tuple[int, bytes] | None] = self._loop.create_future()
+        self.over = asyncio.Event()
+        self.reason = self.fault = ""
+
+    # ---- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._connected = True
+        if self._aborted:
+            self._transport.abort()
+        # TLS pauses at the mark, a bare socket above it.
+        tls = transport.get_extra_info("ssl_object") is not None
+        self._transport.set_write_buffer_limits(high=1 if tls else 0, low=0)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The place for the next bytes."""
+        return self._frames.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have come in."""
+        self._heard = time.monotonic()
+        self._frames.received(nbytes)
+        self._take()
+
+    def pause_writing(self) -> None:
+        """The kernel has not all of what was written."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """The kernel has all of it."""
+        self._full = False
+        if self._link is not None:
+            self._link.drained()
+
+    def eof_received(self) -> None:
+        """The other end writes no more: the transport closes."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.reason:
+            self.reason = "the connection was closed" if exc is None else f"the connection broke: {exc}"
+        self._end()
+        self.over.set()
+
+    # ---- for the link
+
+    @property
+    def gone(self) -> bool:
+        """Whether what the kernel has not got yet never leaves."""
+        return self._aborted or self.over.is_set()
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing can be written any more."""
+        return not self._connected or self._transport.is_closing()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written and that the kernel has not got."""
+        return self._transport.get_write_buffer_size()
+
+    def attach(self, link: Reader) -> None:
+        """Hand frames to a link from now on, also those that have come in."""
+        self._link = link
+        self._frames.most = limits.RECEIVE_BYTES
+        if self._ended or self.closing:
+            link.ended()
+            return
+        self._look_in(limits.KEEPALIVE_TIME_S)
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        self._take()
+
+    def detach(self) -> None:
+        """Hand over no more frames."""
+        self._link = None
+
+    def write(self, batch: bytes) -> bool:
+        """Write a batch. Returns whether the kernel has all of it; if not, `drained` comes."""
+        size = len(batch)
+        if size < limits.DIRECT_JOINED_BYTES:
+            self._transport.write(head(Kind.BATCH, size) + batch)
+        else:
+            self._transport.writelines((head(Kind.BATCH, size), batch))
+        return not self._full
+
+    def control(self, frame: bytes) -> None:
+        """Write a frame beside the batches."""
+        if not self.closing:
+            self._transport.write(frame)
+
+    def close(self) -> None:
+        """Let go of the socket when the kernel has all that was written, within a bounded time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.closing:
+            self._transport.close()
+            self._timer = self._loop.call_later(limits.CLOSE_GRACE_S, self.abort)
+
+    def abort(self, reason: str = "") -> None:
+        """Let go of the socket at once."""
+        self.reason = self.reason or reason
+        self._aborted = True
+        if self._connected:
+            self._transport.abort()
+
+    def forked(self) -> None:
+        """Called in a forked child: close its copy of the descriptor, and touch nothing else."""
+        if not self.over.is_set():
+            os.close(self.info("socket").fileno())
+
+    def info(self, name: str) -> Any:
+        """A property of the transport, such as `peername` or `ssl_object`."""
+        return self._transport.get_extra_info(name)
+
+    # ---- frames
+
+    def _take(self) -> None:
+        """Handle the frames that are there."""
+        frames, turns = self._frames, self._turns
+        turns.reading = True
+        try:
+            while (link := self._link) is not None or not self.first.done():
+                frame = frames.next()
+                if frame is None:
+                    return
+                kind, payload = frame
+                if link is None:
+                    self.first.set_result(frame)
+                elif kind == Kind.BATCH:
+                    if link.take_in(payload):
+                        self._transport.pause_reading()
+                        self._loop.call_soon(self._take_slices)
+                        return
+                elif kind == Kind.PING:
+                    self.control(_PONG)
+                elif kind == Kind.END:
+                    self.reason = payload.decode(errors="replace")[: limits.LOG_VALUE_CHARS]
+                    self._end()
+                    return
+                elif kind != Kind.PONG:
+                    raise FrameError(f"a frame of kind {kind}")
+            # Nobody reads yet, or any more: the kernel keeps the rest.
+            if not self._paused and not self.closing:
+                self._paused = True
+                self._transport.pause_reading()
+        except FrameError as error:
+            self._break(str(error))
+        finally:
+            turns.reading = False
+            turns.flush()
+
+    def _take_slices(self) -> None:
+        link = self._link
+        if link is not None and link.take_in_slice():
+            # Other links have their turn between two slices.
+            self._loop.call_soon(self._take_slices)
+        elif not self.closing:
+            self._transport.resume_reading()
+            self._take()
+
+    def _break(self, reason: str) -> None:
+        link = self._link
+        self.reason = self.fault = reason
+        if link is None:
+            self.abort()
+        else:
+            link.broken(reason)
+
+    def _end(self) -> None:
+        self._ended = True
+        if not self.first.done():
+            self.first.set_result(None)
+        if self._link is not None:
+            self._link.ended()
+
+    # ---- signs of life
+
+    def _look_in(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._look, time.monotonic() + seconds)
+
+    def _look(self, due: float) -> None:
+        """Ping a silent other end, and let go of one that is gone."""
+        now = time.monotonic()
+        silent = now - self._heard
+        if silent < limits.KEEPALIVE_TIME_S:
+            self._look_in(limits.KEEPALIVE_TIME_S - silent)
+            return
+        if now - due < limits.KEEPALIVE_TIMEOUT_S:  # else this loop stood still, and signs of life may wait to be read
+            if silent >= limits.SILENT_S:
+                self.abort(f"no sign of life for {silent:.0f} s")
+                return
+            if silent >= limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S and self._unreachable():
+                self.abort(f"the network is cut: nothing was acknowledged for {silent:.0f} s")
+                return
+        if not self._full:
+            self.control(_PING)
+        self._look_in(limits.KEEPALIVE_TIMEOUT_S)
+
+    def _unreachable(self) -> bool:
+        """Whether the kernel waits for an acknowledgement of the other machine's kernel, which has been silent as well.
+
+        `TCP_USER_TIMEOUT` would also end a link whose other end lives and does not read, as a process that holds its
+        interpreter: its window is closed, and its kernel acknowledges.
+        """
+        if sys.platform != "linux":
+            return False
+        info = self.info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        unacknowledged, since = _TCP_INFO.unpack(info)
+        return bool(unacknowledged) and since >= 1000 * (limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S - 1.0)

@@ -1,0 +1,180 @@
+"""Frames of a link over a plain socket ↔ bytes. Nothing here does I/O: bytes come in cut anywhere, frames come out.
+
+A frame is four bytes of length, one byte of kind, and so many bytes of payload; numbers are little-endian. The first
+frame of a child is a greeting, the first one of a parent `ACCEPTED` or `END`.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from taskd_net import limits
+
+_HEAD: Final = struct.Struct("<IB")
+_MAGIC: Final = b"taskd-net direct"
+_VERSION: Final = 1
+_GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{limits.DIRECT_TOKEN_BYTES}s")
+_CONTINUES: Final = 1
+_JOINED: Final = {None: b"\x00", True: b"\x01", False: b"\x02"}
+
+
+class Kind(IntEnum):
+    """The kinds of frame."""
+
+    BATCH = 0
+    """A `Batch` of `link.proto`."""
+    GREETING = 1
+    """The child's first frame."""
+    ACCEPTED = 2
+    """The parent's first frame: one byte, 1 or 2 where the parent has joined or has not, 0 where it does not tell."""
+    PING = 3
+    """A question for a sign of life, without payload."""
+    PONG = 4
+    """Its answer."""
+    END = 5
+    """The sender's last frame; the payload is the reason, empty for a link that goes on over another socket."""
+
+
+class FrameError(ValueError):
+    """The bytes are not those of a link; the text says why."""
+
+
+class Greeting(NamedTuple):
+    """The child's first frame.
+
+    Attributes:
+        token: from the parent's answer to Register, which names the registration.
+        continues: the link goes on where another one of the same child comes to rest.
+    """
+
+    token: bytes
+    continues: bool
+
+
+def head(kind: Kind, size: int) -> bytes:
+    """The bytes before a payload of so many bytes."""
+    return _HEAD.pack(size, kind)
+
+
+def write_frame(kind: Kind, payload: bytes = b"") -> bytes:
+    """One frame."""
+    return _HEAD.pack(len(payload), kind) + payload
+
+
+def write_greeting(greeting: Greeting) -> bytes:
+    """A child's first frame."""
+    flags = _CONTINUES if greeting.continues else 0
+    return write_frame(Kind.GREETING, _GREETING.pack(_MAGIC, _VERSION, flags, greeting.token))
+
+
+def read_greeting(kind: int, payload: bytes) -> Greeting:
+    """Read a child's first frame.
+
+    Raises:
+        FrameError: it is no greeting, or one of another version.
+    """
+    if kind != Kind.GREETING or len(payload) != _GREETING.size:
+        raise FrameError("the first frame is no greeting")
+    magic, version, flags, token = _GREETING.unpack(payload)
+    if magic != _MAGIC or version != _VERSION:
+        raise FrameError("the greeting is of another protocol or version")
+    return Greeting(token, bool(flags & _CONTINUES))
+
+
+def write_accepted(joined: bool | None) -> bytes:
+    """A parent's first frame. `joined`: whether it has joined; None: the child does not hear that."""
+    return write_frame(Kind.ACCEPTED, _JOINED[joined])
+
+
+def read_accepted(payload: bytes) -> bool | None:
+    """Read whether the parent has joined; None where it does not tell."""
+    return {value: joined for joined, value in _JOINED.items()}.get(payload)
+
+
+class FrameReader:
+    """The frames in a stream of bytes, which a transport writes into a buffer of this object.
+
+    The buffer grows with reads that fill it and with a larger frame, whose bound is checked before, and shrinks with
+    small reads.
+
+    Args:
+        most: bytes of a payload at most.
+
+    Attributes:
+        most: the same; may change between frames.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._buffer = bytearray(limits.DIRECT_IDLE_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0
+        # Whether the last read filled the buffer, or took little of it.
+        self._filled = self._spared = False
+
+    def space(self) -> memoryview:
+        """The part of the buffer for the next bytes. Never empty."""
+        if self._end == len(self._buffer):
+            self._make_room(self._end - self._start + limits.DIRECT_READ_BYTES)
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        """So many bytes were written to the beginning of `space`."""
+        self._end += count
+        size = len(self._buffer)
+        self._filled, self._spared = self._end == size, 4 * count < size
+
+    def next(self) -> tuple[int, bytes] | None:
+        """The kind and payload of the next frame; None until more bytes are there.
+
+        Raises:
+            FrameError: the frame is larger than it may be.
+        """
+        start, end = self._start, self._end
+        if end - start < _HEAD.size:
+            if start == end:
+                self._start = self._end = 0
+                self._fit()
+            else:
+                self._make_room(_HEAD.size)
+            return None
+        size, kind = _HEAD.unpack_from(self._buffer, start)
+        if size > self.most:
+            raise FrameError(f"a frame of {size} bytes; the limit is {self.most}")
+        start += _HEAD.size
+        if start + size > end:
+            self._make_room(_HEAD.size + size)
+            return None
+        self._start = start + size
+        return kind, bytes(self._view[start : start + size])
+
+    def _fit(self) -> None:
+        """Make the empty buffer larger or smaller after what the last read was like."""
+        size = len(self._buffer)
+        if self._spared or size > limits.DIRECT_READ_BYTES:
+            fitting = max(limits.DIRECT_IDLE_BYTES, min(size // 4, limits.DIRECT_READ_BYTES))
+        else:
+            fitting = min(4 * size, limits.DIRECT_READ_BYTES) if self._filled else size
+        if fitting != size:
+            self._replace(fitting)
+
+    def _make_room(self, needed: int) -> None:
+        """Have room for a frame of so many bytes, of which the first ones are there."""
+        if self._start + needed <= len(self._buffer):
+            return
+        if needed <= len(self._buffer):
+            held = bytes(self._view[self._start : self._end])
+            self._view[: len(held)] = held
+            self._start, self._end = 0, len(held)
+        else:
+            self._replace(needed)
+
+    def _replace(self, size: int) -> None:
+        held = self._view[self._start : self._end]
+        # Zeroed by the kernel when it is touched: a length alone costs no memory.
+        self._buffer = bytearray(size)
+        self._view = memoryview(self._buffer)
+        self._view[: len(held)] = held
+        self._start, self._end = 0, len(held)

@@ -1,0 +1,296 @@
+"""The direct link over a real socket whose other end the test holds: what leaves, what comes in, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from taskd_net import Ack, Code, Position, limits
+from taskd_net.links.direct import DirectLink
+from taskd_net.links.direct_socket import DirectSocket
+from taskd_net.wire import codec, link_pb2
+from taskd_net.wire.socket_frames import FrameReader, Kind, write_accepted, write_frame
+from tests.links.pipes import FakeNode, bodies, frame
+from tests.peers.mesh import soon
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.both_loops]
+
+WORKER = Position.worker(0, 0)
+
+
+def connected() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection over loopback, with little room in the kernel."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        near = socket.socket()
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        near.connect(listener.getsockname())
+        far, _ = listener.accept()
+    near.setblocking(False)
+    far.setblocking(False)
+    return near, far
+
+
+class Cable:
+    """A Mgr, its link to a child over a socket, and the child's end of that socket."""
+
+    node: FakeNode
+    link: DirectLink
+    running: asyncio.Task[None]
+
+    async def begin(self) -> Cable:
+        """Let the link stand."""
+        self.loop = asyncio.get_running_loop()
+        near, self.far = connected()
+        self.reader = FrameReader(limits.RECEIVE_BYTES)
+        self.stream = DirectSocket()
+        await self.loop.create_connection(lambda: self.stream, sock=near)
+        self.node = FakeNode("Mgr")
+        self.child = self.node.router.children.by_id[self.node.router.register(0.0, WORKER).link or 0]
+        self.link = DirectLink(self.node, self.child.id, WORKER, self.stream, numbered=True)
+        self.node.router.link_up(0.0, self.child.id, self.link, (), self.link.terms)
+        self.node.links[self.child.id] = self.link
+        self.running = asyncio.create_task(self.link.run())
+        await asyncio.sleep(0)
+        return self
+
+    async def next_frame(self) -> tuple[int, bytes]:
+        """The next frame that has arrived."""
+        while (found := self.reader.next()) is None:
+            count = await soon(self.loop.sock_recv_into(self.far, self.reader.space()))
+            assert count, "the socket has ended"
+            self.reader.received(count)
+        return found
+
+    async def next_batch(self) -> tuple[list[str], list[int]]:
+        """Uuids and numbers of the messages in the next frame."""
+        kind, payload = await self.next_frame()
+        assert kind == Kind.BATCH
+        batch = link_pb2.Batch.FromString(payload)
+        return [codec.read_uuid(message) for message in batch.messages], list(batch.numbers)
+
+    async def write(self, data: bytes) -> None:
+        """The child writes."""
+        await soon(self.loop.sock_sendall(self.far, data))
+
+    def down(self) -> None:
+        """As the transport does when a link has ended."""
+        ready = self.node.router.link_down(0.0, self.child.id, self.link, self.link.unwritten())
+        del self.node.links[self.child.id]
+        self.node.perform(ready)
+
+    async def close(self) -> None:
+        """End it."""
+        self.stream.abort()
+        await soon(self.running)
+        await soon(self.stream.over.wait())
+        self.far.close()
+
+
+@pytest.fixture
+async def cable() -> AsyncIterator[Cable]:
+    """A link that stands."""
+    cable = await Cable().begin()
+    yield cable
+    await cable.close()
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Let the loop turn until something is so."""
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 - the socket tells nobody else
+            await asyncio.sleep(0.001)
+
+
+# ---- what leaves
+
+
+async def test_messages_of_one_turn_leave_together_and_are_written_when_the_kernel_has_them(cable: Cable) -> None:
+    for message in bodies(3):
+        cable.node.send(message)
+    assert cable.child.queued_messages == 3
+    assert (await cable.next_batch())[0] == ["0", "1", "2"]
+    assert (cable.child.queued_messages, cable.child.queued_bytes) == (0, 0)
+
+
+async def test_answer_leaves_at_the_end_of_the_read_that_brought_its_message(cable: Cable) -> None:
+    data = frame(src="Worker/0/0", to="Mgr", uuid="up").data
+    batch = link_pb2.Batch(messages=[data], patience=[3000], numbers=[7])
+    await cable.write(write_frame(Kind.BATCH, batch.SerializeToString()))
+    _, payload = await cable.next_frame()
+    assert list(link_pb2.Batch.FromString(payload).accepted_numbers) == [7]
+    assert cable.node.delivered == ["up"]
+
+
+async def test_end_that_does_not_read_costs_one_batch_beside_the_queue(cable: Cable) -> None:
+    """Messages that the kernel does not take wait in the link, within its bounds; beyond them the answer is 5001."""
+    sent: list[list[Ack]] = []
+    for number in range(2 * limits.LINK_BYTES // 200_000):
+        sent.append(cable.node.send(frame("x" * 200_000, uuid=str(number))))
+        await asyncio.sleep(0)
+    assert limits.LINK_BYTES - 300_000 < cable.child.queued_bytes <= limits.LINK_BYTES
+    assert cable.stream.unsent <= limits.BATCH_BYTES + 1000
+    assert {answers[0].code for answers in sent if answers} == {Code.RECV_BUF_BUSY}
+    assert sum(not answers for answers in sent) == cable.child.in_flight.count
+
+
+@pytest.mark.parametrize("size", [100, 3000, 100_000])
+async def test_6000_and_6001_are_told_apart_by_what_the_kernel_has(cable: Cable, size: int) -> None:
+    """Batches that the other end can read in full may have been delivered. Nobody has read any other."""
+    sent = {str(number): cable.node.send(frame("x" * size, uuid=str(number))) for number in range(100)}
+    for _ in range(5):
+        await asyncio.sleep(0)
+    cable.stream.abort()
+    await soon(cable.running)
+    cable.down()
+    seen: list[str] = []
+    while count := await soon(cable.loop.sock_recv_into(cable.far, cable.reader.space())):
+        cable.reader.received(count)
+        while (found := cable.reader.next()) is not None:
+            seen += [codec.read_uuid(message) for message in link_pb2.Batch.FromString(found[1]).messages]
+    codes = {uuid: answers[0].code for uuid, answers in sent.items()}
+    assert [uuid for uuid, code in codes.items() if code == Code.NETWORK_ACK_LOST] == seen
+    assert set(codes.values()) <= {Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST}
+    assert size < 100_000 or Code.NETWORK_SEND_LOST in codes.values()
+
+
+async def test_batch_goes_on_when_the_kernel_has_room_again(cable: Cable) -> None:
+    for message in bodies(6, 150_000):
+        cable.node.send(message)
+    await asyncio.sleep(0)
+    assert cable.child.queued_messages == 6
+    got: list[str] = []
+    while len(got) < 6:
+        got += (await cable.next_batch())[0]
+    assert got == [str(number) for number in range(6)]
+    await until(lambda: not cable.child.queued_messages)
+
+
+# ---- what comes in
+
+
+async def test_one_byte_at_a_time(cable: Cable) -> None:
+    data = frame(src="Worker/0/0", to="Mgr", uuid="up").data
+    batch = link_pb2.Batch(messages=[data], patience=[3000], numbers=[7]).SerializeToString()
+    for byte in write_frame(Kind.BATCH, batch):
+        await cable.write(bytes([byte]))
+        await asyncio.sleep(0)
+    await cable.next_frame()
+    assert cable.node.delivered == ["up"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff\x00",
+        write_frame(Kind.GREETING),
+        write_accepted(True),
+        write_frame(Kind.BATCH, b"\xff\xff\xff"),
+        bytes([0, 0, 0, 0, 99]),
+    ],
+)
+async def test_end_that_breaks_the_rules_ends_the_link(cable: Cable, data: bytes) -> None:
+    await cable.write(data)
+    await soon(cable.running)
+    assert cable.node.accused == [("Worker/0/0", Code.NET_ERR)]
+
+
+async def test_end_in_the_middle_of_a_frame_is_the_end_of_the_link(cable: Cable) -> None:
+    await cable.write(b"\x10\x00\x00\x00\x00abc")
+    cable.far.shutdown(socket.SHUT_RDWR)
+    await soon(cable.running)
+    assert not cable.node.accused
+    assert cable.stream.reason == "the connection was closed"
+
+
+async def test_last_frame_gives_the_reason(cable: Cable) -> None:
+    await cable.write(write_frame(Kind.END, b"out of turn"))
+    await soon(cable.running)
+    assert cable.stream.reason == "out of turn"
+
+
+async def test_frames_that_come_before_the_link_stands_are_kept() -> None:
+    near, far = connected()
+    stream = DirectSocket()
+    await asyncio.get_running_loop().create_connection(lambda: stream, sock=near)
+    far.sendall(write_accepted(True) + write_frame(Kind.END, b"later"))
+    assert await soon(stream.first) == (Kind.ACCEPTED, b"\x01")
+    await asyncio.sleep(0.01)
+    assert stream.reason == ""
+    far.close()
+    node = FakeNode("Worker/0/0")
+    link = DirectLink(node, 0, Position.mgr(), stream)
+    await soon(link.run())
+    assert stream.reason == "later"
+    stream.abort()
+    await soon(stream.over.wait())
+
+
+async def test_forked_child_does_not_keep_the_connection_open(cable: Cable) -> None:
+    """A data loader outlives the training process that was killed."""
+    theirs, ours = socket.socketpair()
+    child = os.fork()
+    if not child:
+        ours.close()
+        cable.link.forked()
+        theirs.recv(1)
+        os._exit(0)
+    theirs.close()
+    cable.stream.abort()
+    assert await soon(cable.loop.sock_recv(cable.far, 1)) == b""
+    ours.close()
+    assert await asyncio.to_thread(os.waitpid, child, 0) == (child, 0)
+
+
+# ---- signs of life
+
+
+async def test_ping_is_answered(cable: Cable) -> None:
+    await cable.write(write_frame(Kind.PING))
+    assert await cable.next_frame() == (Kind.PONG, b"")
+
+
+@pytest.fixture
+async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
+    """A link whose seconds are twentieths."""
+    for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "SILENT_S"):
+        monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
+    cable = await Cable().begin()
+    yield cable
+    await cable.close()
+
+
+async def test_silent_end_is_pinged_and_let_go_after_its_time(quick: Cable) -> None:
+    began = time.monotonic()
+    assert await quick.next_frame() == (Kind.PING, b"")
+    assert time.monotonic() - began >= limits.KEEPALIVE_TIME_S * 0.9
+    await soon(quick.running)
+    assert time.monotonic() - began >= limits.SILENT_S * 0.9
+    assert quick.stream.reason.startswith("no sign of life for")
+
+
+async def test_any_frame_is_a_sign_of_life(quick: Cable) -> None:
+    pings, began = 0, time.monotonic()
+    while time.monotonic() - began < 1.2 * limits.SILENT_S:
+        assert await quick.next_frame() == (Kind.PING, b"")
+        await quick.write(write_frame(Kind.PONG))
+        pings += 1
+    assert not quick.running.done()
+    assert pings <= 1.5 * limits.SILENT_S / limits.KEEPALIVE_TIME_S
+
+
+async def test_end_is_not_blamed_for_a_loop_that_stood_still(quick: Cable) -> None:
+    await asyncio.sleep(0)
+    time.sleep(1.2 * limits.SILENT_S)  # noqa: ASYNC251 - the process is held
+    await quick.write(write_frame(Kind.PONG))
+    assert await quick.next_frame() == (Kind.PING, b"")
+    await quick.write(write_frame(Kind.PONG))
+    assert await quick.next_frame() == (Kind.PING, b"")
+    assert not quick.running.done()

@@ -1,0 +1,129 @@
+"""Frames of a link over a socket: bytes cut anywhere, and bytes that are no frames."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskd_net import limits
+from taskd_net.wire.socket_frames import (
+    FrameError,
+    FrameReader,
+    Greeting,
+    Kind,
+    head,
+    read_accepted,
+    read_greeting,
+    write_accepted,
+    write_frame,
+    write_greeting,
+)
+
+TOKEN = bytes(range(32))
+
+
+def fed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[tuple[int, bytes]]:
+    """The frames of a stream that arrives in pieces of these sizes, in turn, at most as large as the space."""
+    got, at, turn = [], 0, 0
+    while at < len(data):
+        space = reader.space()
+        assert len(space) > 0
+        piece = data[at : at + max(1, min(len(space), cuts[turn % len(cuts)]))]
+        space[: len(piece)] = piece
+        reader.received(len(piece))
+        at, turn = at + len(piece), turn + 1
+        while (frame := reader.next()) is not None:
+            got.append(frame)
+    return got
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(Kind), st.integers(0, 300) | st.sampled_from([4000, 4091, 4092, 70_000, 200_000])),
+        max_size=12,
+    ),
+    st.lists(st.integers(1, 5000) | st.just(1_000_000), min_size=1, max_size=5),
+)
+def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
+    frames: list[tuple[Kind, int]], cuts: list[int]
+) -> None:
+    payloads = [(kind, bytes([index]) * size) for index, (kind, size) in enumerate(frames)]
+    stream = b"".join(write_frame(kind, payload) for kind, payload in payloads)
+    reader = FrameReader(limits.RECEIVE_BYTES)
+    assert fed(reader, stream, cuts) == payloads
+
+
+def test_one_byte_at_a_time() -> None:
+    payloads = [(Kind.BATCH, b"x" * size) for size in (0, 1, 5000)]
+    stream = b"".join(write_frame(kind, payload) for kind, payload in payloads)
+    assert fed(FrameReader(limits.RECEIVE_BYTES), stream, [1]) == payloads
+
+
+def test_length_of_4_gib_is_refused_before_any_memory_is_taken() -> None:
+    reader = FrameReader(limits.RECEIVE_BYTES)
+    with pytest.raises(FrameError, match="a frame of 4294967295 bytes; the limit is"):
+        fed(reader, struct.pack("<IB", 0xFFFF_FFFF, Kind.BATCH), [5])
+    assert len(reader.space()) <= limits.DIRECT_IDLE_BYTES
+
+
+@pytest.mark.parametrize(("size", "taken"), [(1000, True), (1001, False)])
+def test_bound_is_exact(size: int, taken: bool) -> None:
+    reader = FrameReader(1000)
+    if taken:
+        assert fed(reader, write_frame(Kind.BATCH, b"x" * size), [2000]) == [(Kind.BATCH, b"x" * size)]
+    else:
+        with pytest.raises(FrameError):
+            fed(reader, write_frame(Kind.BATCH, b"x" * size), [2000])
+
+
+def test_buffer_grows_with_what_comes_and_shrinks_when_little_does() -> None:
+    reader = FrameReader(limits.RECEIVE_BYTES)
+    assert len(reader.space()) == limits.DIRECT_IDLE_BYTES
+    small = write_frame(Kind.BATCH, b"x" * 59)
+    fed(reader, small * 4096, [limits.DIRECT_READ_BYTES])
+    assert len(reader.space()) == limits.DIRECT_READ_BYTES
+    fed(reader, write_frame(Kind.BATCH, b"x" * 1_000_000), [1_000_000])
+    assert len(reader.space()) <= limits.DIRECT_READ_BYTES
+    for _ in range(5):
+        fed(reader, small, [100])
+    assert len(reader.space()) == limits.DIRECT_IDLE_BYTES
+
+
+def test_head_is_that_of_the_frame() -> None:
+    assert head(Kind.BATCH, 3) + b"abc" == write_frame(Kind.BATCH, b"abc")
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_greeting(continues: bool) -> None:
+    data = write_greeting(Greeting(TOKEN, continues))
+    assert len(data) < limits.DIRECT_GREETING_BYTES
+    ((kind, payload),) = fed(FrameReader(limits.DIRECT_GREETING_BYTES), data, [7])
+    assert read_greeting(kind, payload) == Greeting(TOKEN, continues)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (Kind.BATCH, write_greeting(Greeting(TOKEN, False))[5:]),
+        (Kind.GREETING, b""),
+        (Kind.GREETING, write_greeting(Greeting(TOKEN, False))[5:] + b"x"),
+        (Kind.GREETING, b"GET / HTTP/1.1 4"[:16] + write_greeting(Greeting(TOKEN, False))[21:]),
+        (Kind.GREETING, write_greeting(Greeting(TOKEN, False))[5:21] + b"\x02" + b"\x00" + TOKEN),
+    ],
+)
+def test_first_frame_of_somebody_else_is_no_greeting(kind: Kind, payload: bytes) -> None:
+    with pytest.raises(FrameError):
+        read_greeting(kind, payload)
+
+
+@pytest.mark.parametrize("joined", [True, False, None])
+def test_acceptance_tells_whether_the_parent_has_joined(joined: bool | None) -> None:
+    ((kind, payload),) = fed(FrameReader(1000), write_accepted(joined), [100])
+    assert (kind, read_accepted(payload)) == (Kind.ACCEPTED, joined)
+
+
+def test_acceptance_of_a_later_version_tells_nothing() -> None:
+    assert read_accepted(b"\x07") is None
