@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,16 +34,24 @@ class ControlledProcess:
         arguments: of Python.
         errors: the file for its standard error.
         wrapper: a command that runs it, for example in a network namespace.
+        environment: variables beside those that Python needs.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], errors: Path, wrapper: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        errors: Path,
+        wrapper: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self._errors = errors
         with errors.open("ab") as log:
             self._process = subprocess.Popen(
                 [*wrapper, sys.executable, *arguments],
                 cwd=ROOT,
-                env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
+                env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], **(environment or {})},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -21,7 +21,7 @@ from typing import Any
 
 import uvloop
 
-from taskd_net import Message, Node, NodeClosed, NodeConfig
+from taskd_net import Message, Node, NodeClosed, NodeConfig, Tls
 from taskd_net.core.ready import Ready
 from taskd_net.limits import ACK_TIMEOUT_S
 from tests.faults import traffic
@@ -190,6 +190,8 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> 
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     recorder = Recorder(Path(records))
+    if "tls" in settings:
+        settings["tls"] = Tls(**settings["tls"])
     async with RecordingNode(getattr(NodeConfig, kind)(**settings), recorder) as node:
         member = Member(node, name, recorder)
         say(event="started", at=time.monotonic())

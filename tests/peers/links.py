@@ -146,8 +146,8 @@ class LinkParent:
         self.requests: dict[str, list[bytes]] = {}
         self.streams: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def start(self, listen: str = "127.0.0.1:0") -> Self:
-        """Listen at `address`."""
+    async def start(self, listen: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None) -> Self:
+        """Listen at `address`; with credentials for TLS alone."""
         self._server = grpc.aio.server(options=self._options)
         unary: dict[str, Any] = {
             method: grpc.unary_unary_rpc_method_handler(partial(self.called, method))
@@ -159,7 +159,8 @@ class LinkParent:
             ("taskd_net.link.TaskLink", {"Exchange": stream}),
         ):
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
-        port = self._server.add_insecure_port(listen)
+        server = self._server
+        port = server.add_secure_port(listen, credentials) if credentials else server.add_insecure_port(listen)
         self.address = f"{listen.rpartition(':')[0]}:{port}"
         await self._server.start()
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -108,6 +109,13 @@ class Http2:
         assert self._writer is not None
         if not self._writer.transport.is_closing():
             self._writer.write(data)
+
+    async def taken(self) -> None:
+        """Wait until the other end has taken most of what was written, or has closed the connection."""
+        assert self._writer is not None
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+        await asyncio.sleep(0)  # a drain that need not wait gives nobody a turn
 
     async def greet(self) -> None:
         """The preface, and settings both ways: without a table of header fields, so that answers can be read."""

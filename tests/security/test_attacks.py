@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.security.attacks import ATTACKS
-from tests.security.bystander.stand import Stand
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -21,7 +20,7 @@ STRIKES = 2
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_attack(tmp_path: Path, name: str) -> None:
     attack = ATTACKS[name]
-    async with Stand(tmp_path, from_above=attack.from_above) as stand:
+    async with attack.stand(tmp_path) as stand:
         async with aclosing(attack.strikes(stand)) as strikes:
             await anext(strikes)
             await stand.joined()

@@ -11,14 +11,32 @@ from collections.abc import Mapping
 from typing import Final
 
 import taskd_net  # noqa: F401 - before any import of grpc, which reads its environment then
-from tests.security.attacks import batches, compression, registrations, sizes, unread
+from tests.security.attacks import (
+    answers,
+    batches,
+    certificates,
+    compression,
+    frames,
+    questions,
+    registrations,
+    side_ports,
+    sizes,
+    texts,
+    unread,
+)
 from tests.security.attacks.attack import Attack
 
 ATTACKS: Final[Mapping[str, Attack]] = {
+    **answers.ATTACKS,
     **batches.ATTACKS,
+    **certificates.ATTACKS,
     **compression.ATTACKS,
+    **frames.ATTACKS,
+    **questions.ATTACKS,
     **registrations.ATTACKS,
+    **side_ports.ATTACKS,
     **sizes.ATTACKS,
+    **texts.ATTACKS,
     **unread.ATTACKS,
 }
 """By name: lower case, with hyphens."""

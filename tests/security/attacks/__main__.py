@@ -1,8 +1,10 @@
 """Every attack for some seconds beside traffic. Figures go into docs/security.md (`make attacks`).
 
-    python -m tests.security.attacks --only empty-messages --seconds 3
+    python -m tests.security.attacks --only empty-messages --rounds 3
 
-The exit code is 0 only if every figure keeps its promise, and every strike was refused as it should be.
+Calm and attack take turns, because the machine has other work: the median of each kind of turn counts. An attack that
+misses its promise is made once more, and all its turns count together. The exit code is 0 only if every figure keeps
+its promise, and every strike was refused as it should be.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+import statistics
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tests.security.attacks import ATTACKS
 from tests.security.attacks.attack import Attack
-from tests.security.bystander.stand import MIB, Offered, Stand
+from tests.security.bystander.stand import MIB, Offered
 
 DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "security.md"
 _BEGIN, _END = "<!-- attacks: generated -->", "<!-- end of attacks -->"
@@ -28,8 +32,8 @@ _HEADINGS: Final = (
     "attack",
     "what is sent, again and again",
     "expected answer",
-    "p99 before, ms",
-    "p99 during, ms",
+    "p50 of others, ms",
+    "p99 of others, ms",
     "memory, MiB (allowed)",
     "made by",
 )
@@ -37,65 +41,83 @@ _HEADINGS: Final = (
 SLOWER_S: Final = 0.050
 """Seconds by which the bystanders' p99 may grow."""
 
-ROUNDS: Final = 3
-"""Turns of calm and attack, one after another; the median of each counts, as the machine has other work."""
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Figures:
-    """The outcome of one attack: times in seconds, memory in bytes."""
+    """The outcome of one attack: turns of calm and of attack, and memory in bytes.
 
-    before: float
-    during: float
-    growth: int
-    strikes: int
-    failed: int
+    Attributes:
+        error: a strike that was not refused as it should be, or a stand that broke.
+    """
+
+    calm: list[Offered] = field(default_factory=list)
+    during: list[Offered] = field(default_factory=list)
+    growth: int = 0
+    strikes: int = 0
+    error: str = ""
+
+    def medians(self, name: str) -> tuple[float, float]:
+        """The median over the calm turns, and over those of the attack, of `p50` or `p99` in ms."""
+        before, during = (
+            statistics.median(1000.0 * getattr(turn, name) for turn in turns) if turns else float("nan")
+            for turns in (self.calm, self.during)
+        )
+        return before, during
+
+    @property
+    def slower_ms(self) -> float:
+        """Growth of the p99 in ms."""
+        before, during = self.medians("p99")
+        return during - before
 
     def broken(self, attack: Attack) -> list[str]:
         """The promises that are not kept."""
+        if self.error:
+            return [self.error]
         found = []
-        if self.during - self.before >= SLOWER_S:
-            found.append(f"p99 grew by {1000.0 * (self.during - self.before):.0f} ms")
+        if self.slower_ms >= 1000.0 * SLOWER_S:
+            found.append(f"p99 grew by {self.slower_ms:.0f} ms")
         if self.growth >= attack.share:
             found.append(f"memory grew by {self.growth / MIB:.0f} MiB")
-        if self.failed:
-            found.append(f"{self.failed} messages of bystanders failed")
+        turns = (*self.calm, *self.during)
+        if failed := sum(turn.failed for turn in turns):
+            codes = sorted({code for turn in turns for code in turn.codes} - {"0"})
+            found.append(f"{failed} messages of bystanders failed: {', '.join(codes)}")
         return found
 
 
-async def measure(attack: Attack, seconds: float) -> Figures:
-    """Make one attack, with as long a calm before each round."""
-    calm: list[Offered] = []
-    during: list[Offered] = []
-    made = 0
+async def make(attack: Attack, seconds: float, rounds: int, figures: Figures) -> None:
+    """Make one attack, with as long a calm before each round of it."""
+    loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory() as folder:
-        async with (
-            Stand(Path(folder), from_above=attack.from_above) as stand,
-            aclosing(attack.strikes(stand)) as strikes,
-        ):
+        async with attack.stand(Path(folder)) as stand, aclosing(attack.strikes(stand)) as strikes:
             await anext(strikes)
             await stand.joined()
-            await stand.offer(0.5)
+            await stand.offer(0.3)
             stand.reset_peak()
-            for _ in range(ROUNDS):
-                calm.append(await stand.offer(seconds))
+            for _ in range(rounds):
+                figures.calm.append(await stand.offer(seconds))
                 offering = asyncio.create_task(stand.offer(seconds))
-                while not offering.done():
+                end = loop.time() + seconds
+                # An attack that stops all others ends here, not with their answers.
+                while loop.time() < end:
                     await anext(strikes)
-                    made += 1
-                during.append(await offering)
-            growth = stand.growth()
-    return Figures(
-        _median([round.p99 for round in calm]),
-        _median([round.p99 for round in during]),
-        growth,
-        made,
-        sum(round.failed for round in (*calm, *during)),
-    )
+                    figures.strikes += 1
+                figures.during.append(await offering)
+            figures.growth = max(figures.growth, stand.growth())
 
 
-def _median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
+def measure(attack: Attack, seconds: float, rounds: int) -> Figures:
+    """Make one attack, and again if it misses its promise."""
+    figures = Figures()
+    try:
+        asyncio.run(make(attack, seconds, rounds, figures))
+        if attack.promised and figures.slower_ms >= 1000.0 * SLOWER_S:
+            asyncio.run(make(attack, seconds, rounds, figures))
+    except Exception as error:  # noqa: BLE001 - the other attacks are made all the same
+        traceback.print_exc()
+        figures.error = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return figures
 
 
 def write(measured: Mapping[str, Figures], document: Path = DOCUMENT) -> None:
@@ -105,48 +127,60 @@ def write(measured: Mapping[str, Figures], document: Path = DOCUMENT) -> None:
     assert found is not None, f"{document} has no place for the figures"
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in found[1].strip().splitlines()]
     # The cells of figures lie between what the attack says itself.
-    known = {row[0].strip("` "): row[3:-1] for row in rows if len(row) == len(_HEADINGS)}
+    known = {row[0].partition(",")[0].strip("` "): row[3:-1] for row in rows if len(row) == len(_HEADINGS)}
     lines = [_line(_HEADINGS), "|" + "---|" * len(_HEADINGS)]
     for name, attack in ATTACKS.items():
         figures = measured.get(name)
-        cells = known.get(name, ["", "", ""]) if figures is None else _cells(attack, figures)
+        cells = known.get(name, ["", "", ""]) if figures is None or figures.error else _cells(attack, figures)
         module = f"`{attack.module.replace('.', '/')}.py`"
-        lines.append(_line([f"`{name}`", attack.sends, attack.answer, *cells, module]))
+        shown = f"`{name}`" if attack.promised else f"`{name}`, an exception"
+        lines.append(_line([shown, attack.sends, attack.answer, *cells, module]))
     table = "\n".join(lines)
     document.write_text(text[: found.start()] + f"{_BEGIN}\n\n{table}\n\n{_END}" + text[found.end() :])
 
 
 def _cells(attack: Attack, figures: Figures) -> list[str]:
-    memory = f"{max(0, figures.growth) / MIB:.0f} ({attack.share // MIB})"
-    return [f"{1000.0 * figures.before:.1f}", f"{1000.0 * figures.during:.1f}", memory]
+    times = [" → ".join(f"{value:.1f}" for value in figures.medians(name)) for name in ("p50", "p99")]
+    return [*times, f"{max(0, figures.growth) / MIB:.0f} ({attack.share // MIB})"]
 
 
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _report(name: str, attack: Attack, figures: Figures) -> bool:
+    """Print one row. Returns whether the promise is kept."""
+    broken = figures.broken(attack)
+    p50, p99, memory = _cells(attack, figures)
+    verdict = "ok" if not broken else "MISSED" if attack.promised else "exception"
+    print(
+        f"{name:38} {p50:>14} {p99:>16} {figures.slower_ms:>+8.1f} {memory:>10} {figures.strikes:>7}  {verdict}",
+        flush=True,
+    )
+    for promise in broken:
+        print(f"    {promise}", flush=True)
+    return not broken or not attack.promised
+
+
 def main() -> None:
     """Parse the arguments, make the attacks, and write the table."""
     parser = argparse.ArgumentParser(description="Attack a node, and measure its bystanders.")
     parser.add_argument("--only", nargs="*", choices=ATTACKS, help="these attacks")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each of the rounds of calm and of attack")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn of calm and of attack")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each kind")
     parser.add_argument("--no-write", action="store_true", help="leave the document as it is")
     said = parser.parse_args()
+    print(f"{'attack':38} {'p50, ms':>14} {'p99, ms':>16} {'grown':>8} {'MiB (most)':>10} {'strikes':>7}  most 50 ms")
     measured: dict[str, Figures] = {}
-    clean = True
+    missed = []
     for name in said.only or ATTACKS:
-        attack = ATTACKS[name]
-        figures = measured[name] = asyncio.run(measure(attack, said.seconds))
-        broken = figures.broken(attack)
-        clean = clean and not broken
-        before, during, memory = _cells(attack, figures)
-        times = f"p99 {before:>7} -> {during:>7} ms"
-        print(f"{name:40} {times}  {memory:>10} MiB  {figures.strikes:>6} strikes", flush=True)
-        for promise in broken:
-            print(f"    MISSED: {promise}", flush=True)
+        figures = measured[name] = measure(ATTACKS[name], said.seconds, said.rounds)
+        if not _report(name, ATTACKS[name], figures):
+            missed.append(name)
     if not said.no_write:
         write(measured)
-    sys.exit(0 if clean else 1)
+    print(f"{len(measured)} attacks; missed: {', '.join(missed) or 'none'}")
+    sys.exit(1 if missed else 0)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 from tests.security.bystander.stand import MIB, Stand
 
@@ -30,6 +31,10 @@ class Attack:
         strikes: makes it.
         from_above: the attacker is a parent.
         share: bytes by which the memory of the attacked node may grow.
+        command: runs the attacked node, see `Stand`.
+        secure: all nodes speak TLS.
+        environment: of the attacked node's process.
+        promised: False for the exceptions that docs/security.md names.
     """
 
     sends: str
@@ -37,6 +42,20 @@ class Attack:
     strikes: Strikes
     from_above: bool = False
     share: int = PEER_BYTES
+    command: Literal["", "mgr", "listen"] = ""
+    secure: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    promised: bool = True
+
+    def stand(self, folder: Path) -> Stand:
+        """The stand to make it at."""
+        return Stand(
+            folder,
+            from_above=self.from_above,
+            command=self.command,
+            secure=self.secure,
+            environment=self.environment,
+        )
 
     @property
     def module(self) -> str:

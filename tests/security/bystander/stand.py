@@ -1,6 +1,6 @@
 """An attacked node and two Workers that send to each other through it: each a process of its own.
 
-async with Stand(folder, attack) as stand:
+async with Stand(folder) as stand:
     calm = await stand.offer(3.0)
     stand.reset_peak()
     ...  # the attack, by the caller's process
@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from tests.faults.controlled import ControlledProcess
+from tests.faults.controlled import ROOT, ControlledProcess
 from tests.faults.lab import free_port
+from tests.peers.certificates import Folder
 
 MIB: Final = 1024 * 1024
 
-RATE: Final = 100.0
+RATE: Final = 200.0
 """Messages a second of the bystanders: far below what two cores carry, beside an attack too."""
 
 ANSWER_S: Final = 60.0
@@ -37,63 +43,100 @@ class Offered:
     p50: float
     p99: float
     slowest: float
-    sent: int
-    failed: int
+    codes: Mapping[str, int]
+
+    @property
+    def failed(self) -> int:
+        """Messages that did not arrive, or may not have."""
+        return sum(self.codes.values()) - self.codes.get("0", 0)
 
 
 class Stand:
-    """The attacked node, `target`, and its bystanders below it.
+    """The attacked node, `target`, and its bystanders.
 
     Args:
         folder: a new folder, for logs.
-        from_above: the target is a Proxy whose parent attacks it; else a Mgr that is attacked by a child.
+        from_above: the target is a Proxy whose parent attacks it; else it is attacked by a child.
+        command: what users run as the target: `mgr`, with all its ports and a reader of its output, or `listen`, which
+            is itself one of the bystanders. Without it the target is a bare node.
+        secure: all nodes speak TLS, with `certificates`.
+        environment: of the target's process.
 
     Attributes:
-        address: where the target listens.
+        address: where children connect: to the target, or to the Mgr above `listen`.
         parent: where the attacking parent has to listen.
+        page, metrics: the ports of the command `mgr`.
+        certificates: of all nodes.
     """
 
-    def __init__(self, folder: Path, *, from_above: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        from_above: bool = False,
+        command: str = "",
+        secure: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder = folder
         self._from_above = from_above
-        self._processes: list[ControlledProcess] = []
-        self.address = f"127.0.0.1:{free_port()}"
-        self.parent = f"127.0.0.1:{free_port()}"
+        self._command = command
+        self._environment = environment or {}
+        # The nodes with orders, those that join before the others, and the sender.
+        self._members: list[ControlledProcess] = []
+        self._commands: list[subprocess.Popen[bytes]] = []
+        self.address, self.parent, self.page, self.metrics = (f"127.0.0.1:{free_port()}" for _ in range(4))
+        self.certificates = Folder(folder / "certificates") if secure else None
 
     async def __aenter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            if self._from_above:
-                target = self._launch("target", "proxy", listen=self.address, upstream=self.parent, server_rank=0)
-            else:
-                target = self._launch("target", "mgr", listen=self.address)
-            await asyncio.to_thread(target.event, "started")
-            for rank in (900, 901):
-                self._launch(f"worker{rank}", "worker", server_rank=90, rank=rank, upstream=self.address)
-            for process in self._processes[1:]:
-                await asyncio.to_thread(process.event, "started")
+            await asyncio.to_thread(self._start)
         except BaseException:
             self._close()
             raise
         return self
+
+    def _start(self) -> None:
+        if self._from_above:
+            self._launch("target", "proxy", listen=self.address, upstream=self.parent, server_rank=0)
+        elif self._command == "mgr":
+            ports = ("--http-port", self.page, "--metrics-port", self.metrics, "--log-path", str(self._folder))
+            self._run("mgr", "--listen", self.address, *ports)
+        else:
+            self._launch("mgr" if self._command else "target", "mgr", listen=self.address)
+        for process in self._members:
+            process.event("started")
+        if self._command == "listen":
+            self._run("listen", "--as", self._receiver, "--upstream", self.address, "--inbox", "4096")
+        for rank in (900,) if self._command == "listen" else (900, 901):
+            self._launch(f"worker{rank}", "worker", server_rank=90, rank=rank, upstream=self.address)
+        for process in self._members:
+            if process.name.startswith("worker"):
+                process.event("started")
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._close)
 
     async def joined(self) -> None:
         """Wait until all have joined, and the bystanders reach each other."""
-        for process in self._processes[not self._from_above :]:
-            await self._ask(process, "joined", timeout=ANSWER_S)
+        for process in self._members:
+            if process.name != "mgr" and (process.name != "target" or self._from_above):
+                await self._ask(process, "joined", timeout=ANSWER_S)
         await self._ask(self._sender, "until", to=self._receiver, codes=[0], patience=ANSWER_S, timeout=1.0)
 
     @property
-    def target(self) -> ControlledProcess:
+    def pid(self) -> int:
         """The attacked node's process."""
-        return self._processes[0]
+        return (self._commands or self._members)[0].pid
 
     def log(self) -> str:
         """The log of the attacked node."""
         return (self._folder / "target.log").read_text(errors="replace")
+
+    def log_bytes(self) -> int:
+        """The size of all its log files, on disk and on stderr."""
+        return sum(file.stat().st_size for file in self._folder.rglob("*.log*"))
 
     # ---- the bystanders
 
@@ -109,15 +152,13 @@ class Stand:
             wait=False,
             within=seconds + 2.0 * ANSWER_S,
         )
-        codes = told["codes"]
-        sent = sum(codes.values())
-        return Offered(told["p50"], told["p99"], told["slowest"], sent, sent - codes.get("0", 0))
+        return Offered(told["p50"], told["p99"], told["slowest"], told["codes"])
 
     # ---- memory
 
     def reset_peak(self) -> None:
         """Measure growth from now on."""
-        Path(f"/proc/{self.target.pid}/clear_refs").write_text(RESET_PEAK)
+        Path(f"/proc/{self.pid}/clear_refs").write_text(RESET_PEAK)
         self._before = self._status("VmRSS")
 
     def growth(self) -> int:
@@ -125,7 +166,7 @@ class Stand:
         return self._status("VmHWM") - self._before
 
     def _status(self, field: str) -> int:
-        for line in Path(f"/proc/{self.target.pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(field + ":"):
                 return 1024 * int(line.split()[1])
         raise LookupError(field)
@@ -136,22 +177,56 @@ class Stand:
 
     @property
     def _sender(self) -> ControlledProcess:
-        return self._processes[1]
+        return next(process for process in self._members if process.name == "worker900")
 
-    def _launch(self, name: str, kind: str, **settings: Any) -> ControlledProcess:
+    def _launch(self, name: str, kind: str, **settings: Any) -> None:
+        """Start a node with orders."""
         settings["inbox"] = 4096
+        if self.certificates is not None:
+            files = self.certificates
+            settings["tls"] = asdict(files.tls() if "listen" in settings else files.connecting())
         records = str(self._folder / f"{name}.records")
         arguments = ["-m", "tests.faults.member", kind, json.dumps(settings), name, records]
-        process = ControlledProcess(name, arguments, self._folder / f"{name}.log")
-        self._processes.append(process)
-        return process
+        environment = self._environment if name == "target" else {}
+        log = self._folder / f"{name}.log"
+        self._members.append(ControlledProcess(name, arguments, log, environment=environment))
+
+    def _run(self, *arguments: str) -> None:
+        """Start a command of the user's, and a reader of its output."""
+        with (self._folder / "target.log").open("ab") as log:
+            target = subprocess.Popen(
+                [sys.executable, "-m", "taskd_net.cli", *arguments],
+                cwd=ROOT,
+                env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], **self._environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self._commands.append(target)
+        assert target.stdout is not None
+        if arguments[0] == "mgr":
+            line = target.stdout.readline()
+            assert b" ready, " in line, self.log()
+        self._commands.append(subprocess.Popen(["cat"], stdin=target.stdout, stdout=subprocess.DEVNULL))
 
     def _close(self) -> None:
-        for process in reversed(self._processes):
+        for process in reversed(self._members):
             process.begin_end()
-        for process in reversed(self._processes):
+        for process in reversed(self._members):
             process.end()
+        for command in self._commands:
+            command.kill()
+        for command in self._commands:
+            command.wait(ANSWER_S)
+            if command.stdout is not None:
+                command.stdout.close()
 
     async def _ask(self, process: ControlledProcess, do: str, *, within: float = ANSWER_S, **arguments: object) -> Any:
         number = process.begin(do, **arguments)
         return await asyncio.to_thread(process.answer, number, within + 5.0)
+
+
+def connect(address: str) -> socket.socket:
+    """A connection that says nothing."""
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), ANSWER_S)
