@@ -41,17 +41,16 @@ async def _many(stand: Stand) -> AsyncGenerator[None, None]:
 
 
 async def _untaken(stand: Stand) -> AsyncGenerator[None, None]:
-    """A child floods its parent, and confirms no answer, until its stream ends."""
-    async with FloodingChild("Worker/80/0") as child:
-        await child.join(stand.address)
-        yield
-        while True:
+    """A child floods its parent, and confirms no answer, until its stream ends. It comes back in another place."""
+    for rank in count():
+        async with FloodingChild(f"Worker/80/{rank}") as child:
+            await child.join(stand.address)
+            if not rank:
+                yield
             reading = asyncio.create_task(child.ended())
             assert not await child.flood("Mgr/0", FLOOD), "the parent took it all"
             await reading
             assert Reason.VIOLATION.value in stand.log()
-            await child.cut()
-            await child.join(stand.address)
             yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from itertools import count
 from typing import Final
 
 from taskd_net.limits import BATCH_BYTES, BATCH_COUNTED_BYTES
@@ -45,20 +46,19 @@ def patient(count: int) -> bytes:
 
 
 def ends_the_stream(make: Callable[[], bytes]) -> Strikes:
-    """A child writes a batch, and its stream ends."""
+    """A child writes a batch, and its stream ends. It comes back in another place, as its own has to wait."""
 
     async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
         data = make()
-        async with LinkChild("Worker/80/0") as child:
-            await child.join(stand.address)
-            yield
-            while True:
+        for rank in count():
+            async with LinkChild(f"Worker/80/{rank}") as child:
+                await child.join(stand.address)
+                if not rank:
+                    yield
                 await child.write(data)
                 await child.ended()
                 assert "event=violation" in stand.log(), "gRPC has refused it, not the node"
                 yield
-                await child.cut()
-                await child.join(stand.address)
 
     return strikes
 
@@ -68,7 +68,7 @@ def refused(make: Callable[[], bytes]) -> Strikes:
 
     async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
         data = make()
-        count = len(Batch.FromString(data).messages)
+        messages = len(Batch.FromString(data).messages)
         async with LinkChild("Worker/80/0") as child:
             await child.join(stand.address)
             yield
@@ -76,7 +76,7 @@ def refused(make: Callable[[], bytes]) -> Strikes:
                 await child.write(data)
                 answered = 0
                 async with asyncio.timeout(60.0):
-                    while answered < count:
+                    while answered < messages:
                         batch = Batch.FromString(await child.stream.read())
                         answered += len(batch.answers)
                         if batch.answers:

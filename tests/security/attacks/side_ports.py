@@ -19,7 +19,7 @@ async def _ask(address: str, path: str, host: str = "127.0.0.1") -> bytes:
     """The first line of an answer; empty where the connection is closed without one."""
     reader, writer = await asyncio.open_connection(sock=connect(address))
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         return (await asyncio.wait_for(reader.read(), 60.0)).partition(b"\r\n")[0]
     except ConnectionError:
         return b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
+from itertools import count
 from typing import Final
 
 from taskd_net.limits import RECEIVE_BYTES
@@ -30,16 +31,16 @@ async def from_above(kind: str, size: int, stand: Stand) -> AsyncGenerator[None,
 
 
 async def from_below(kind: str, size: int, stand: Stand) -> AsyncGenerator[None, None]:
-    """A child writes one item of this size, and its stream ends."""
+    """A child writes one item of this size, and its stream ends. It comes back in another place."""
     data = bytes(size)
-    async with LinkChild("Worker/80/0", kind) as child:
-        await child.join(stand.address)
-        yield
-        while True:
+    for rank in count():
+        async with LinkChild(f"Worker/80/{rank}", kind) as child:
+            await child.join(stand.address)
+            if not rank:
+                yield
             await child.write(data)
             await child.ended()
             yield
-            await child.open()
 
 
 def _attacks(kind: str) -> dict[str, Attack]:
