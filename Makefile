@@ -19,14 +19,14 @@ AUDIT = pip-audit==2.10.1
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger document rates
-AGENT = agent_messages plans supervision
+AGENT = agent_messages duties plans supervision
 CORE = taskd_net.core taskd_net.jobs taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
   $(AGENT:%=taskd_net.api.%)
 comma := ,
 space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
-  $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_supervision.py
+  $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_duties.py tests/api/test_supervision.py
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 
 # Most tests wait most of the time. Tests with a common laboratory or browser stay together.

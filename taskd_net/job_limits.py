@@ -24,6 +24,24 @@ PROFILING_PRUNE_S: Final = 60.0
 PROFILING_KEPT: Final = 3
 """Newest files of each rank that stay in the profiling folder whatever they take: one may be being written."""
 
+PROFILING_SWITCH_S: Final = 1.0
+"""Seconds between two looks at the profiling switch, as TaskD's, and for reading it at most."""
+
+PROFILING_SWITCH_BYTES: Final = 65_536
+"""Bytes of the profiling switch at most; it has five short entries."""
+
+WORKER_BEAT_S: Final = 1.0
+"""Seconds between two KEEP_ALIVEs of a Worker during a stress test, as TaskD's. A Mgr gives it up after 3 s."""
+
+DEVICE_CALLS_WAITING: Final = 8
+"""Switches of cards and stress tests that a Worker has at a time, as many as its inbox; more are answered as failed."""
+
+STRESS_AIC_S: Final = 300.0
+"""Seconds for the stress test of a device's cores, as with TaskD."""
+
+STRESS_HCCS_S: Final = 600.0
+"""Seconds for the stress test of a device's links, as with TaskD."""
+
 AGENT_LOOK_S: Final = 1.0
 """Seconds between two looks of an Agent at its workers, and between two of its KEEP_ALIVEs, as TaskD's Agents do."""
 

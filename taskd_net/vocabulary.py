@@ -43,3 +43,9 @@ A Mgr tells a repeated registration from that of a restarted process by it; an A
 
 FAULT_TIME: Final = "REPORT_FAULT_TIME"
 FAULT_RANKS: Final = "FaultRanks"
+
+SWITCH_NIC_UUID: Final = "switchNicUUID"
+SWITCH_RANKS: Final = "globalRankIDs"
+SWITCH_OPS: Final = "globalOps"
+STRESS_TEST_UUID: Final = "stressTestUUID"
+STRESS_OPS: Final = "StressTestRankOPStr"

@@ -22,6 +22,8 @@ from taskd_net.api.member import log
 from taskd_net.position import is_rank
 
 PATH: Final = "TASKD_NET_PROFILING_PATH"
+MOUNTED: Final = Path("/user/cluster-info/profiling")
+"""The profiling folder that TaskD's platform mounts."""
 
 
 class _File(NamedTuple):
@@ -33,9 +35,14 @@ class _File(NamedTuple):
 
 
 def folder() -> Path:
-    """The profiling folder: `TASKD_NET_PROFILING_PATH`, else `profiling` in the folder of the log files."""
-    configured = os.environ.get(PATH)
-    return Path(configured) if configured else Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH) / "profiling"
+    """The profiling folder.
+
+    It is `TASKD_NET_PROFILING_PATH`, else `/user/cluster-info/profiling` where that exists, else `profiling` in the
+    folder of the log files.
+    """
+    if configured := os.environ.get(PATH):
+        return Path(configured)
+    return MOUNTED if MOUNTED.is_dir() else Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH) / "profiling"
 
 
 def prune(profiling: Path, limit: int, ended: threading.Event | None = None) -> int:

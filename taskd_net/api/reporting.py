@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -23,9 +24,12 @@ from taskd_net.core.frame import Ack
 from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.retry import Retry, repeat
-from taskd_net.vocabulary import PROFILING_STATES, STATUS
+from taskd_net.vocabulary import ACTION, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
 
 MGR: Final = Position.mgr()
+
+_ANSWERED_WITHIN: Final = {SWITCH_NIC: job_limits.SWITCH_NIC_S, STRESS_TEST: job_limits.STRESS_TEST_S}
+"""Seconds for which the answer to an operation matters to a Mgr, by code: it waits for those of other Workers."""
 
 
 async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
@@ -59,7 +63,8 @@ class Reports:
         self._missed = asyncio.Event()
         # Reports without a waiting caller; a SimpleQueue among them is notified at its turn.
         self._waiting: deque[_Waiting | SimpleQueue[None]] = deque()
-        self._profiling: Body | None = None  # the last that was reported
+        # What follows a REGISTER, by kind: the report, and the time until which it matters.
+        self._lasting: dict[str, tuple[Body, float]] = {}
         self._posted = asyncio.Event()
         self._lost = 0
         self._loop: asyncio.AbstractEventLoop
@@ -75,7 +80,7 @@ class Reports:
         Raises:
             Refused: the Mgr has not acknowledged it.
         """
-        self._remember(body)
+        self.remember(body)
         if self._away:
             text = f"the Mgr has not taken an earlier report ({self._away})"
             raise Refused(f"{text}; this one was not tried, and none is before it can be reached again")
@@ -96,7 +101,7 @@ class Reports:
         """
         if len(self._waiting) >= job_limits.REPORTS_WAITING:
             raise Refused(f"{job_limits.REPORTS_WAITING} reports wait for the Mgr already")
-        self._remember(body)
+        self.remember(body)
         self._waiting.append(_Waiting(body.code, body.to_json(), time.monotonic() + timeout))
         if not self._in_loop(self._posted.set):
             raise Refused("the Worker is being destroyed")
@@ -113,6 +118,13 @@ class Reports:
         if lost:
             log.warning("reports_lost", node=str(self._node.position), count=lost)
 
+    def remember(self, body: Body) -> None:
+        """Repeat a report after each REGISTER, which makes an original Mgr forget it: a profiling state, an answer."""
+        if body.msg_type == STATUS and body.code in PROFILING_STATES:
+            self._lasting[STATUS] = (body, math.inf)
+        elif body.msg_type == ACTION and body.code in _ANSWERED_WITHIN:
+            self._lasting[f"{ACTION} {body.code}"] = (body, time.monotonic() + _ANSWERED_WITHIN[body.code])
+
     async def stay_registered(self, node: Node) -> None:
         """Register with the Mgr, and repeat it from time to time, as a restarted Mgr has lost its registrations.
 
@@ -121,10 +133,6 @@ class Reports:
         while True:
             await self._register(node)
             await asyncio.sleep(job_limits.REGISTER_EVERY_S)
-
-    def _remember(self, body: Body) -> None:
-        if body.msg_type == STATUS and body.code in PROFILING_STATES:
-            self._profiling = body
 
     def _not_taken(self, ack: Ack) -> None:
         """Look for the Mgr, unless the report itself was wrong."""
@@ -163,16 +171,24 @@ class Reports:
             log.info("manager_back", node=str(node.position), seconds=seconds, count=lost)
 
     async def _register(self, node: Node) -> None:
-        """Register, and repeat the profiling state, which an original Mgr forgets with each REGISTER."""
+        """Register, and repeat what an original Mgr forgets with each REGISTER."""
         await report_until_taken(node, self._registration, self._mtype)
-        told: Body | None = None
-        while (state := self._profiling) is not None and state is not told:
+        told: list[Body] = []
+        while (report := self._untold(told)) is not None:
             # The application may report another state meanwhile; the Mgr gets the last one last.
-            ack = await node.send(state.to_json(), to=MGR, mtype=self._mtype, wait=False)
+            ack = await node.send(report.to_json(), to=MGR, mtype=self._mtype, wait=False)
             if ack.code < 5000:
-                told = state
+                told.append(report)
             else:
                 await asyncio.sleep(job_limits.REPORT_RETRY_S)
+
+    def _untold(self, told: Sequence[Body]) -> Body | None:
+        """A report that matters, and that the Mgr has not been told."""
+        now = time.monotonic()
+        for body, until in list(self._lasting.values()):
+            if until > now and all(body is not other for other in told):
+                return body
+        return None
 
     async def _send_waiting(self, node: Node) -> None:
         """Send the reports without a waiting caller, one after another, so that they arrive in order."""

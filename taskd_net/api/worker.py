@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import limits
+from taskd_net import fork, limits
 from taskd_net.api import arguments
+from taskd_net.api.attendant import Attendant
 from taskd_net.api.body import Body
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
@@ -23,9 +24,18 @@ from taskd_net.api.reporting import Reports
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
+from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.position import Position
+from taskd_net.profiling_switch import SwitchWatch
 from taskd_net.untrusted import shown
-from taskd_net.vocabulary import ACTION, INCARNATION, REGISTER, WORKER_COMMANDS, WORKER_REGISTERS
+from taskd_net.vocabulary import (
+    ACTION,
+    INCARNATION,
+    PROFILING_COMMANDS,
+    REGISTER,
+    WORKER_COMMANDS,
+    WORKER_REGISTERS,
+)
 from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = "TASKD_NET_UPSTREAM"
@@ -62,17 +72,20 @@ class _Handlers:
         else:
             self._by_kind[command] = handler
 
-    def take(self, message: Message, body: Body) -> None:
-        """Call the handler of a command: that of its code, else that of its msg_type."""
-        if (body.msg_type == ACTION or body.code in WORKER_COMMANDS) and not from_mgr(message):
-            return
-        handler = self._by_kind.get(body.code) or self._by_kind.get(body.msg_type)
+    def call(self, command: Command) -> bool:
+        """Call the handler of a command: that of its code, else that of its msg_type. Returns whether there is one."""
+        handler = self._by_kind.get(command.code) or self._by_kind.get(command.msg_type)
         if handler is not None:
-            handler(Command(body.msg_type, body.code, body.message, body.extension, message.src, message.uuid))
-        elif len(self._missing) < _KINDS_NAMED and (body.code, body.msg_type) not in self._missing:
-            # One line for each kind, none per message.
-            self._missing.add((body.code, body.msg_type))
-            log.warning("command_without_handler", code=body.code, msg_type=body.msg_type, src=str(message.src))
+            handler(command)
+        return handler is not None
+
+    def miss(self, command: Command) -> None:
+        """Log a command without a handler: one line for each kind, none per message."""
+        kind = (command.code, command.msg_type)
+        if len(self._missing) < _KINDS_NAMED and kind not in self._missing:
+            self._missing.add(kind)
+            code, msg_type = kind
+            log.warning("command_without_handler", code=code, msg_type=msg_type, src=str(command.src))
 
 
 _handlers: Final = _Handlers()
@@ -81,27 +94,59 @@ _handlers: Final = _Handlers()
 class Worker:
     """The Worker of this process, from init to destroy."""
 
-    def __init__(self, config: NodeConfig, limit_mb: int) -> None:
+    def __init__(self, config: NodeConfig, rank: int, framework: str, limit_mb: int) -> None:
         self.node = BlockingNode(config).start()
         registration = Body(REGISTER, WORKER_REGISTERS, extension={INCARNATION: str(uuid4())})
         self.reports = Reports(self.node, registration, MTYPE)
-        self._receiver = Receiver(self.node, _handlers.take)
+        self._attendant = Attendant(self.node, rank, framework, MTYPE, self.reports.remember)
+        self._receiver = Receiver(self.node, self._take)
+        self._switch = SwitchWatch(self._switched)
         self._pruner = Pruner(limit_mb)
         self._start = Once()
+        self._turn = fork.Lock()  # handlers run one after another
 
     def start(self) -> None:
         """Register with the Mgr, serve its commands, and keep the bound on the profiling folder."""
         self._start.take()
         self.node.beside(self.reports.stay_registered)
         self._receiver.start()
+        self._switch.start()
         self._pruner.start()
 
     def close(self) -> None:
-        """Leave the mesh, and end every thread."""
+        """Leave the mesh, and end every thread but that of a device call."""
+        self._switch.end()
         self.reports.close(limits.CLOSE_GRACE_S)
         leave(self.node)
         self._pruner.close()
+        self._switch.close()
         self._receiver.join()
+
+    def _take(self, message: Message, body: Body) -> None:
+        """Handle a message: the application first, then this package."""
+        if (body.msg_type == ACTION or body.code in WORKER_COMMANDS) and not from_mgr(message):
+            return
+        if body.code in PROFILING_COMMANDS:
+            self._switch.end()  # the Mgr has the say from now on
+        command = Command(body.msg_type, body.code, body.message, body.extension, message.src, message.uuid)
+        self._obey(command)
+
+    def _switched(self, switch: ProfilingSwitch) -> None:
+        """Carry the profiling switch of the file out, as the Mgr's command to the same effect."""
+        command = Command(ACTION, PROFILING_COMMANDS.start + switch.state, src=self.node.position)
+        try:
+            self._obey(command)
+        except (Exception, SystemExit) as error:
+            log.error("handler_failed", code=command.code, msg_type=command.msg_type, exc_info=error)
+
+    def _obey(self, command: Command) -> None:
+        with self._turn:
+            if _handlers.call(command):
+                return
+        if command.msg_type == ACTION and command.code in WORKER_COMMANDS:
+            self._attendant.take(command)
+        else:
+            _handlers.miss(command)
 
 
 slot: Final[Slot[Worker]] = Slot("worker")
@@ -140,7 +185,7 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
         config = NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream, tls=secured)
     except ConfigError as error:
         raise ConfigError(f"{UPSTREAM}: {error}") from None
-    slot.fill(lambda: Worker(config, limit_mb), f"taskd-worker-{rank}.log")
+    slot.fill(lambda: Worker(config, rank, framework, limit_mb), f"taskd-worker-{rank}.log")
     return True
 
 

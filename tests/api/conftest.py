@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, Message, NodeConfig, Position, logs
+from taskd_net import BlockingNode, Message, NodeConfig, Position, logs, profiling_switch
 from taskd_net.api import agent, disk, manager, member, proxy, worker
 from taskd_net.api.body import Body
 from taskd_net.states import State
@@ -22,6 +22,7 @@ from taskd_net.states import State
 SOON = 10.0
 VARIABLES = (
     *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
+    *("LOCAL_RANK", "MASTER_ADDR", "MS_SCHED_HOST", profiling_switch.PATH),
     *(agent.FAULT_TIMEOUT, agent.RESTART_PAUSE, agent.FINISH_PAUSE),
     *(logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT),
 )

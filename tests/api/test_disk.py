@@ -142,6 +142,10 @@ def test_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TASKD_NET_PROFILING_PATH", "/elsewhere")
     assert disk.folder() == Path("/elsewhere")
     monkeypatch.delenv("TASKD_NET_PROFILING_PATH")
+    monkeypatch.setattr(disk, "MOUNTED", tmp_path / "mounted")
+    (tmp_path / "mounted").mkdir()
+    assert disk.folder() == tmp_path / "mounted"
+    (tmp_path / "mounted").rmdir()
     monkeypatch.delenv("TASKD_LOG_PATH")
     assert disk.folder() == Path("taskd_log/profiling")
 

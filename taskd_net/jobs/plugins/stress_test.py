@@ -26,7 +26,7 @@ from taskd_net.position import Position
 from taskd_net.untrusted import json_value
 
 STREAM = "OMStressTestStream"
-UUID = "stressTestUUID"
+UUID = vocabulary.STRESS_TEST_UUID
 FAILED: Final = ("1", "execution failed")
 TIMEOUT: Final = ("3", "timeout")
 
@@ -124,7 +124,7 @@ class StressTestPlugin(Plugin[Testing]):
             if worker is None:
                 self._end(rank, FAILED)
                 continue
-            extension = {UUID: request.uuid, "StressTestRankOPStr": json.dumps({str(rank): {"ops": list(ops)}})}
+            extension = {UUID: request.uuid, vocabulary.STRESS_OPS: json.dumps({str(rank): {"ops": list(ops)}})}
             self.send(traffic.worker(worker.node, rank), vocabulary.STRESS_TEST, extension=extension)
         state.look = snapshot.now + snapshot.config.silence_s
 

@@ -22,7 +22,7 @@ from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command
 
 STREAM = "OMSwitchNicStream"
-UUID = "switchNicUUID"
+UUID = vocabulary.SWITCH_NIC_UUID
 
 
 @dataclass
@@ -89,8 +89,8 @@ class SwitchNicPlugin(Plugin[Switching]):
         if state.waiting:
             extension = {
                 UUID: request.uuid,
-                "globalRankIDs": json.dumps([str(rank) for rank in request.ranks]),
-                "globalOps": json.dumps(list(request.ops)),
+                vocabulary.SWITCH_RANKS: json.dumps([str(rank) for rank in request.ranks]),
+                vocabulary.SWITCH_OPS: json.dumps(list(request.ops)),
             }
             self.send(traffic.ALL_WORKERS, vocabulary.SWITCH_NIC, extension=extension)
 

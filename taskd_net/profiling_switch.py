@@ -1,0 +1,117 @@
+"""The profiling switch of a job: a file that the platform mounts into every pod.
+
+A Manager reads it where ClusterD does not say it, and a Worker until its Mgr has sent a switch.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from taskd_net import job_limits
+from taskd_net.bounded_file import read_file
+from taskd_net.codes import ArgumentError
+from taskd_net.jobs.events import ProfilingSwitch
+from taskd_net.logger import get_logger
+from taskd_net.untrusted import json_value, shown
+
+PATH: Final = "TASKD_NET_PROFILING_SWITCH"
+MOUNTED: Final = "/user/cluster-info/datatrace-config/profilingSwitch"
+
+COMMUNICATION: Final = "CommunicationOperator"
+DOMAINS: Final = (COMMUNICATION, "Step", "SaveCheckpoint", "FP", "DataLoader")
+
+
+def read_switch(text: str) -> ProfilingSwitch:
+    """Read the content of the file: a JSON object with `on` or `off` for each domain; a missing one is off.
+
+    Returns:
+        The default domain is on where any is, the communication domain where its own is.
+
+    Raises:
+        ArgumentError: it has another form.
+    """
+    try:
+        value = json_value(text)
+    except ValueError as error:
+        raise ArgumentError(f"it is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ArgumentError(f"it is {shown(value)}; expected a JSON object")
+    states = {domain: value.get(domain, "off") for domain in DOMAINS}
+    for domain, state in states.items():
+        if state not in ("on", "off"):
+            raise ArgumentError(f"{domain} is {shown(state)}; expected on or off")
+    return ProfilingSwitch("on" in states.values(), states[COMMUNICATION] == "on")
+
+
+class SwitchFile:
+    """The file, and what was read of it last.
+
+    Args:
+        path: of the file; by default `TASKD_NET_PROFILING_SWITCH`, else where TaskD's platform mounts it.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self.path = path or os.environ.get(PATH) or MOUNTED
+        self._log = get_logger(path=self.path)
+        self._switch: ProfilingSwitch | None = None
+        self._complaint = ""
+
+    def look(self) -> ProfilingSwitch | None:
+        """Read the file. Returns the switch if it has changed.
+
+        A file that is missing, or that cannot be read, is as if unchanged. Each reason is one line in the log.
+        """
+        try:
+            content = read_file(self.path, job_limits.PROFILING_SWITCH_BYTES, job_limits.PROFILING_SWITCH_S)
+            switch = read_switch(content.data.decode())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                self._log.warning("profiling_switch_unreadable", reason=self._complaint)
+            return None
+        self._complaint = ""
+        if switch == self._switch:
+            return None
+        self._switch = switch
+        return switch
+
+
+class SwitchWatch:
+    """A thread that looks at the file once a second, until `close`.
+
+    Args:
+        take: is called with each switch that has changed, in this thread; it must not raise.
+        path: as for `SwitchFile`.
+    """
+
+    def __init__(self, take: Callable[[ProfilingSwitch], None], path: str | None = None) -> None:
+        self._take = take
+        self._file = SwitchFile(path)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="taskd_net profiling switch", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop looking, without waiting for the end of the thread."""
+        self._ended.set()
+
+    def close(self) -> None:
+        """Stop looking, and wait for the end of the thread, for a bounded time."""
+        self.end()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(job_limits.HANDLER_GRACE_S)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            switch = self._file.look()
+            if switch is not None and not self._ended.is_set():
+                self._take(switch)
+            self._ended.wait(job_limits.PROFILING_SWITCH_S)
