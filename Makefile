@@ -18,7 +18,7 @@ AUDIT = pip-audit==2.10.1
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
-STATE = ledger document rates
+STATE = ledger document job_document rates
 AGENT = agent_messages duties plans supervision
 CORE = taskd_net.core taskd_net.jobs taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
   $(AGENT:%=taskd_net.api.%)

@@ -82,6 +82,16 @@ MESSAGES_SHOWN: Final = 16
 SHOWN_CHARS: Final = 200
 """Characters of a command's message, and of a decision's cause, that are shown."""
 
+AGENTS_SHOWN: Final = 1_000
+"""Agents of a job that are shown one by one, those in trouble first: some 5 ms for the Manager, once in 100 ms."""
+
+RANKS_SHOWN: Final = 64
+"""Failed ranks of one Agent that are shown: four times those of a node."""
+
+JOB_TEXT_CHARS: Final = 512
+"""Characters of each text in the state of a job that is sent to a caller: a plugin's texts have no bound of their own.
+The widest state has 6 MB then, and 10 MiB are received."""
+
 STORE_S: Final = 1.0
 """Seconds for one commit of the state. Then decisions and acknowledgements go on without it: a disk that hangs must not
 stop a job."""

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+OWN: Final = "Manager"
+"""The name of the Manager's own decisions, its 210s, beside those of plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class AgentView:
         registered: it has sent REGISTER.
         asking: it waits for the decision on its start.
         fault: it has reported a fault that no command has answered.
-        fault_ranks: the failed ranks of that report; empty if it names none.
+        fault_ranks: the first failed ranks of that report, `job_limits.RANKS_SHOWN` at most; empty if it names none.
         fault_at: time of its arrival.
         exited: it was sent 203, and no other process has registered since.
         heartbeat: time of its last KEEP_ALIVE.
@@ -85,7 +89,7 @@ class DecisionView:
         cause: the last event before it, in words.
         messages: its first commands, `job_limits.MESSAGES_SHOWN` at most.
         sent, acknowledged, lost: numbers of all of its commands, however many are shown.
-        calls: calls of the training framework's controller, and answers to ClusterD, in words.
+        calls: its first calls of the training framework's controller, and answers to ClusterD, in words.
         restarts: the count of restarts that the job has left, where the decision begins a round; else None.
     """
 
@@ -153,12 +157,14 @@ class JobView:
         paused: ClusterD holds Agents back from starting.
         retry_time: of reset.json; None without that file.
         streams: by name.
-        agents: by rank.
+        agents: by rank, `job_limits.AGENTS_SHOWN` at most: those in trouble before others.
+        agents_known, agents_in_trouble: number of all, and of those that have a fault or have exited.
         workers: number of Workers that have registered.
         profiling: number of those by profiling state: n of their last 1400 + n, -1 for none.
         decisions: the last ones, oldest first, `job_limits.DECISIONS_KEPT` at most.
         counters: since this process began.
         state_file: path of the state file; empty without one.
+        plugins_off: users' plugins that are off until the Manager restarts.
     """
 
     job_id: str = ""
@@ -171,8 +177,11 @@ class JobView:
     retry_time: int | None = None
     streams: tuple[StreamView, ...] = ()
     agents: tuple[AgentView, ...] = ()
+    agents_known: int = 0
+    agents_in_trouble: int = 0
     workers: int = 0
     profiling: Mapping[int, int] = field(default_factory=dict)
     decisions: tuple[DecisionView, ...] = ()
     counters: JobCounters = field(default_factory=JobCounters)
     state_file: str = ""
+    plugins_off: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from taskd_net.cli.doctor.checkup import doctor
 from taskd_net.cli.effective import config
 from taskd_net.cli.forget import forget
 from taskd_net.cli.health import health
+from taskd_net.cli.job import job
 from taskd_net.cli.listen import listen
 from taskd_net.cli.ping import ping
 from taskd_net.cli.roles import mgr, proxy
@@ -43,7 +44,8 @@ def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 
 
-for _command in (mgr, proxy, send, listen, tree, top, ping, trace, doctor, forget, health, config, certs, demo, bench):
+_LOOKING = (tree, top, job, ping, trace, doctor, forget, health)
+for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, demo, bench):
     group.add_command(_command)
 
 

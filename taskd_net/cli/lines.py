@@ -5,6 +5,9 @@ Each call writes one line, and no character of it has an effect on a terminal (`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import click
 from rich.console import Console
 
@@ -21,6 +24,9 @@ def say_json(value: object) -> None:
     click.echo(json_line(value))
 
 
+_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+
+
 class Screen(Console):
     """The standard output as a terminal, or as a file for which styles are left out."""
 
@@ -30,3 +36,17 @@ class Screen(Console):
     def say(self, text: str, style: str = "") -> None:
         """Write a line in a style."""
         self.print(printable(text), style=style)
+
+    def say_all(self, lines: Iterable[tuple[str, str]], *, again: bool) -> None:
+        """Write lines, each with its style.
+
+        Args:
+            lines: the lines.
+            again: whether others follow: a terminal is cleared before them, and a file gets an empty line after them.
+        """
+        if again and self.is_terminal:
+            self.file.write(_CLEAR)
+        for text, style in lines:
+            self.say(text, style=style)
+        if again and not self.is_terminal:
+            self.say("")

@@ -1,10 +1,10 @@
-"""The loop of the commands that show the state of the mesh, once or repeatedly."""
+"""The loop of the commands that show the state of the mesh or of its job, once or repeatedly."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import click
 
@@ -27,7 +27,32 @@ def look(
     count: int,
     pressed: Callable[[str], None] | None = None,
 ) -> None:
-    """Show the state of the mesh, as the node at `--at` knows it, `count` times; 0: until a signal ends the process.
+    """Show the state of the mesh, as the node at `--at` knows it; else as `repeat`.
+
+    Raises:
+        ConfigError: a setting is not usable.
+        AskFailed: as for `repeat`.
+    """
+    address = Address.parse(ctx.params["at"], "at")
+    expected = Expected.parse(ctx.params["expect"]) if ctx.params["expect"] is not None else None
+
+    async def ask(client: NodeClient) -> Document:
+        return document(await client.mesh(), expected)
+
+    repeat(ctx, address, ask, show, interval=interval, count=count, pressed=pressed)
+
+
+def repeat(
+    ctx: click.Context,
+    address: Address,
+    ask: Callable[[NodeClient], Awaitable[Document]],
+    show: Show,
+    *,
+    interval: float,
+    count: int,
+    pressed: Callable[[str], None] | None = None,
+) -> None:
+    """Ask a node and show its answer `count` times; 0: until a signal ends the process.
 
     With `pressed` each key is handed to it where the standard input is a terminal, and `q` ends it.
 
@@ -35,21 +60,20 @@ def look(
         ConfigError: a setting is not usable.
         AskFailed: the node did not answer the first time; later failures are printed on stderr.
     """
-    address, tls = Address.parse(ctx.params["at"], "at"), tls_of(ctx)
-    expected = Expected.parse(ctx.params["expect"]) if ctx.params["expect"] is not None else None
+    tls = tls_of(ctx)
 
     async def show_all() -> None:
         shown = 0
         async with NodeClient(address, ctx.params["timeout"], tls) as client:
             while True:
                 try:
-                    mesh = await client.mesh()
+                    answer = await ask(client)
                 except AskFailed as error:
                     if not shown:
                         raise
                     say(f"no answer: {error}", err=True)
                 else:
-                    show(document(mesh, expected))
+                    show(answer)
                     shown += 1
                     if shown == count:
                         return

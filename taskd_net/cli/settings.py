@@ -138,6 +138,7 @@ COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
     },
     "tree": _command(f"at expect {_ASK}"),
     "top": _command(f"at expect {_ASK}"),
+    "job": _command(_ASK),
     "forget": _command(f"at {_ASK}"),
     "health": _command(_ASK),
 }

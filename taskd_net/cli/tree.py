@@ -12,8 +12,6 @@ from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.mesh import look
 from taskd_net.observe.document import Document, healthy
 
-_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
-
 
 @command(
     "tree",
@@ -53,13 +51,8 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
         last = healthy(mesh)
         if as_json:
             say_json(mesh)
-            return
-        if watch and screen.is_terminal:
-            screen.file.write(_CLEAR)
-        for text, style in draw(mesh, everything=everything):
-            screen.say(text, style=style)
-        if watch and not screen.is_terminal:
-            screen.say("")
+        else:
+            screen.say_all(draw(mesh, everything=everything), again=watch)
 
     look(ctx, show, interval=1.0, count=0 if watch else 1)
     sys.exit(0 if last else 1)

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from taskd_net import job_limits
 from taskd_net.core.link_counters import Latency, bucket_of
-from taskd_net.job_view import DecisionView, JobCounters, MessageView
+from taskd_net.job_view import OWN, DecisionView, JobCounters, MessageView
 from taskd_net.jobs.events import Event, ProfilingSwitch, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
-
-OWN = "Manager"
-"""Name of the Manager's own decisions, the 210s, in the counters."""
 
 
 @dataclass(slots=True)
@@ -98,7 +95,8 @@ class History:
                 MessageView(item.to, item.code, item.message[: job_limits.SHOWN_CHARS], item.uuid)
                 for item in commands[: job_limits.MESSAGES_SHOWN]
             )
-            calls = tuple(_words(item) for item in items if isinstance(item, Call | Reply))
+            other = [item for item in items if isinstance(item, Call | Reply)][: job_limits.MESSAGES_SHOWN]
+            calls = tuple(map(_words, other))
             restarts = next((item.left for item in items if isinstance(item, Restarts)), None)
             self._decisions[self._last] = DecisionView(
                 self._last, now, owner, cause, shown, len(commands), 0, 0, calls, restarts

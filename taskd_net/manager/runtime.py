@@ -12,12 +12,13 @@ from typing import Final, Self
 
 from taskd_net.body import Body
 from taskd_net.core.frame import Ack
-from taskd_net.job_view import AgentView, JobView, StreamView
+from taskd_net.job_view import JobView, StreamView
 from taskd_net.jobs.events import Acknowledged, Event, Reported
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply, agent
 from taskd_net.logger import get_logger
+from taskd_net.manager.agent_views import agent_views
 from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.history import Counters, History, cause, count
@@ -140,21 +141,7 @@ class Manager:
     def view(self) -> JobView:
         """The state of the job, for faces."""
         config, state, decisions = self.config, self.job.state, self.job.config
-        records, outbox = state.records, state.outbox
-        agents = tuple(
-            AgentView(
-                rank=rank,
-                registered=record.registered,
-                asking=rank in records.asking,
-                fault=record.fault is not None,
-                fault_ranks=tuple(record.fault.ranks) if record.fault else (),
-                fault_at=record.fault.at if record.fault else 0.0,
-                exited=record.exited,
-                heartbeat=record.heartbeat,
-                commands=tuple(outbox.codes_to(agent(rank))),
-            )
-            for rank, record in sorted(records.agents.items())
-        )
+        records = state.records
         streams = tuple(
             StreamView(name, stream.owner, self.job.candidates(name), tuple(sorted(stream.barred)))
             for name, stream in state.streams.items()
@@ -169,7 +156,9 @@ class Manager:
             paused=state.paused,
             retry_time=state.retry_time,
             streams=streams,
-            agents=agents,
+            agents=agent_views(records, state.outbox),
+            agents_known=len(records.agents),
+            agents_in_trouble=len(records.faulty | records.exited),
             workers=records.registered_workers,
             profiling=dict(records.profiling),
             decisions=self._history.decisions,

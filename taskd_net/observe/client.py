@@ -9,12 +9,14 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, TaskdNetError
+from taskd_net.job_view import JobView
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
+from taskd_net.observe.job_codec import read_job
 from taskd_net.observe.probe_codec import About, Echo, Series
 from taskd_net.observe.records import Mesh
-from taskd_net.observe.service import PROBE_SERVICE
+from taskd_net.observe.service import JOB_SERVICE, PROBE_SERVICE
 from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.tls.files import Tls
@@ -85,6 +87,14 @@ class NodeClient:
             AskFailed: as for `about`.
         """
         return await self._ask(f"/{STATUS_SERVICE}/Tree", b"", wire.read_mesh)
+
+    async def job(self) -> JobView:
+        """The state of the node's Manager; without its histogram.
+
+        Raises:
+            AskFailed: as for `about`, or the node has no Manager.
+        """
+        return await self._ask(f"/{JOB_SERVICE}/Look", b"", read_job)
 
     async def forget(self, position: Position) -> State | None:
         """Have the node forget another one that is not connected.

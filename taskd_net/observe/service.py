@@ -1,7 +1,7 @@
 """The services of a listening node beside its links: reports of its children, and questions of anyone.
 
 A question needs no place in the tree, so that a full node, a standby or a caller without a place can be asked. On the
-wire the calls have the names of two services (`proto/status.proto`, `proto/probe.proto`), as they had before.
+wire the calls have the names of three services (`proto/status.proto`, `proto/probe.proto`, `proto/job.proto`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import grpc
 
 from taskd_net import limits, observe_limits
 from taskd_net.address import Address
-from taskd_net.codes import Refusal
+from taskd_net.codes import Refusal, TaskdNetError
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.links.grpc_calls import STATUS_SERVICE, Context
@@ -25,13 +25,27 @@ from taskd_net.links.remote import Remote, remote_of
 from taskd_net.links.session import Host
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
+from taskd_net.observe.job_codec import write_job
 from taskd_net.observe.probe_codec import About, Echo, Series
 from taskd_net.observe.prober import Prober, one_node
+from taskd_net.observe.shared_answer import SharedAnswer
 from taskd_net.observe.view import View
+from taskd_net.position import Position, Role
 from taskd_net.states import State
 from taskd_net.version import __version__
 
 PROBE_SERVICE: Final = "taskd_net.probe.Probe"
+JOB_SERVICE: Final = "taskd_net.job.JobStatus"
+
+
+class NoManager(TaskdNetError):
+    """A node without a Manager was asked for the state of the job."""
+
+    def __init__(self, node: Position) -> None:
+        if node.role == Role.MGR:
+            super().__init__(f"{node} decides nothing: it was started without --job-id")
+        else:
+            super().__init__(f"{node} has no Manager: ask the Mgr")
 
 
 class NodeService:
@@ -51,10 +65,8 @@ class NodeService:
         self._prober = Prober(host)
         # Series of probes that run, by the caller's connection.
         self._running: Counter[Remote] = Counter()
-        # The last answer with the tree, when its look began, and the time of the next one at the earliest.
-        self._tree_lock = asyncio.Lock()
-        self._tree_bytes = b""
-        self._tree_began = self._tree_after = float("-inf")
+        self._tree = SharedAnswer(host.now, self._look_at_tree)
+        self._job = SharedAnswer(host.now, self._look_at_job)
         self._closing = asyncio.Event()
 
     @property
@@ -72,7 +84,7 @@ class NodeService:
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         status: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             "Tell": unary(self._tell),
-            "Tree": unary(self._tree),
+            "Tree": unary(self._answer_tree),
             "Forget": unary(self._forget),
         }
         probe: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
@@ -83,6 +95,7 @@ class NodeService:
         return (
             grpc.method_handlers_generic_handler(STATUS_SERVICE, status),
             grpc.method_handlers_generic_handler(PROBE_SERVICE, probe),
+            grpc.method_handlers_generic_handler(JOB_SERVICE, {"Look": unary(self._answer_job)}),
         )
 
     def close(self) -> None:
@@ -106,19 +119,25 @@ class NodeService:
         seconds = self._view.reporters / observe_limits.STATUS_REPORTS_PER_S
         return wire.write_pace(max(observe_limits.STATUS_FIGURES_S, seconds))
 
-    async def _tree(self, _: bytes, context: Context) -> bytes:
-        """Answer with the tree by a look that began after the question. Those who ask meanwhile share one."""
-        host, view, asked = self._host, self._view, self._host.now()
-        async with self._tree_lock:
-            if self._tree_began < asked:
-                await asyncio.sleep(self._tree_after - host.now())
-                began = host.now()
-                await view.look_in_parts()
-                self._tree_bytes = wire.write_mesh(host.router.identity, view.wall(), view.expected, view.records())
-                self._tree_began, ended = began, host.now()
-                # Looks take a small share of the node's time, however many ask.
-                self._tree_after = ended + (ended - began) / observe_limits.PAGE_LOAD
-            return self._tree_bytes
+    async def _answer_tree(self, _: bytes, __: Context) -> bytes:
+        return await self._tree.get()
+
+    async def _look_at_tree(self) -> bytes:
+        view = self._view
+        await view.look_in_parts()
+        return wire.write_mesh(self._host.router.identity, view.wall(), view.expected, view.records())
+
+    async def _answer_job(self, _: bytes, context: Context) -> bytes:
+        try:
+            return await self._job.get()
+        except NoManager as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def _look_at_job(self) -> bytes:
+        look = self._host.job_view
+        if look is None:
+            raise NoManager(self._host.router.identity)
+        return write_job(look())
 
     async def _forget(self, data: bytes, context: Context) -> bytes:
         host, view, router = self._host, self._view, self._host.router

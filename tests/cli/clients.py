@@ -54,6 +54,9 @@ class Client:
     async def mesh(self) -> object:
         return self._next()
 
+    async def job(self) -> object:
+        return self._next()
+
     async def forget(self, position: Position) -> object:
         self.asked.append(position)
         return self._next()

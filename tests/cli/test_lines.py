@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,14 +18,18 @@ from taskd_net.cli import forget, health, lines, probing
 from taskd_net.cli import mesh as mesh_module
 from taskd_net.cli.branches import draw
 from taskd_net.cli.group import group
+from taskd_net.cli.job_lines import draw as draw_job
 from taskd_net.cli.output import as_json, as_text
 from taskd_net.cli.send import _fields
+from taskd_net.job_view import JobView
 from taskd_net.observe.client import AskFailed, NotForgotten
 from taskd_net.observe.document import document
+from taskd_net.observe.job_document import job_document
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.observe.records import Mesh, NodeStatus, Own
 from taskd_net.states import State
 from tests.cli.clients import Client
+from tests.observe.jobs import WHOLE
 from tests.test_untrusted import HOSTILE
 
 CLI = Path(taskd_net.cli.__file__).parent
@@ -54,6 +59,24 @@ def hostile_status() -> Iterator[NodeStatus]:
             yield good._replace(own=Own()._replace(**text))
 
 
+def hostile_jobs() -> Iterator[JobView]:
+    """One job for each text in it."""
+    decision = WHOLE.decisions[-1]
+    for name in ("plugin", "cause", "calls"):
+        value: Any = (HOSTILE,) if name == "calls" else HOSTILE
+        yield replace(WHOLE, decisions=(replace(decision, **{name: value}),))
+    for name in ("to", "message"):
+        text: dict[str, Any] = {name: HOSTILE}
+        yield replace(WHOLE, decisions=(replace(decision, messages=(replace(decision.messages[0], **text),)),))
+    for name, values in (("name", HOSTILE), ("owner", HOSTILE), ("barred", (HOSTILE,))):
+        of_stream: dict[str, Any] = {name: values}
+        yield replace(WHOLE, streams=(replace(WHOLE.streams[1], **of_stream),))
+    for name in ("job_id", "state_file"):
+        of_job: dict[str, Any] = {name: HOSTILE}
+        yield replace(WHOLE, **of_job)
+    yield replace(WHOLE, plugins_off=(HOSTILE,))
+
+
 def run(monkeypatch: pytest.MonkeyPatch, answer: object, *arguments: str) -> Result:
     """Run a command; whoever it asks gives this answer."""
     monkeypatch.setattr(mesh_module, "end_at_once", lambda: None)
@@ -81,6 +104,13 @@ def test_text_of_a_node_in_the_state_of_the_mesh(
     assert len(printed) == (1 if form else len(shown))
 
 
+@pytest.mark.parametrize("form", [("--all",), ("--json",)], ids=["text", "json"])
+def test_text_of_a_plugin_in_the_state_of_a_job(monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]) -> None:
+    for view in hostile_jobs():
+        printed = harmless(run(monkeypatch, view, "job", *form), exit_code=1)
+        assert len(printed) == (1 if form == ("--json",) else len(draw_job(job_document(view), everything=True)))
+
+
 @pytest.mark.parametrize("command", [("ping", "Worker/0/3", "--count", "1"), ("trace", "Worker/0/3")], ids=str)
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 @pytest.mark.parametrize("code", [Code.OK, Code.NO_ROUTE])
@@ -95,7 +125,7 @@ def test_text_of_a_node_in_the_answer_to_a_probe(
     harmless(done, exit_code=int(code is not Code.OK))
 
 
-@pytest.mark.parametrize("command", ["tree", "ping", "trace", "forget", "health"])
+@pytest.mark.parametrize("command", ["tree", "job", "ping", "trace", "forget", "health"])
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 def test_text_of_whoever_refuses(monkeypatch: pytest.MonkeyPatch, command: str, form: tuple[str, ...]) -> None:
     failed = AskFailed(f"127.0.0.1:1 refused: {HOSTILE}")
@@ -106,7 +136,7 @@ def test_text_of_whoever_refuses(monkeypatch: pytest.MonkeyPatch, command: str, 
     monkeypatch.setattr(health, "ask_health", refuse)
     monkeypatch.setattr(Client, "about", lambda self: refuse())
     dest = ("Worker/0/3",) if command in ("ping", "trace", "forget") else ()
-    at = () if command == "health" else AT
+    at = () if command in ("health", "job") else AT
     harmless(run(monkeypatch, failed, command, *dest, *at, *form), exit_code=3)
     if command == "forget":
         harmless(run(monkeypatch, NotForgotten(HOSTILE), command, *dest, *at, *form), exit_code=1)

@@ -89,6 +89,10 @@ FIGURES: Final = {
         f"send up more than {limits.MESSAGE_BYTES // _MIB} MiB",
     ],
     "docs/manager.md": [
+        f"shows up to {job_limits.AGENTS_SHOWN:,} Agents and {job_limits.DECISIONS_KEPT} decisions",
+        f"up to {job_limits.AGENTS_SHOWN:,}: `rank`, `state`, `fault_ranks` (up to {job_limits.RANKS_SHOWN})",
+        f"the last {job_limits.DECISIONS_KEPT}, oldest first",
+        f"up to {job_limits.MESSAGES_SHOWN} `messages`",
         f"{job_limits.JOB_PAUSE_S * 1000:g} ms after the last one if something changed",
         f"sent up to {job_limits.COMMAND_ATTEMPTS} times, {_seconds(job_limits.COMMAND_RETRY_S)} apart",
         f"changeStrategy, killMaster, {job_limits.STOP_TRAIN_S / 60:g} minutes",

@@ -10,6 +10,7 @@ import pytest
 
 from taskd_net import Node, Position
 from taskd_net.address import Address
+from taskd_net.job_view import JobView
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document
@@ -127,9 +128,7 @@ async def test_calls_keep_the_names_that_older_versions_ask_by(mesh: Mesh) -> No
             assert [probe_codec.read_echo(data).code async for data in series(request)] == [0]
 
 
-async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     mgr = await mesh.mgr()
     looks = 0
     look = mgr.view.look_in_parts
@@ -144,3 +143,18 @@ async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(
         answers = await asyncio.gather(*(asking.mesh() for _ in range(50)))
     assert {answer.root for answer in answers} == {mgr.position.identity}
     assert looks < 25
+
+
+async def test_those_who_ask_for_the_job_meanwhile_share_one_look(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    looks: list[None] = []
+
+    def look() -> JobView:
+        looks.append(None)
+        return JobView(f"look {len(looks)}")
+
+    mgr.job_view = look
+    async with client(mgr) as asking:
+        found = await soon(asyncio.gather(*(asking.job() for _ in range(200))))
+    assert len(looks) < 20
+    assert {view.job_id for view in found} == {f"look {number}" for number in range(1, len(looks) + 1)}

@@ -179,6 +179,7 @@ async def test_reflection_names_every_service_with_its_calls(mesh: Mesh) -> None
         assert listed <= set(methods)
         assert methods["TaskNet"] == {"Register", "PathDiscovery", "TransferMessage", "InitServerDownStream"}
         assert methods["taskd_net.status.TaskStatus"] == {"Tell", "Tree", "Forget"}
+        assert methods["taskd_net.job.JobStatus"] == {"Look"}
         await call.done_writing()
         call.cancel()
 

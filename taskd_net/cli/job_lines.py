@@ -1,0 +1,172 @@
+"""The document of a job as text: its state in one look, Agents, and the last decisions with what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from taskd_net import vocabulary
+from taskd_net.cli.branches import Line, duration, names
+from taskd_net.codes import Code
+from taskd_net.observe.document import Document
+from taskd_net.observe.job_document import TROUBLE
+from taskd_net.observe.status_codec import read_position
+
+DECISIONS: Final = 10
+"""Last decisions that are shown unless all are asked for: with their commands, about a screen."""
+
+AGENTS: Final = 20
+"""The same of Agents without trouble."""
+
+_ORDERS: Final = {
+    vocabulary.EXIT: "exit",
+    vocabulary.SWITCH_NIC: "switch cards",
+    vocabulary.STRESS_TEST: "stress test",
+    vocabulary.RESTART_ALL: "restart all",
+    vocabulary.RESTART_RANKS: "restart ranks",
+    vocabulary.START: "start",
+    vocabulary.STOP_RANKS: "stop ranks",
+    **dict.fromkeys(vocabulary.PROFILING_COMMANDS, "profiling"),
+}
+"""Commands in words, by code."""
+
+
+def draw(job: Document, *, everything: bool = False) -> list[Line]:
+    """The lines: the job, its trouble, streams, Agents, decisions.
+
+    Args:
+        job: the document.
+        everything: whether to show each Agent and each decision that the document has.
+    """
+    return [*_head(job), *_streams(job), *_agents(job, everything=everything), *_decisions(job, everything=everything)]
+
+
+def _head(job: Document) -> list[Line]:
+    size = job["expected"]
+    words = [f"job {job['job']}"]
+    if size is not None:
+        words[0] += f" of {size['nodes']}x{size['processes']}"
+    words.append("ClusterD decides on faults" if job["decides_on"] == "ClusterD" else "decides on reports")
+    words.append("restarts left: " + _known(job["restarts_left"]))
+    if job["retry_time"] is not None:
+        words.append(f"RetryTime {job['retry_time']}")
+    if job["paused"]:
+        words.append("PAUSED by ClusterD: no Agent may start")
+    counters, state = job["counters"], job["state"]
+    decided = sum(counters["decisions"].values())
+    done = [f"since its start: {decided} decisions", f"restart rounds: {counters['rounds']}"]
+    if counters["fault_to_command"] is not None:
+        done.append(f"faults answered in {counters['fault_to_command'] * 1000:.0f} ms on average")
+    done.append(f"state in {state['file']}" if state["file"] else "no state file")
+    return [
+        (", ".join(words), "bold"),
+        (", ".join(done), ""),
+        *((text, "bold red") for text in job["trouble"]),
+    ]
+
+
+def _streams(job: Document) -> list[Line]:
+    width = max((len(stream["name"]) for stream in job["streams"]), default=0)
+    lines: list[Line] = [("", ""), ("STREAMS", "bold")]
+    for stream in job["streams"]:
+        text = f"  {stream['name']:<{width}}  {stream['owner'] or 'free'}"
+        if stream["barred"]:
+            text += f"  barred after a failure: {', '.join(stream['barred'])}"
+        lines.append((text, "yellow" if stream["owner"] or stream["barred"] else "dim"))
+    return lines
+
+
+def _agents(job: Document, *, everything: bool) -> list[Line]:
+    trouble = [agent for agent in job["agents"] if agent["state"] in TROUBLE]
+    calm = [agent for agent in job["agents"] if agent["state"] not in TROUBLE]
+    shown = trouble + (calm if everything else calm[:AGENTS])
+    heading = f"AGENTS  {job['agents_known']}, {job['agents_in_trouble']} in trouble; {job['workers']} Workers"
+    if job["profiling"]:
+        heading += f", profiling {', '.join(_profiling(job['profiling']))}"
+    lines: list[Line] = [("", ""), (heading, "bold")]
+    lines += [(f"  {_agent(agent, job['time'])}", _AGENT_STYLES.get(agent["state"], "")) for agent in shown]
+    if len(shown) < job["agents_known"]:
+        lines.append((f"  and {job['agents_known'] - len(shown)} more", "dim"))
+    return lines
+
+
+_AGENT_STYLES: Final = {"faulty": "bold red", "exited": "red", "asking": "yellow", "running": "green"}
+
+
+def _agent(agent: Document, now: float) -> str:
+    words = [f"Agent/{agent['rank']:<4} {_STATES.get(agent['state'], agent['state'])}"]
+    if agent["state"] == "faulty":
+        ranks = ",".join(map(str, agent["fault_ranks"]))
+        words[0] += f": ranks {ranks}" if ranks else ": ranks unknown"
+    for word, at in (("reported", agent["fault_at"]), ("heartbeat", agent["heartbeat"])):
+        if at is not None:
+            words.append(f"{word} {duration(now - at)} ago")
+    if agent["commands"]:
+        words.append("on their way: " + ", ".join(_order(code) for code in agent["commands"]))
+    return "  ".join(words)
+
+
+_STATES: Final = {
+    "faulty": "FAULTY",
+    "exited": "sent away (203), has not come back",
+    "asking": "waits for its start",
+}
+
+
+def _decisions(job: Document, *, everything: bool) -> list[Line]:
+    decisions: Sequence[Document] = job["decisions"]
+    shown = decisions if everything else decisions[-DECISIONS:]
+    heading = f"DECISIONS  the last {len(shown)}, oldest first" if shown else "DECISIONS  none yet"
+    lines: list[Line] = [("", ""), (heading, "bold")]
+    for decision in shown:
+        text = f"  #{decision['number']}  {_clock(decision['time'])}  {decision['plugin']}  after {decision['cause']}"
+        if decision["restarts_left"] is not None:
+            text += f"  round: {decision['restarts_left']} restarts left"
+        lines.append((text, ""))
+        lines += [(f"      {text}", style) for text, style in _commands(decision)]
+        lines += [(f"      {call}", "dim") for call in decision["calls"]]
+    return lines
+
+
+def _commands(decision: Document) -> Iterable[Line]:
+    """The commands of a decision: one line for those that say and became the same."""
+    for key, group in groupby(decision["messages"], lambda each: (each["code"], each["message"], _outcome(each))):
+        code, message, (outcome, style) = key
+        yield f"{_order(code)}{f' ({message})' if message else ''} to {_places(group)}: {outcome}", style
+    if decision["sent"] > len(decision["messages"]):
+        open_ = decision["sent"] - decision["acknowledged"] - decision["lost"]
+        text = f"of all {decision['sent']} commands {decision['acknowledged']} acknowledged, {decision['lost']} lost"
+        yield f"{text}, {open_} open", "red" if decision["lost"] else ""
+
+
+def _outcome(message: Mapping[str, Any]) -> Line:
+    answer = message["answer"]
+    if answer == Code.OK:
+        return "acknowledged", "green"
+    last = "" if answer is None else f", last answer {answer}"
+    return (f"LOST{last}", "red") if message["lost"] else (f"on its way{last}", "yellow")
+
+
+def _order(code: int) -> str:
+    word = _ORDERS.get(code)
+    return f"{code} {word}" if word else str(code)
+
+
+def _places(messages: Iterable[Mapping[str, Any]]) -> str:
+    """The destinations, those of single nodes as ranges of ranks."""
+    places = [each["to"] for each in messages]
+    return ", ".join(names(places) if all(map(read_position, places)) else places)
+
+
+def _profiling(states: Mapping[str, int]) -> list[str]:
+    return [f"{number} {'unknown' if state == '-1' else f'in {1400 + int(state)}'}" for state, number in states.items()]
+
+
+def _known(number: int | None) -> str:
+    return "not said yet" if number is None else str(number)
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,93 @@
+"""Codec of the messages of `proto/job.proto`: each has the fields of one dataclass of `job_view`, by the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableSequence
+from dataclasses import is_dataclass
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError, Message
+
+from taskd_net.codes import Code, Refusal
+from taskd_net.job_limits import JOB_TEXT_CHARS
+from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, MessageView, StreamView
+from taskd_net.wire import job_pb2
+
+_VIEWS: Final[Mapping[str, type]] = {
+    "Job": JobView,
+    "Stream": StreamView,
+    "Agent": AgentView,
+    "Decision": DecisionView,
+    "Command": MessageView,
+    "Counters": JobCounters,
+}
+_INT64: Final = range(-(2**63), 2**63)
+_SECONDS_MOST: Final = 1e11
+"""A time beyond all calendars: the year 5138."""
+
+
+def write_job(view: JobView) -> bytes:
+    """Serialize the state of a job. Its histogram stays here: the metrics have it."""
+    whole = job_pb2.Job()
+    _write(view, whole)
+    return whole.SerializeToString()
+
+
+def read_job(data: bytes) -> JobView:
+    """Read the state of a job.
+
+    Raises:
+        Refusal: 4999, the bytes are not the state of a job, or have a time that is none.
+    """
+    try:
+        view = _read(job_pb2.Job.FromString(data))
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are not the state of a job") from error
+    assert isinstance(view, JobView)
+    return view
+
+
+def _write(view: object, message: Message) -> None:
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(view, field.name)
+        if isinstance(value, tuple):
+            target = getattr(message, field.name)
+            for each in value:
+                if is_dataclass(each):
+                    _write(each, target.add())
+                else:
+                    target.append(_plain(each))
+        elif isinstance(value, Mapping):
+            getattr(message, field.name).update({_plain(key): _plain(number) for key, number in value.items()})
+        elif is_dataclass(value):
+            _write(value, getattr(message, field.name))
+        elif value is not None:
+            setattr(message, field.name, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A value that fits: a rank is as long as its sender made it, and a text as its plugin."""
+    if isinstance(value, str):
+        # A lone surrogate of a JSON text has no bytes.
+        return value[:JOB_TEXT_CHARS].encode(errors="replace").decode()
+    if type(value) is int and value not in _INT64:
+        return _INT64[-1] if value > 0 else _INT64[0]
+    return value
+
+
+def _read(message: Message) -> object:
+    fields: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if isinstance(value, Mapping):
+            fields[field.name] = dict(value)
+        elif isinstance(value, MutableSequence):
+            fields[field.name] = tuple(_read(each) if isinstance(each, Message) else each for each in value)
+        elif isinstance(value, Message):
+            fields[field.name] = _read(value)
+        elif isinstance(value, float) and not 0.0 <= value <= _SECONDS_MOST:
+            raise ValueError("no time")
+        else:
+            absent = field.has_presence and not message.HasField(field.name)
+            fields[field.name] = None if absent else value
+    return _VIEWS[message.DESCRIPTOR.name](**fields)

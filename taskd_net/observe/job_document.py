@@ -1,0 +1,119 @@
+"""The state of a job's Manager as one JSON object, described in docs/manager.md."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+from taskd_net.job_view import OWN, AgentView, DecisionView, JobView
+from taskd_net.observe.document import Document
+
+FAULTY: Final = "faulty"
+EXITED: Final = "exited"
+TROUBLE: Final = (FAULTY, EXITED)
+"""The states of an Agent that need attention."""
+
+
+def job_document(view: JobView) -> Document:
+    """The document of a job."""
+    counters = view.counters
+    answered = counters.fault_to_command_count
+    return {
+        "job": view.job_id,
+        "time": round(view.at, 3),
+        "expected": {"nodes": view.nodes, "processes": view.processes_per_node} if view.nodes else None,
+        "decides_on": "ClusterD" if view.recovers else "reports",
+        "restarts_left": view.restarts_left,
+        "paused": view.paused,
+        "retry_time": view.retry_time,
+        "trouble": trouble_of(view),
+        "state": {"file": view.state_file or None, "durable": counters.durable, "failures": counters.store_failures},
+        "plugins_off": list(view.plugins_off),
+        "streams": [
+            {
+                "name": stream.name,
+                "owner": stream.owner or None,
+                "plugins": list(stream.plugins),
+                "barred": list(stream.barred),
+            }
+            for stream in view.streams
+        ],
+        "agents": [_agent(each) for each in view.agents],
+        "agents_known": view.agents_known,
+        "agents_in_trouble": view.agents_in_trouble,
+        "workers": view.workers,
+        "profiling": {str(state): number for state, number in sorted(view.profiling.items())},
+        "decisions": [_decision(each) for each in view.decisions],
+        "counters": {
+            "reports": counters.reports,
+            "refused": counters.refused,
+            "signals": counters.signals,
+            "ticks": counters.ticks,
+            "decisions": dict(counters.decisions),
+            "rounds": counters.rounds,
+            "commands": counters.commands,
+            "resends": counters.resends,
+            "acknowledged": counters.acknowledged,
+            "lost": counters.lost,
+            "plugin_failures": dict(counters.plugin_failures),
+            "faults_answered": answered,
+            "fault_to_command": round(counters.fault_to_command_seconds / answered, 6) if answered else None,
+        },
+    }
+
+
+def trouble_of(view: JobView) -> list[str]:
+    """The troubles of a job in words: first those of the Manager itself, then its Agents."""
+    found = manager_trouble(view)
+    if view.agents_in_trouble:
+        found.append(f"Agents in trouble: {view.agents_in_trouble} of {view.agents_known}")
+    return found
+
+
+def manager_trouble(view: JobView) -> list[str]:
+    """The troubles of the Manager itself in words: a state that is not durable, plugins that are off."""
+    found = []
+    if not view.counters.durable:
+        found.append(f"the state in {view.state_file} is not durable: a restart may repeat commands")
+    found += [f"plugin {name} is off until the Manager restarts" for name in view.plugins_off]
+    return found
+
+
+def _agent(agent: AgentView) -> Document:
+    return {
+        "rank": agent.rank,
+        "state": _state(agent),
+        "fault_ranks": list(agent.fault_ranks),
+        "fault_at": _time(agent.fault_at),
+        "heartbeat": _time(agent.heartbeat),
+        "commands": list(agent.commands),
+    }
+
+
+def _state(agent: AgentView) -> str:
+    if agent.exited:
+        return EXITED
+    if agent.fault:
+        return FAULTY
+    if agent.asking:
+        return "asking"
+    return "running" if agent.registered else "unregistered"
+
+
+def _decision(decision: DecisionView) -> Document:
+    return {
+        "number": decision.number,
+        "time": round(decision.at, 3),
+        "plugin": decision.plugin or OWN,
+        "cause": decision.cause,
+        "restarts_left": decision.restarts,
+        "messages": [asdict(each) for each in decision.messages],
+        "sent": decision.sent,
+        "acknowledged": decision.acknowledged,
+        "lost": decision.lost,
+        "calls": list(decision.calls),
+    }
+
+
+def _time(seconds: float) -> float | None:
+    return round(seconds, 3) if seconds else None

@@ -1,0 +1,179 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LookRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off")
+    class ProfilingEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    RECOVERS_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    RETRY_TIME_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_IN_TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    PROFILING_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FILE_FIELD_NUMBER: _ClassVar[int]
+    PLUGINS_OFF_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    at: float
+    nodes: int
+    processes_per_node: int
+    recovers: bool
+    restarts_left: int
+    paused: bool
+    retry_time: int
+    streams: _containers.RepeatedCompositeFieldContainer[Stream]
+    agents: _containers.RepeatedCompositeFieldContainer[Agent]
+    agents_known: int
+    agents_in_trouble: int
+    workers: int
+    profiling: _containers.ScalarMap[int, int]
+    decisions: _containers.RepeatedCompositeFieldContainer[Decision]
+    counters: Counters
+    state_file: str
+    plugins_off: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Stream(_message.Message):
+    __slots__ = ("name", "owner", "plugins", "barred")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    PLUGINS_FIELD_NUMBER: _ClassVar[int]
+    BARRED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    owner: str
+    plugins: _containers.RepeatedScalarFieldContainer[str]
+    barred: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., plugins: _Optional[_Iterable[str]] = ..., barred: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Agent(_message.Message):
+    __slots__ = ("rank", "registered", "asking", "fault", "fault_ranks", "fault_at", "exited", "heartbeat", "commands")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    ASKING_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    FAULT_RANKS_FIELD_NUMBER: _ClassVar[int]
+    FAULT_AT_FIELD_NUMBER: _ClassVar[int]
+    EXITED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    registered: bool
+    asking: bool
+    fault: bool
+    fault_ranks: _containers.RepeatedScalarFieldContainer[int]
+    fault_at: float
+    exited: bool
+    heartbeat: float
+    commands: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Decision(_message.Message):
+    __slots__ = ("number", "at", "plugin", "cause", "messages", "sent", "acknowledged", "lost", "calls", "restarts")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    at: float
+    plugin: str
+    cause: str
+    messages: _containers.RepeatedCompositeFieldContainer[Command]
+    sent: int
+    acknowledged: int
+    lost: int
+    calls: _containers.RepeatedScalarFieldContainer[str]
+    restarts: int
+    def __init__(self, number: _Optional[int] = ..., at: _Optional[float] = ..., plugin: _Optional[str] = ..., cause: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., sent: _Optional[int] = ..., acknowledged: _Optional[int] = ..., lost: _Optional[int] = ..., calls: _Optional[_Iterable[str]] = ..., restarts: _Optional[int] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("to", "code", "message", "uuid", "answer", "lost")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    code: int
+    message: str
+    uuid: str
+    answer: int
+    lost: bool
+    def __init__(self, to: _Optional[str] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., uuid: _Optional[str] = ..., answer: _Optional[int] = ..., lost: bool = ...) -> None: ...
+
+class Counters(_message.Message):
+    __slots__ = ("reports", "refused", "signals", "ticks", "decisions", "rounds", "commands", "resends", "acknowledged", "lost", "plugin_failures", "store_failures", "durable", "fault_to_command_count", "fault_to_command_seconds")
+    class DecisionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class PluginFailuresEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    SIGNALS_FIELD_NUMBER: _ClassVar[int]
+    TICKS_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    RESENDS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    STORE_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    FAULT_TO_COMMAND_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FAULT_TO_COMMAND_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    reports: int
+    refused: int
+    signals: int
+    ticks: int
+    decisions: _containers.ScalarMap[str, int]
+    rounds: int
+    commands: int
+    resends: int
+    acknowledged: int
+    lost: int
+    plugin_failures: _containers.ScalarMap[str, int]
+    store_failures: int
+    durable: bool
+    fault_to_command_count: int
+    fault_to_command_seconds: float
+    def __init__(self, reports: _Optional[int] = ..., refused: _Optional[int] = ..., signals: _Optional[int] = ..., ticks: _Optional[int] = ..., decisions: _Optional[_Mapping[str, int]] = ..., rounds: _Optional[int] = ..., commands: _Optional[int] = ..., resends: _Optional[int] = ..., acknowledged: _Optional[int] = ..., lost: _Optional[int] = ..., plugin_failures: _Optional[_Mapping[str, int]] = ..., store_failures: _Optional[int] = ..., durable: bool = ..., fault_to_command_count: _Optional[int] = ..., fault_to_command_seconds: _Optional[float] = ...) -> None: ...

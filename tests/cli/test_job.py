@@ -1,0 +1,82 @@
+"""`taskd-net job` as a process, asking Managers at work."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from taskd_net import Node, NodeConfig
+from taskd_net.manager import ManagerConfig
+from tests.cli.processes import Command, run
+from tests.manager.cluster import agent, leaves, managed, until
+from tests.peers.parent import RawParent
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
+    config = ManagerConfig(job_id="J", nodes=2, processes_per_node=1)
+    async with managed(config) as (node, manager), leaves(node, agent(0), agent(1)) as (zero, one):
+        for each in (zero, one):
+            await each.register()
+            await each.command()
+        await until(lambda: all(each.acknowledged for each in manager.view().decisions))
+        code, output, errors = await run("job", node.address)
+        assert (code, errors) == (0, "")
+        assert output.startswith("job J of 2x1, decides on reports, restarts left: 3\n")
+        assert "  Agent/0    running\n" in output and "210 start (3) to Agent 0: acknowledged\n" in output
+
+        await one.fault(1)
+        await one.command(), await zero.command()
+        await until(lambda: manager.view().decisions[-1].acknowledged == 2)
+        code, output, errors = await run("job", node.address, "--json")
+        assert (code, errors) == (1, "")
+        found = json.loads(output)
+        assert (found["restarts_left"], found["trouble"]) == (2, ["Agents in trouble: 1 of 2"])
+        assert [each["state"] for each in found["agents"]] == ["running", "exited"]
+        owners = {stream["name"]: stream["owner"] for stream in found["streams"]}
+        assert owners["ResumeTrainingAfterFaultStream"] == "PodReschedulingPlugin"
+        round_ = found["decisions"][-1]
+        assert round_["cause"].startswith("Agent/1 STATUS 202") and round_["restarts_left"] == 2
+        assert {(each["to"], each["code"], each["answer"]) for each in round_["messages"]} == {
+            ("Agent/1", 203, 0), ("Agent/0", 208, 0),
+        }  # fmt: skip
+
+        await one.register()
+        await one.command()
+        code, output, _ = await run("job", node.address)
+        assert code == 0 and "restarts left: 2\n" in output
+
+
+async def test_it_is_shown_again_until_a_signal() -> None:
+    async with (
+        managed(ManagerConfig(job_id="J")) as (node, _),
+        leaves(node, agent(0)) as (zero,),
+        Command("job", node.address, "--watch", "--json") as watch,
+    ):
+        assert json.loads(await watch.line())["agents"] == []
+        await zero.register()
+        while not (found := json.loads(await watch.line()))["agents"]:
+            pass
+        assert found["agents"][0]["rank"] == 0
+        watch.signal(signal.SIGTERM)
+        await watch.rest()
+        assert await watch.exit_code() == -signal.SIGTERM
+
+
+async def test_nodes_without_a_manager_say_so() -> None:
+    async with (
+        Node(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr,
+        Node(NodeConfig.proxy(server_rank=3, listen="127.0.0.1:0", upstream=str(mgr.address))) as proxy,
+        RawParent() as foreign,
+    ):
+        for address, text in (
+            (mgr.address, "refused: Mgr/0 decides nothing: it was started without --job-id"),
+            (proxy.address, "refused: Proxy/3 has no Manager: ask the Mgr"),
+            (foreign.address, "is not a node of taskd_net, or one too old to be asked"),
+        ):
+            code, output, errors = await run("job", address)
+            assert (code, output) == (3, "")
+            assert text in errors and errors.count("\n") == 1

@@ -1,0 +1,76 @@
+"""The state of a job in text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskd_net import job_limits
+from taskd_net.cli.job_lines import AGENTS, DECISIONS, draw
+from taskd_net.job_view import AgentView, DecisionView, JobView, MessageView
+from taskd_net.observe.job_document import job_document
+from tests.observe.jobs import AT, WHOLE
+
+
+def lines(view: JobView, *, everything: bool = False) -> list[str]:
+    """The lines without their styles."""
+    return [text for text, _ in draw(job_document(view), everything=everything)]
+
+
+def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
+    text = "\n".join(lines(WHOLE))
+    for part in (
+        "job J of 4x2, ClusterD decides on faults, restarts left: 2, RetryTime 1, PAUSED by ClusterD",
+        "since its start: 12 decisions, restart rounds: 1, faults answered in 125 ms on average",
+        "\nplugin Greeter is off until the Manager restarts\n",
+        "ResumeTrainingAfterFaultStream  PodReschedulingPlugin  barred after a failure: recoverPlugin",
+        "ProfilingCollect                free",
+        "AGENTS  4, 2 in trouble; 8 Workers, profiling 6 unknown, 2 in 1410",
+        "Agent/2    FAULTY: ranks 4,5  reported 1 s ago",
+        "Agent/1    sent away (203), has not come back  heartbeat 7 s ago  on their way: 203 exit",
+        "Agent/3    waits for its start",
+        "Manager  after Agent/3 STATUS 201 3\n      210 start (3) to Agent 0-1: acknowledged\n",
+        "round: 2 restarts left\n      203 exit to Agent 1: LOST, last answer 6001\n",
+        "208 restart all (2) to Agent 0: on its way, last answer 5001\n",
+        "208 restart all (2) to Agent 2: on its way\n      controller restart",
+    ):
+        assert part in text, part
+
+
+def test_a_job_that_has_just_begun() -> None:
+    assert lines(JobView("J", AT)) == [
+        "job J, decides on reports, restarts left: not said yet",
+        "since its start: 0 decisions, restart rounds: 0, no state file",
+        "",
+        "STREAMS",
+        "",
+        "AGENTS  0, 0 in trouble; 0 Workers",
+        "",
+        "DECISIONS  none yet",
+    ]
+
+
+def test_many_agents_are_folded_but_those_in_trouble() -> None:
+    agents = tuple(AgentView(rank, True, fault=rank == 500) for rank in range(job_limits.AGENTS_SHOWN))
+    view = JobView("J", AT, agents=agents, agents_known=5000, agents_in_trouble=1)
+    short = [line for line in lines(view) if line.startswith("  ")]
+    assert short[0].startswith("  Agent/500  FAULTY: ranks unknown")
+    assert len(short) == 1 + AGENTS + 1 and short[-1] == f"  and {5000 - 1 - AGENTS} more"
+    assert f"  and {5000 - job_limits.AGENTS_SHOWN} more" in lines(view, everything=True)
+
+
+def test_many_decisions_are_cut_to_the_last() -> None:
+    decisions = tuple(DecisionView(number, AT, "P", "time") for number in range(job_limits.DECISIONS_KEPT))
+    view = JobView("J", AT, decisions=decisions)
+    assert f"DECISIONS  the last {DECISIONS}, oldest first" in lines(view)
+    numbers = [line.split()[0] for line in lines(view, everything=True) if line.startswith("  #")]
+    assert numbers == [f"#{number}" for number in range(job_limits.DECISIONS_KEPT)]
+
+
+def test_a_command_to_all_and_a_thousand_commands() -> None:
+    everybody = DecisionView(1, AT, "ProfilingPlugin", "time", (MessageView("Worker/All/All", 701, "", "a", 0),), 1, 1)
+    shown = tuple(MessageView(f"Agent/{rank}", 9000, "", str(rank), 0) for rank in range(16))
+    thousand = DecisionView(2, AT, "P", "time", shown, 1000, 990, 4)
+    found = lines(replace(WHOLE, decisions=(everybody, thousand)))
+    assert "      701 profiling to Worker/All/All: acknowledged" in found
+    assert "      9000 to Agent 0-15: acknowledged" in found
+    assert "      of all 1000 commands 990 acknowledged, 4 lost, 6 open" in found

@@ -1,0 +1,42 @@
+"""Agents as faces see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.job_view import AgentView
+from taskd_net.jobs.outbox import Outbox
+from taskd_net.jobs.records import AgentRecord, Fault, Records
+from taskd_net.jobs.traffic import Command
+from taskd_net.manager.agent_views import agent_views
+
+
+def records(agents: int) -> Records:
+    """The records of some Agents, all of them running."""
+    return Records(agents={rank: AgentRecord(registered=True) for rank in reversed(range(agents))})
+
+
+def test_an_agent_with_a_fault_and_a_command() -> None:
+    known, outbox = records(1), Outbox()
+    known.agents[0].fault, known.agents[0].heartbeat = Fault(list(range(100)), 7.0), 8.0
+    known.faulty.add(0)
+    outbox.add(1.0, Command("Agent/0", 208, "2", uuid="a"))
+    ranks = tuple(range(job_limits.RANKS_SHOWN))
+    assert agent_views(known, outbox) == (
+        AgentView(0, True, fault=True, fault_ranks=ranks, fault_at=7.0, heartbeat=8.0, commands=(208,)),
+    )
+
+
+def test_those_in_trouble_are_shown_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_limits, "AGENTS_SHOWN", 5)
+    known = records(100)
+    known.exit(90)
+    known.asking |= {7, 90}
+    known.faulty.add(3)
+    known.agents[3].fault = Fault([1], 1.0)
+    shown = agent_views(known, Outbox())
+    assert [each.rank for each in shown] == [3, 7, 90, 98, 99]
+    assert [each.fault for each in shown] == [True, False, False, False, False]
+    known.faulty |= set(range(40, 60))
+    assert [each.rank for each in agent_views(known, Outbox())] == [3, 40, 41, 42, 43]

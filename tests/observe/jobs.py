@@ -1,0 +1,73 @@
+"""An invented job in trouble, with every field of its view in use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, MessageView, StreamView
+
+AT: Final = 1_700_000_100.0
+
+WHOLE: Final = JobView(
+    job_id="J",
+    at=AT,
+    nodes=4,
+    processes_per_node=2,
+    recovers=True,
+    restarts_left=2,
+    paused=True,
+    retry_time=1,
+    streams=(
+        StreamView("ProfilingCollect", "", ("ProfilingPlugin",)),
+        StreamView(
+            "ResumeTrainingAfterFaultStream",
+            "PodReschedulingPlugin",
+            ("StopTrainPlugin", "recoverPlugin", "PodReschedulingPlugin"),
+            ("recoverPlugin",),
+        ),
+    ),
+    agents=(
+        AgentView(0, True, heartbeat=AT - 1, commands=(208,)),
+        AgentView(1, True, exited=True, heartbeat=AT - 7, commands=(203,)),
+        AgentView(2, True, fault=True, fault_ranks=(4, 5), fault_at=AT - 1, heartbeat=AT - 1),
+        AgentView(3, asking=True),
+    ),
+    agents_known=4,
+    agents_in_trouble=2,
+    workers=8,
+    profiling={-1: 6, 10: 2},
+    decisions=(
+        DecisionView(
+            11,
+            AT - 60,
+            "",
+            "Agent/3 STATUS 201 3",
+            (MessageView("Agent/0", 210, "3", "a", 0), MessageView("Agent/1", 210, "3", "b", 0)),
+            sent=2,
+            acknowledged=2,
+        ),
+        DecisionView(
+            12,
+            AT - 8,
+            "PodReschedulingPlugin",
+            'Agent/1 STATUS 202 {"fault_ranks": [3], "restart_times": -1}',
+            (
+                MessageView("Agent/1", 203, "", "c", 6001, lost=True),
+                MessageView("Agent/0", 208, "2", "d", 5001),
+                MessageView("Agent/2", 208, "2", "e"),
+            ),
+            sent=3,
+            lost=1,
+            calls=("controller restart",),
+            restarts=2,
+        ),
+    ),
+    counters=JobCounters(
+        *(901, 2, 3, 14, {"Manager": 11, "PodReschedulingPlugin": 1}, 1, 5, 4, 2, 1, {"Greeter": 3}, 1, False),
+        fault_to_command=((0.1, 0), (0.2, 1)),
+        fault_to_command_count=1,
+        fault_to_command_seconds=0.125,
+    ),
+    state_file="/var/lib/taskd/J.sqlite3",
+    plugins_off=("Greeter",),
+)

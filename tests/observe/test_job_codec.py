@@ -1,0 +1,85 @@
+"""The state of a job, there and back."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from taskd_net import job_limits, limits
+from taskd_net.codes import Refusal
+from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, MessageView, StreamView
+from taskd_net.observe import job_codec as wire
+from tests.observe.jobs import WHOLE
+
+pytestmark = pytest.mark.compat
+
+SENT = JobCounters.__dataclass_fields__.keys() - {"fault_to_command"}
+
+
+def sent(view: JobView) -> JobView:
+    """A job without the histogram, which stays at the Manager."""
+    return replace(view, counters=replace(view.counters, fault_to_command=()))
+
+
+@pytest.mark.parametrize("view", [WHOLE, JobView()], ids=["whole", "empty"])
+def test_a_job_comes_out_as_it_went_in(view: JobView) -> None:
+    assert wire.read_job(wire.write_job(view)) == sent(view)
+
+
+@pytest.mark.parametrize("kind", [JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters])
+def test_the_example_has_every_field(kind: type) -> None:
+    def within(value: Any) -> list[Any]:
+        if isinstance(value, tuple):
+            return [found for each in value for found in within(each)]
+        named = getattr(value, "__dataclass_fields__", ())
+        return ([value] if isinstance(value, kind) else []) + [
+            found for name in named for found in within(getattr(value, name))
+        ]
+
+    default, found = kind(), within(WHOLE)
+    for field in fields(kind):
+        assert any(getattr(each, field.name) != getattr(default, field.name) for each in found), field.name
+
+
+def test_the_widest_job_fits_into_an_answer() -> None:
+    text = "\U0001f600" * 100_000
+    number = 10**60
+    agent = AgentView(number, True, True, True, (-number,) * job_limits.RANKS_SHOWN, 1.0, True, 1.0, (203, 208))
+    message = MessageView(text, 208, text, text, 6001, True)
+    decision = DecisionView(1, 1.0, text, text, (message,) * job_limits.MESSAGES_SHOWN, 1, 1, 1, (text,), number)
+    view = JobView(
+        text,
+        streams=(StreamView(text, text, (text,), (text,)),) * 10,
+        agents=(agent,) * job_limits.AGENTS_SHOWN,
+        decisions=(decision,) * job_limits.DECISIONS_KEPT,
+        restarts_left=number,
+        profiling={number: 1},
+    )
+    data = wire.write_job(view)
+    assert len(data) < limits.RECEIVE_BYTES
+    read = wire.read_job(data)
+    assert (read.agents[0].rank, read.agents[0].fault_ranks[0]) == (2**63 - 1, -(2**63))
+    assert read.job_id == text[: job_limits.JOB_TEXT_CHARS]
+
+
+def test_a_text_without_bytes_is_sent() -> None:
+    assert wire.read_job(wire.write_job(JobView("\ud800"))).job_id == "?"
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff", b"\x0a\x01\xff"])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(Refusal, match="not the state of a job"):
+        wire.read_job(data)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
+def test_a_time_that_nobody_can_print_is_refused(seconds: float) -> None:
+    with pytest.raises(Refusal, match="not the state of a job"):
+        wire.read_job(wire.write_job(replace(WHOLE, at=seconds)))
+
+
+def test_a_later_version_says_more() -> None:
+    data = wire.write_job(WHOLE) + b"\xfa\x7f\x01x"
+    assert wire.read_job(data) == sent(WHOLE)

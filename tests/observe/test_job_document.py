@@ -1,0 +1,61 @@
+"""The document of a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from taskd_net.job_view import AgentView, JobCounters, JobView
+from taskd_net.observe.job_document import job_document, manager_trouble
+from tests.observe.jobs import AT, WHOLE
+
+pytestmark = pytest.mark.compat
+
+
+def test_a_job_in_trouble() -> None:
+    found = job_document(WHOLE)
+    assert (found["job"], found["time"], found["expected"]) == ("J", AT, {"nodes": 4, "processes": 2})
+    assert (found["decides_on"], found["restarts_left"], found["retry_time"]) == ("ClusterD", 2, 1)
+    assert found["trouble"] == [
+        "the state in /var/lib/taskd/J.sqlite3 is not durable: a restart may repeat commands",
+        "plugin Greeter is off until the Manager restarts",
+        "Agents in trouble: 2 of 4",
+    ]
+    assert found["state"] == {"file": "/var/lib/taskd/J.sqlite3", "durable": False, "failures": 1}
+    assert [stream["owner"] for stream in found["streams"]] == [None, "PodReschedulingPlugin"]
+    assert found["agents"][2] == {
+        "rank": 2, "state": "faulty", "fault_ranks": [4, 5], "fault_at": AT - 1, "heartbeat": AT - 1, "commands": [],
+    }  # fmt: skip
+    assert found["profiling"] == {"-1": 6, "10": 2}
+    assert found["counters"]["fault_to_command"] == 0.125
+    own, round_ = found["decisions"]
+    assert (own["plugin"], own["restarts_left"], round_["restarts_left"]) == ("Manager", None, 2)
+    assert round_["messages"][0] == {
+        "to": "Agent/1", "code": 203, "message": "", "uuid": "c", "answer": 6001, "lost": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("agent", "state"),
+    [
+        (AgentView(0), "unregistered"),
+        (AgentView(0, True), "running"),
+        (AgentView(0, True, asking=True), "asking"),
+        (AgentView(0, True, asking=True, fault=True), "faulty"),
+        (AgentView(0, True, fault=True, exited=True), "exited"),
+    ],
+)
+def test_states_of_an_agent(agent: AgentView, state: str) -> None:
+    found = job_document(JobView(agents=(agent,)))["agents"][0]
+    assert (found["state"], found["heartbeat"], found["fault_at"]) == (state, None, None)
+
+
+def test_a_job_that_has_just_begun() -> None:
+    found = job_document(JobView("J", AT))
+    assert (found["trouble"], found["expected"], found["decides_on"]) == ([], None, "reports")
+    assert found["counters"]["fault_to_command"] is None and found["state"]["file"] is None
+
+
+def test_troubles_of_agents_are_not_those_of_the_manager() -> None:
+    assert manager_trouble(replace(WHOLE, counters=JobCounters(), plugins_off=())) == []
