@@ -204,6 +204,11 @@ class Children:
     def __len__(self) -> int:
         return len(self.by_id)
 
+    @property
+    def left(self) -> int:
+        """The number of places that no child has."""
+        return self._limit - len(self.by_id)
+
     def find(self, position: Position) -> Link | None:
         """The link of a registered child, by its identity."""
         return self._by_identity.get(position.identity)

@@ -3,12 +3,15 @@
 A child registers and opens its stream at once, so its registration holds a place for milliseconds. A peer that never
 opens streams would otherwise hold every place of the parent. Thousands of honest children may share an address (NAT);
 beyond the places of the address a registration waits, and is not refused. The line is fair: connections take turns.
+
+An address may have as many registrations as the parent has places left: one address alone so gets half of them, two a
+third each, and there is always room for the next one. Where few are left, children that return have some at least.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -37,13 +40,16 @@ class Registrations:
     """The registrations of one parent without a stream.
 
     Args:
-        per_connection, per_address: places of one connection, and of one address.
+        per_connection: places of one connection.
+        per_address: places of one address at least.
+        left: the places of the parent that no child has.
         line: registrations that wait for a place. A further one replaces the newest of the longest line.
     """
 
-    def __init__(self, per_connection: int, per_address: int, line: int) -> None:
+    def __init__(self, per_connection: int, per_address: int, left: Callable[[], int], line: int) -> None:
         self._per_connection = per_connection
         self._per_address = per_address
+        self._left = left
         self._line = line
         # Places in use, by connection and by address.
         self._held: Counter[Hashable] = Counter()
@@ -88,7 +94,7 @@ class Registrations:
 
     def _next(self, address: str) -> Iterator[Registration]:
         """Admit registrations of an address, one of each connection in turn, while there are places."""
-        while self._held[address] < self._per_address and (turns := self._turns.get(address)):
+        while self._has_room(address) and (turns := self._turns.get(address)):
             connection, _ = turns.popitem(last=False)
             registration, _ = self._lines[connection].popitem(last=False)
             self._waiting -= 1
@@ -99,8 +105,11 @@ class Registrations:
             yield registration
 
     def _has_place(self, registration: Registration) -> bool:
-        held = self._held
-        return held[registration.connection] < self._per_connection and held[registration.address] < self._per_address
+        return self._held[registration.connection] < self._per_connection and self._has_room(registration.address)
+
+    def _has_room(self, address: str) -> bool:
+        held = self._held[address]
+        return held < self._per_address or held < self._left()
 
     def _admit(self, registration: Registration) -> None:
         registration.admitted = True

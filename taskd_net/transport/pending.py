@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from taskd_net import limits
@@ -14,11 +14,15 @@ from taskd_net.links.remote import Remote
 
 
 class Pending:
-    """The registrations of one parent without a stream."""
+    """The registrations of one parent without a stream.
 
-    def __init__(self) -> None:
+    Args:
+        left: the places of the parent that no child has.
+    """
+
+    def __init__(self, left: Callable[[], int]) -> None:
         self._registrations = Registrations(
-            limits.PENDING_PER_CONNECTION, limits.PENDING_PER_ADDRESS, limits.PENDING_LINE
+            limits.PENDING_PER_CONNECTION, limits.PENDING_PER_ADDRESS, left, limits.PENDING_LINE
         )
         self._of: dict[LinkId, Registration] = {}
         self._turns: dict[Registration, asyncio.Future[None]] = {}

@@ -82,7 +82,7 @@ class MeshServer:
         self._observer = observer
         self.failures = Failures(host, self.connections)
         self._permissions = Permissions(host.router, self.connections, certified=certified)
-        self._pending = Pending()
+        self._pending = Pending(lambda: host.router.children.left)
         self._streams = Streams(host, observer, self._permissions, self._pending)
         self._services = services
         self._limits = host.router.limits

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from taskd_net.core.registrations import Registration, Registrations
 
 HERE = "ipv4:10.0.0.1"
+
+
+def none() -> int:
+    """No place is left."""
+    return 0
 
 
 def enter(registrations: Registrations, connection: str, address: str = HERE) -> Registration:
@@ -15,7 +22,7 @@ def enter(registrations: Registrations, connection: str, address: str = HERE) ->
 
 
 def test_connection_has_its_places_and_the_next_waits() -> None:
-    registrations = Registrations(2, 9, 9)
+    registrations = Registrations(2, 9, none, 9)
     one, two, three = (enter(registrations, "a") for _ in range(3))
     assert [one.admitted, two.admitted, three.admitted] == [True, True, False]
     assert enter(registrations, "b").admitted, "another connection has its own"
@@ -25,7 +32,7 @@ def test_connection_has_its_places_and_the_next_waits() -> None:
 
 
 def test_address_has_its_places_and_connections_take_turns() -> None:
-    registrations = Registrations(9, 2, 9)
+    registrations = Registrations(9, 2, none, 9)
     first = [enter(registrations, "a") for _ in range(2)]
     line = [enter(registrations, name) for name in ("a", "a", "b", "b", "c")]
     assert not any(one.admitted for one in line)
@@ -38,8 +45,19 @@ def test_address_has_its_places_and_connections_take_turns() -> None:
     assert admitted == [line[0], line[2], line[4], line[1], line[3]]
 
 
+@pytest.mark.parametrize(("addresses", "share"), [(1, 30), (2, 20), (3, 15)])
+def test_address_alone_gets_half_of_the_places_and_two_a_third_each(addresses: int, share: int) -> None:
+    held: list[Registration] = []
+    registrations = Registrations(99, 3, lambda: 60 - len(held), 999)
+    for number in range(60 * addresses):
+        one = enter(registrations, f"c{number}", f"a{number % addresses}")
+        held += [one] if one.admitted else []
+    assert len(held) == share * addresses
+    assert enter(registrations, "next", "a9").admitted
+
+
 def test_nobody_overtakes_the_line() -> None:
-    registrations = Registrations(1, 9, 9)
+    registrations = Registrations(1, 9, none, 9)
     held, waits = enter(registrations, "a"), enter(registrations, "a")
     registrations.leave(waits)
     assert registrations.leave(held) == []
@@ -49,7 +67,7 @@ def test_nobody_overtakes_the_line() -> None:
 
 
 def test_caller_that_is_gone_leaves_the_line() -> None:
-    registrations = Registrations(9, 1, 9)
+    registrations = Registrations(9, 1, none, 9)
     held, gone, next_one, last = (enter(registrations, name) for name in "abbc")
     assert registrations.leave(gone) == []
     assert registrations.leave(last) == []
@@ -59,7 +77,7 @@ def test_caller_that_is_gone_leaves_the_line() -> None:
 
 
 def test_connection_at_its_bound_takes_no_turn() -> None:
-    registrations = Registrations(1, 2, 9)
+    registrations = Registrations(1, 2, none, 9)
     held, other = enter(registrations, "a"), enter(registrations, "b")
     again, late = enter(registrations, "a"), enter(registrations, "c")
     assert registrations.leave(other) == [late]
@@ -68,7 +86,7 @@ def test_connection_at_its_bound_takes_no_turn() -> None:
 
 
 def test_longest_line_gives_way_where_all_lines_are_full() -> None:
-    registrations = Registrations(1, 1, 3)
+    registrations = Registrations(1, 1, none, 3)
     held = enter(registrations, "a")
     line = [enter(registrations, "a") for _ in range(3)]
     newcomer = Registration("b", HERE)

@@ -208,9 +208,16 @@ async def test_registrations_without_a_stream(mesh: Mesh, child: RawChild) -> No
 
 
 async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawChild) -> None:
-    """Peers that fill the places of their address hold up others there for the time of a registration at most."""
+    """Peers that fill the places of their address hold up others there for the time of a registration at most.
+
+    They have half of the parent's places; those of another address find the other half.
+    """
     held = PENDING_PER_ADDRESS // PENDING_PER_CONNECTION
-    async with await beside(mesh, max_children=1000) as others:
+    async with (
+        await beside(mesh, max_children=2 + 2 * PENDING_PER_ADDRESS) as others,
+        Wire(others.parent.address or "", source="127.0.0.2") as elsewhere,
+        RawChild("Agent/1000") as stranger,
+    ):
         mgr = others.parent
         async with AsyncExitStack() as stack:
             peers = [await stack.enter_async_context(RawChild(f"Agent/{rank}")) for rank in range(held)]
@@ -225,6 +232,7 @@ async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawCh
             await asyncio.sleep(0.1)
             assert not turn.done()
             assert len(mgr.router.children) == 2 + PENDING_PER_ADDRESS
+            await stranger.join(elsewhere.address)
             assert (await others.ours.send("x", to="Mgr")).ok
             await mgr.take()
             # The first that opens its stream makes room for one of each, in turn.

@@ -47,7 +47,7 @@ async def waiting(pending: Pending, remote: Remote) -> AsyncIterator[asyncio.Tas
 
 
 async def test_place_is_free_again_unless_a_child_keeps_it() -> None:
-    pending = Pending()
+    pending = Pending(lambda: 0)
     for _ in range(3):
         await soon(register(pending, HERE))
     await soon(register(pending, HERE, new=1))
@@ -59,7 +59,7 @@ async def test_place_is_free_again_unless_a_child_keeps_it() -> None:
 
 
 async def test_child_that_registers_again_has_its_place() -> None:
-    pending = Pending()
+    pending = Pending(lambda: 0)
     await soon(register(pending, HERE, new=1))
     await soon(register(pending, HERE, known=1, new=1))
     await soon(register(pending, HERE, known=1))
@@ -71,7 +71,7 @@ async def test_child_that_registers_again_has_its_place() -> None:
 
 
 async def test_caller_that_goes_leaves_no_trace() -> None:
-    pending = Pending()
+    pending = Pending(lambda: 0)
     await soon(register(pending, HERE, new=1))
     async with waiting(pending, HERE) as first, waiting(pending, HERE) as second:
         first.cancel()
@@ -84,7 +84,7 @@ async def test_caller_that_goes_leaves_no_trace() -> None:
 
 
 async def test_line_is_bounded() -> None:
-    pending = Pending()
+    pending = Pending(lambda: 0)
     await soon(register(pending, HERE, new=1))
     await soon(register(pending, THERE, new=2))
     async with waiting(pending, HERE) as first, waiting(pending, HERE) as second:
@@ -102,7 +102,7 @@ async def test_line_is_bounded() -> None:
 
 
 async def test_caller_that_goes_and_is_pushed_out_in_the_same_moment() -> None:
-    pending = Pending()
+    pending = Pending(lambda: 0)
     for child, remote in enumerate((HERE, THERE)):
         await soon(register(pending, remote, new=child))
     async with waiting(pending, HERE), waiting(pending, HERE) as second:
@@ -118,7 +118,7 @@ async def test_places_that_become_free_together_are_given_together(monkeypatch: 
     """Also when one of the callers has gone in between: its place goes on to the next."""
     monkeypatch.setattr(limits, "PENDING_PER_CONNECTION", 2)
     monkeypatch.setattr(limits, "PENDING_LINE", 3)
-    pending = Pending()
+    pending = Pending(lambda: 0)
     for child in (1, 2):
         await soon(register(pending, HERE, new=child))
     async with waiting(pending, HERE) as first, waiting(pending, HERE) as second, waiting(pending, HERE) as third:

@@ -110,7 +110,7 @@ class Parent:
         self.node = EndingNode("Mgr")
         self.observer = FakeObserver()
         permissions = Permissions(self.node.router, self.observer.connections, certified=False)
-        self.streams = self.node.streams = Streams(self.node, self.observer, permissions, Pending())
+        self.streams = self.node.streams = Streams(self.node, self.observer, permissions, Pending(lambda: 0))
         ready = self.node.router.register(0.0, WORKER, credentials=Credentials(HERE.place))
         assert ready.link is not None
         self.link = ready.link
