@@ -239,6 +239,14 @@ class BlockingNode:
         """
         return self._call(_in_thread(self._running.mesh))
 
+    def run(self, work: Callable[[Node], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the node's thread, and wait for its result; it must not block.
+
+        Raises:
+            NodeClosed: the node is not running, or was closed meanwhile.
+        """
+        return self._call(work(self._running))
+
     def beside(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine beside the node, in its thread, until it ends or the node is closed.
 

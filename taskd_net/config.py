@@ -65,6 +65,8 @@ class NodeConfig:
         job: Name of the job in certificates.
         service: Whether this is a tool or a service, and no rank of the job. The state of the mesh shows it as such,
             and forgets it when it has left.
+        confirms: Whether senders to this node are answered 0 only when its application confirms their message
+            (`Node.confirm`): for one that makes sure first that it survives the process.
         tls: The files of mutual TLS, and so the links that use it; None for plain text.
         limits: Bounds on the cost of a child, and of all children together.
 
@@ -92,6 +94,7 @@ class NodeConfig:
     backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S)
     backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S)
     service: bool = False
+    confirms: bool = False
     plain_listen: str | None = setting(Kind.ADDRESS, None, unset="none")
     tls: Tls | None = None
     identity: Literal["position", "certificate"] = setting(Kind.CHOICE, "position", choices=("position", "certificate"))
@@ -153,6 +156,7 @@ class NodeConfig:
             grace=self.grace,
             registration_hold=self.registration_hold,
             job=self.job or "",
+            confirms=self.confirms,
             limits=self.limits,
         )
 

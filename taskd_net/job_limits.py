@@ -96,6 +96,9 @@ STORE_S: Final = 1.0
 """Seconds for one commit of the state. Then decisions and acknowledgements go on without it: a disk that hangs must not
 stop a job."""
 
+STORE_OPEN_S: Final = 10.0
+"""Seconds for opening the state file and reading it, at the Manager's start."""
+
 STORE_AGAIN_S: Final = 5.0
 """Seconds after a failed commit before the next attempt."""
 

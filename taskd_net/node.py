@@ -182,6 +182,13 @@ class Node(Lifecycle):
                 return
             yield message
 
+    def confirm(self, messages: Iterable[Message]) -> None:
+        """Answer the senders of received messages, where the node's configuration has `confirms`; idempotent.
+
+        Without an answer in its time a sender gets 6001, and sends again.
+        """
+        self.perform(self.router.confirm([(message.uuid, message.src) for message in messages]))
+
     # ---- state
 
     @property

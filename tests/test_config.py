@@ -72,11 +72,12 @@ def test_settings_reach_the_router() -> None:
         "grace": 6.0,
         "registration_hold": 7.0,
     }
-    router = NodeConfig.mgr(inbox=4, job="j", **settings).router
+    router = NodeConfig.mgr(inbox=4, job="j", confirms=True, **settings).router
     assert dataclasses.asdict(router) == {
         "inbox": 4,
         "inbox_wait": limits.INBOX_WAIT_S,
         "job": "j",
+        "confirms": True,
         "limits": dataclasses.asdict(DEFAULT),
         **settings,
     }

@@ -1,38 +1,33 @@
 """The Manager: the root of a job's mesh (contract, section 7; TaskD API reference, "TaskD Manager").
 
-It keeps the last reports of every node, and gives Agents the go to start. Faults are judged elsewhere, from these
-reports.
+`taskd_net.manager` decides, in the node's thread; docs/manager.md says what.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import queue
 import signal
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Final
-from uuid import uuid4
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import logs, manager
 from taskd_net.api import arguments
-from taskd_net.api.agent_messages import go
-from taskd_net.api.body import Body
-from taskd_net.api.member import Once, Refused, Slot, documented, log
-from taskd_net.api.receiver import Receiver
+from taskd_net.api.member import Once, Refused, Slot, documented
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import ConfigError, describe
+from taskd_net.body import Body
+from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.config import NodeConfig
-from taskd_net.node import Node
-from taskd_net.position import Position, Role
-from taskd_net.retry import repeat
+from taskd_net.jobs.records import Record
+from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
+from taskd_net.position import Position
 from taskd_net.untrusted import shown
-from taskd_net.wire.codec import Message
+from taskd_net.vocabulary import KEEP_ALIVE
 
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
 _NUMBERS: Final = ("node_nums", "proc_per_node")
@@ -68,21 +63,22 @@ class Manager:
 
     def __init__(self, node: NodeConfig, config: Mapping[str, object]) -> None:
         self.config = config
+        self._settings = _settings(config)
         self.node = BlockingNode(node).start()
-        self._receiver = Receiver(self.node, self._take)
+        self._deciding: manager.Manager | None = None
         self._start = Once()
         # A SimpleQueue, as a signal handler may put into it while its own thread is about to wait; an Event may
         # deadlock.
         self._ending: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._incarnation = str(uuid4())
-        self._reports: dict[Position, Reports] = {}
-        self._answering: set[Position] = set()
 
     def begin(self) -> None:
-        """Take reports from now on."""
+        """Take reports, and decide, from now on.
+
+        Raises:
+            ConfigError: the state file cannot be used.
+        """
         self._start.take()
-        self._receiver.start()
-        log.info("manager_started", **{key: self.config[key] for key in _TEXTS + _NUMBERS if key in self.config})
+        self._deciding = self.node.run(lambda node: manager.Manager(node, self._settings).start())
 
     def wait(self) -> None:
         """Wait for `end` or `close`."""
@@ -95,47 +91,33 @@ class Manager:
     def close(self) -> None:
         """Leave the mesh, and end every thread."""
         self.end()
+        deciding, self._deciding = self._deciding, None
+        if deciding is not None:
+            self.node.run(lambda _: deciding.close())
         self.node.close()
-        self._receiver.join()
 
     @property
     def reports(self) -> Mapping[Position, Reports]:
         """The last reports of every node; a copy."""
-        return dict(self._reports)
+        deciding = self._deciding
+        return {} if deciding is None else self.node.run(lambda _: _reports(deciding))
 
-    def _take(self, message: Message, body: Body) -> None:
-        src = message.src.identity
-        before = self._reports.get(src, {})
-        kind = (body.msg_type, body.code)
-        if body.msg_type == vocabulary.REGISTER:
-            process, known = _incarnation(body), before.get(kind)
-            if known is not None and process is not None and process == _incarnation(known.body):
-                return
-            if known is not None or process is None:
-                before = {}  # of another process
-        kept = {other: report for other, report in before.items() if other != kind}
-        if len(kept) >= job_limits.REPORTS_PER_NODE:
-            del kept[next(iter(kept))]  # the oldest
-        # A new dict each time, so that readers have one that does not change.
-        self._reports[src] = {**kept, kind: Report(body, time.time(), message.uuid)}
-        if body.code == vocabulary.MAY_I_START and src.role == Role.AGENT and src not in self._answering:
-            self._answering.add(src)
-            self.node.beside(lambda node: self._give_the_go(node, src, body.message, message.mtype))
 
-    async def _give_the_go(self, node: Node, agent: Position, remaining: str, mtype: str) -> None:
-        """Answer a 201 with a 210 of the same mtype, as TaskD's Mgr does."""
-        body, uuid = go(remaining, self._incarnation), str(uuid4())
-        try:
-            ack = await repeat(
-                lambda: node.send(body.to_json(), to=agent, mtype=mtype, uuid=uuid),
-                itertools.repeat(job_limits.COMMAND_RETRY_S, job_limits.COMMAND_ATTEMPTS - 1),
-            )
-            if ack.ok:
-                log.info("agent_may_start", agent=str(agent))
-            else:
-                log.warning("command_not_taken", dst=str(agent), code=body.code, reason=describe(ack.code))
-        finally:
-            self._answering.discard(agent)
+async def _reports(deciding: manager.Manager) -> Mapping[Position, Reports]:
+    records = deciding.job.state.records
+    positions: dict[Position, Record] = {Position.agent(rank): record for rank, record in records.agents.items()}
+    positions |= {Position.worker(each.node, rank): each for rank, each in records.workers.items()}
+    return {position: dict(_kinds(record)) for position, record in positions.items()}
+
+
+def _kinds(record: Record) -> Iterator[tuple[tuple[str, int], Report]]:
+    """The reports of a record by kind; of the heartbeats the time of the last one."""
+    for name, report in record.reports.items():
+        kind, _, code = name.rpartition("/")
+        body = Body(kind, int(code), report.message, report.extension)
+        yield (kind, int(code)), Report(body, report.at, report.uuid)
+    if record.heartbeat:
+        yield (KEEP_ALIVE, 0), Report(Body(KEEP_ALIVE, 0), record.heartbeat, "")
 
 
 slot: Final[Slot[Manager]] = Slot("manager")
@@ -158,9 +140,12 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     Source: TaskD API reference; contract, section 7.
     """
     wanted = _checked(arguments.checked(config))
-    listen = arguments.joined(os.environ.get("POD_IP") or arguments.LOOPBACK, "POD_IP", arguments.MGR_PORT, "port")
+    local = os.environ.get("LOCAL_PROXY_ENABLE") == "on"
+    host = arguments.LOOPBACK if local else os.environ.get("POD_IP") or arguments.LOOPBACK
+    listen = arguments.joined(host, "POD_IP", arguments.MGR_PORT, "port")
     node = NodeConfig.mgr(
         listen=listen,
+        confirms=True,
         expect=_expected(wanted),
         plain_listen=arguments.plain_address(wanted, arguments.MGR_PORT),
         tls=arguments.secured(wanted, listens=True, connects=False),
@@ -181,13 +166,17 @@ def start_taskd_manager() -> bool:
 
     Source: TaskD API reference; contract, section 7.
     """
-    manager = slot.member
-    manager.begin()
+    member = slot.member
     try:
-        with _ended_by_sigterm(manager):
-            manager.wait()
+        member.begin()
+    except ConfigError:
+        slot.clear(member)
+        raise
+    try:
+        with _ended_by_sigterm(member):
+            member.wait()
     finally:
-        slot.clear(manager)
+        slot.clear(member)
     return True
 
 
@@ -205,23 +194,23 @@ def destroy_taskd_manager() -> bool:
 def last_reports() -> Mapping[Position, Reports]:
     """The last reports to this process's Manager, by position, then by msg_type and code; empty without a Manager.
 
-    A REGISTER of another process at a position removes the reports of the one before.
+    A REGISTER of another process at a position removes the reports of the one before. A KEEP_ALIVE has its time alone.
     """
     try:
         return slot.member.reports
-    except Refused:
+    except (Refused, NodeClosed):
         return {}
 
 
 @contextmanager
-def _ended_by_sigterm(manager: Manager) -> Iterator[None]:
+def _ended_by_sigterm(member: Manager) -> Iterator[None]:
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not ours:
         yield
         return
 
     def handle(_: int, __: FrameType | None) -> None:
-        manager.end()
+        member.end()
 
     signal.signal(signal.SIGTERM, handle)
     try:
@@ -230,9 +219,28 @@ def _ended_by_sigterm(manager: Manager) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _incarnation(registration: Body) -> str | None:
-    """The process that registers; None for one of the original's, which registers once."""
-    return registration.extension.get(vocabulary.INCARNATION)
+def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
+    """The Manager's settings in a checked `config` and in the environment.
+
+    As with TaskD, `PROCESS_RECOVER=on` switches recovery on; `TASKD_PROCESS_ENABLE` alone decides on `taskd_enable`.
+    """
+    job_id = str(config.get("job_id") or os.environ.get("MINDX_TASK_ID") or "")
+    folder = Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH)
+    state = os.environ.get(f"{arguments.ENVIRONMENT}STATE") or str(folder / STATE_FILE)
+    recover = "on" if os.environ.get("PROCESS_RECOVER") == "on" else str(config.get("fault_recover") or "")
+    expected = size(_expected(config))
+    return manager.ManagerConfig(
+        job_id=job_id,
+        fault_recover=recover,
+        taskd_enable=os.environ.get("TASKD_PROCESS_ENABLE") != "off",
+        plugins=str(config.get("plugin_dir") or "") or None,
+        # Without a job there is nothing to tell the states of two by.
+        state=state if job_id else None,
+        process_interval=interval_of_environment(),
+        reset_file=os.environ.get(f"{arguments.ENVIRONMENT}RESET_FILE") or RESET_FILE,
+        nodes=expected.nodes,
+        processes_per_node=expected.processes,
+    )
 
 
 def _expected(config: Mapping[str, object]) -> str | None:

@@ -21,8 +21,10 @@ from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
+from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage
+from taskd_net.position import Role
 from taskd_net.reading import Reading
 from taskd_net.schema import Reload
 
@@ -51,13 +53,14 @@ class RememberingCommand(Command):
         return self.make_context(ctx.info_name, list(self.arguments), parent=ctx.parent).params
 
 
-def serve(ctx: click.Context, config: NodeConfig, log_file: str) -> None:
+def serve(ctx: click.Context, config: NodeConfig, log_file: str, manager: ManagerConfig | None = None) -> None:
     """Run a node until a signal ends it.
 
     Args:
         ctx: of the command, with the settings in force.
         config: of the node.
         log_file: name of the log file.
+        manager: of the job's Manager; None for a node that decides nothing.
 
     Raises:
         click.ClickException: the address cannot be bound, or the log file cannot be written.
@@ -66,7 +69,7 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str) -> None:
         _start_logging(log_file, ctx.params)
         if config.tracing:
             telemetry.start()
-        uvloop.run(Daemon(ctx, config, log_file).run())
+        uvloop.run(Daemon(ctx, config, log_file, manager).run())
     except ConfigError as error:
         raise click.ClickException(refused(ctx, error).message) from None
     finally:
@@ -80,9 +83,11 @@ class Daemon:
         ctx: of the command, with the settings in force.
         config: of the node.
         log_file: name of the log file.
+        manager: of the job's Manager; None for a node that decides nothing.
     """
 
-    def __init__(self, ctx: click.Context, config: NodeConfig, log_file: str) -> None:
+    def __init__(self, ctx: click.Context, config: NodeConfig, log_file: str, manager: ManagerConfig | None) -> None:
+        self._manager = manager
         self._ctx = ctx
         self._settings = dict(ctx.params)
         self._log_file = log_file
@@ -106,6 +111,10 @@ class Daemon:
         hosts = [name.strip() for name in (self._settings["allowed_host"] or "").split(",")]
         async with contextlib.AsyncExitStack() as open_now:
             open_now.push_async_callback(node.close)
+            if self._manager is not None:
+                await open_now.enter_async_context(Manager(node, self._manager))
+            elif node.position.role == Role.MGR:
+                self._log.info("decides_nothing", reason="no --job-id: messages to this Mgr are printed")
             if metrics_at is not None:
                 metrics = await open_now.enter_async_context(MetricsServer(node, metrics_at, hosts))
                 self._log.info("metrics_listening", address=str(metrics.address))
@@ -142,7 +151,10 @@ class Daemon:
         return f"taskd-net {name} {config.position} ready, listening on {self._node.address}{upstream}"
 
     async def _print(self, output: Output) -> None:
-        """Print the ready line, then the messages to this node: the daemon is its application."""
+        """Print the ready line, then the messages to this node; those to a Manager are the Manager's."""
+        if self._manager is not None:
+            await output.line(self._ready_line)
+            return
         # `Reading` has logged the error that ended it.
         with contextlib.suppress(Exception), Reading(self._node) as reading:
             written = await output.line(iter((self._ready_line,)))
@@ -155,6 +167,8 @@ class Daemon:
 
     def _unread(self) -> None:
         """Close the inbox, as nobody reads the standard output: a lost message must not be acknowledged."""
+        if self._manager is not None:
+            return
         self._node.close_inbox()
         if not self._output_closed:
             self._output_closed = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -9,7 +10,7 @@ import click
 from taskd_net import Position
 from taskd_net.cli.command import command
 from taskd_net.cli.daemon import RememberingCommand, serve
-from taskd_net.cli.settings import node_config
+from taskd_net.cli.settings import manager_config, node_config
 
 EPILOG: Final = """\b
 Signals:
@@ -34,6 +35,7 @@ Exit codes:
     epilog=f"""\b
 Examples:
   taskd-net mgr --listen 0.0.0.0:9601
+  taskd-net mgr --job-id J --expect 2x2 --state /var/lib/taskd/j.sqlite3
   POD_IP=10.0.0.7 taskd-net mgr
   taskd-net mgr --config /etc/taskd-net.toml
 
@@ -43,10 +45,14 @@ Examples:
 def mgr(ctx: click.Context, /, **_: object) -> None:
     """Run the root of a job's tree, until a signal ends it.
 
-    It prints "taskd-net mgr Mgr/0 ready, listening on HOST:PORT" when it listens, and notifies systemd. Messages to it
-    are printed below, one JSON object a line. It logs to stderr and to manager.log.
+    With --job-id it is the Manager of that job: it reads the reports of Agents and Workers, decides, and keeps its
+    state in a file. Without, it decides nothing, and prints messages to it, one JSON object a line.
+
+    It prints "taskd-net mgr Mgr/0 ready, listening on HOST:PORT" when it listens, and notifies systemd. It logs to
+    stderr and to manager.log.
     """
-    serve(ctx, node_config(ctx, Position.mgr()), "manager.log")
+    manager = manager_config(ctx)
+    serve(ctx, replace(node_config(ctx, Position.mgr()), confirms=manager is not None), "manager.log", manager)
 
 
 @command(

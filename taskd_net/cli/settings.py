@@ -17,6 +17,7 @@ import click
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs
 from taskd_net.cli import config_file
 from taskd_net.cli.options import FILE, PREFIX, SettingOption, place
+from taskd_net.manager.config import STATE_FILE, ManagerConfig, size
 from taskd_net.peer_limits import Limits
 from taskd_net.schema import Kind, Reload, Setting, described, setting, settings_of
 from taskd_net.tls.files import NAMES, Tls, chosen
@@ -72,6 +73,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     **described(NodeConfig),
     **described(Tls),
     **described(Limits),
+    **described(ManagerConfig),
     **{name.rstrip("_"): each for name, each in described(CommandSettings).items()},  # `as` is a keyword
 }
 """Every setting, by name."""
@@ -102,12 +104,13 @@ _TLS_LISTEN: Final = "server_key server_crt plain_listen"
 _TLS_UPSTREAM: Final = "client_key client_crt server_name"
 _GUARD: Final = f"identity job {' '.join(settings_of(Limits))}"
 _DAEMON: Final = "http_port metrics_port allowed_host drain log_path log_file_level log_std_level log_stdout"
+_MANAGER: Final = " ".join(settings_of(ManagerConfig))
 _ASK: Final = f"timeout enable_tls ca {_TLS_UPSTREAM}"
 
 COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
     "mgr": _command(
-        f"{_LISTEN} inbox expect {_NODE} enable_tls ca {_TLS_LISTEN} {_GUARD} {_DAEMON}",
-        listen={"default": "127.0.0.1:9601", "variables": {"POD_IP": _pod_ip}},
+        f"{_LISTEN} inbox expect {_MANAGER} {_NODE} enable_tls ca {_TLS_LISTEN} {_GUARD} {_DAEMON}",
+        listen={"default": "127.0.0.1:9601", "variables": {"LOCAL_PROXY_ENABLE": _local_proxy, "POD_IP": _pod_ip}},
         inbox={"default": limits.INBOX["Mgr"]},
     ),
     "proxy": _command(
@@ -169,6 +172,20 @@ def node_config(ctx: click.Context, position: Position, *, service: bool = False
         for config in (NodeConfig, Limits)
     )
     return NodeConfig(position=position, service=service, tls=tls_of(ctx), limits=Limits(**of_peers), **of_node)
+
+
+def manager_config(ctx: click.Context) -> ManagerConfig | None:
+    """The configuration of the Manager that a command runs; None without a job.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+    given = {name: ctx.params[name] for name in settings_of(ManagerConfig)}
+    if not given["job_id"]:
+        return None
+    given["state"] = given["state"] or str(Path(ctx.params["log_path"]) / STATE_FILE)
+    expected = size(ctx.params["expect"])
+    return ManagerConfig(**given, nodes=expected.nodes, processes_per_node=expected.processes)
 
 
 def tls_of(ctx: click.Context) -> Tls | None:

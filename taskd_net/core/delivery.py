@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Awaited
+from taskd_net.core.acks import Awaited, Send
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
 from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.routes import LinkId
+from taskd_net.position import Position
 
 
 class Delivery:
@@ -22,16 +23,24 @@ class Delivery:
         door: the inbox, as far as its room and its memory are concerned.
         decisions: where they go.
         wait: seconds that a sync message waits for room.
+        confirms: the application confirms each message, and its sender is answered 0 only then.
+
+    Attributes:
+        unconfirmed: the answers that wait for that, by uuid and sender of the message.
     """
 
-    def __init__(self, door: InboxDoor, decisions: Decisions, wait: float) -> None:
+    def __init__(self, door: InboxDoor, decisions: Decisions, wait: float, confirms: bool = False) -> None:
         self.door = door
         self._decisions = decisions
         self._counters = decisions.counters
         self._wait = wait
+        self._confirms = confirms
+        self.unconfirmed: dict[tuple[str, Position], list[Awaited]] = {}
 
     def deliver_all(self, now: float, came_from: LinkId, frames: Sequence[Frame], sizes: Sequence[int]) -> bool:
         """Let several new messages of one sender in at once. Returns False, and does nothing, where one is unusual."""
+        if self._confirms:
+            return False
         if not self.door.enter_all(now, came_from, [frame.uuid for frame in frames], frames[0].src, sizes):
             return False
         self._decisions.statistics.delivered += len(frames)
@@ -43,7 +52,7 @@ class Delivery:
         if door.open and door.has_room(len(frame.data)):
             self._enter(now, came_from, frame, pending)
         elif door.knows(frame):
-            self._suppress(pending)
+            self._suppress(frame, pending)
         elif not door.open:
             self._turn_away(pending, Code.RECV_BUF_NIL, "no inbox")
         elif not frame.sync:
@@ -62,7 +71,7 @@ class Delivery:
         if door.open and door.has_room(len(frame.data)):
             self._enter(now, came_from, frame, None)
         elif door.knows(frame):
-            self._suppress(None)
+            self._suppress(frame, None)
         elif not door.open:
             refusal = Refusal(Code.RECV_BUF_NIL, "no inbox")
         elif not door.queue(Waiting(came_from, frame, None, float("inf"))):
@@ -77,24 +86,47 @@ class Delivery:
 
     def _enter(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited | None) -> None:
         if not self.door.enter(now, came_from, frame):
-            self._suppress(pending)
+            self._suppress(frame, pending)
             return
         self._decisions.statistics.delivered += 1
         self._decisions.ready.deliveries.append(frame)
         if pending is not None:
-            self._decisions.settle(pending, Code.OK, self._decisions.position)
+            # A send of this very node ends with this process, so its answer promises nothing.
+            if self._confirms and type(pending.reply) is not Send:
+                self.unconfirmed[frame.uuid, frame.src] = [pending]
+            else:
+                self._decisions.settle(pending, Code.OK, self._decisions.position)
 
-    def _suppress(self, pending: Awaited | None) -> None:
+    def _suppress(self, frame: Frame, pending: Awaited | None) -> None:
         """Answer a message whose first copy is in the inbox, or was."""
         self._decisions.statistics.duplicates += 1
-        if pending is not None:
+        if pending is None:
+            return
+        first = self.unconfirmed.get((frame.uuid, frame.src))
+        if first is None:
             self._decisions.settle(pending, Code.OK, self._decisions.position)
+        else:
+            first.append(pending)
+
+    def confirm(self, messages: Iterable[tuple[str, Position]]) -> None:
+        """The application has made sure of these messages: their senders are answered 0."""
+        for message in messages:
+            for pending in self.unconfirmed.pop(message, ()):
+                self._decisions.settle(pending, Code.OK, self._decisions.position)
+
+    def close(self) -> None:
+        """The node closes: nobody confirms what is in the inbox."""
+        self.shut()
+        for waiting in self.unconfirmed.values():
+            for pending in waiting:
+                self._turn_away(pending, Code.NETWORK_ACK_LOST, "the node was closed before it confirmed the message")
+        self.unconfirmed.clear()
 
     def shut(self) -> None:
         self.door.open = False
         for waiting in self.door.take_line():
             if self.door.knows(waiting.frame):  # the first copy went in while this one stood in line
-                self._suppress(waiting.pending)
+                self._suppress(waiting.frame, waiting.pending)
             elif waiting.pending is not None:
                 self._turn_away(waiting.pending, Code.RECV_BUF_NIL, "the inbox was closed")
             else:
@@ -115,6 +147,6 @@ class Delivery:
         for waiting in self.door.take_due(now):
             assert waiting.pending is not None
             if self.door.knows(waiting.frame):
-                self._suppress(waiting.pending)
+                self._suppress(waiting.frame, waiting.pending)
             else:
                 self._turn_away(waiting.pending, Code.RECV_BUF_BUSY, "the inbox is full")

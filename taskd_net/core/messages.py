@@ -26,6 +26,7 @@ from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Key, Ready, Token
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.core.topology import LOCAL, Plan
+from taskd_net.position import Position
 
 LARGE: Final = 4096
 """Bytes from which on a message counts towards its child's quota of bytes."""
@@ -206,6 +207,11 @@ class Messages(Answers):
     def inbox_taken(self, now: float, count: int = 1) -> Ready:
         """The application took messages out of the inbox."""
         self._delivery.taken(now, count)
+        return self._take()
+
+    def confirm(self, messages: Iterable[tuple[str, Position]]) -> Ready:
+        """The application has made sure of messages that it took, named by uuid and sender; see `confirms`."""
+        self._delivery.confirm(messages)
         return self._take()
 
     def close_inbox(self) -> Ready:

@@ -39,6 +39,7 @@ EVENTS: Final = (
     "cancel",
     "close",
     "close_inbox",
+    "confirm",
     "drain",
     "forget",
     "inbox_taken",

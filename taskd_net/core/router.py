@@ -71,7 +71,7 @@ class Router(Messages):
             self._topology, self._advertisements, decisions.schedule, config.link_messages, config.link_bytes
         )
         decisions.ended = self._sends.ended
-        self._delivery = Delivery(self.door, decisions, config.inbox_wait)
+        self._delivery = Delivery(self.door, decisions, config.inbox_wait, config.confirms)
         seen = Copies(config.dedup_window, limits.COPIES_S)
         self._admission = Admission(self._topology, self._advertisements, decisions, seen, config.link_bytes)
         most = config.limits.total_bytes // limits.COPIES_WRITTEN
@@ -349,7 +349,7 @@ class Router(Messages):
         """Close the node: answer every message that waits."""
         self._end_waiting(self._sends.close(), "the node was closed before it joined")
         self._admission.close()
-        self._delivery.shut()
+        self._delivery.close()
         self._advertisements.went_down()
         for link in self._topology.links():
             for collision in link.in_flight.take_collisions():
@@ -383,9 +383,9 @@ class Router(Messages):
 
     @property
     def busy(self) -> bool:
-        """Whether a message waits here: for its answer, the write, room in the inbox, or the join."""
+        """Whether a message waits here: for its answer, the write, room in the inbox, its confirmation, or the join."""
         links = self._topology.links()
-        return bool(self._sends or self.door.line) or any(
+        return bool(self._sends or self.door.line or self._delivery.unconfirmed) or any(
             link.queued_messages or link.in_flight.count for link in links
         )
 

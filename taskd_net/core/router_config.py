@@ -22,6 +22,7 @@ class RouterConfig:
         grace: time for which a child without a stream keeps its place.
         registration_hold: time for which a registration without a stream holds its place.
         job: the job that certificates have to name.
+        confirms: the application confirms the messages in its inbox, and senders are answered only then.
         limits: bounds on a peer's fields and its share of the node.
     """
 
@@ -35,4 +36,5 @@ class RouterConfig:
     grace: float = limits.GRACE_S
     registration_hold: float = limits.REGISTRATION_HOLD_S
     job: str = ""
+    confirms: bool = False
     limits: Limits = DEFAULT

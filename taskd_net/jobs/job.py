@@ -85,11 +85,10 @@ class Job:
     def go_on(self, now: float) -> None:
         """A Manager begins with a stored state: whatever is on its way is sent again at once, with its uuid.
 
-        Heartbeats are not stored, so Workers count as heard of now.
+        Heartbeats are not stored, so nobody has been silent for longer than since now.
         """
         self.state.outbox.hurry(now)
-        for worker in self.state.records.workers.values():
-            worker.heartbeat = now
+        self.state.records.since = now
 
     @property
     def wake(self) -> float:

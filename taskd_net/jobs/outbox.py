@@ -119,6 +119,10 @@ class Outbox:
         """True while a command with this code is on its way to this destination."""
         return any(command.code == code for command in self._to(to))
 
+    def commands(self) -> list[str]:
+        """Uuids of all commands on their way."""
+        return [uuid for uuid, sending in self.sending.items() if sending.command is not None]
+
     def codes_to(self, to: str) -> list[int]:
         """Codes of the commands on their way to a destination."""
         return [command.code for command in self._to(to)]

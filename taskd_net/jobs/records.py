@@ -128,6 +128,7 @@ class Records:
         asking: Agents that wait for the decision on their 210.
         profiling: number of registered Workers by profiling state.
         births: records so far.
+        since: time from which on this Manager hears heartbeats; those before are not stored.
         changed_agents, changed_workers: since the last tick.
         unsaved_agents, unsaved_workers: since they were last taken out for storing.
     """
@@ -140,6 +141,7 @@ class Records:
     asking: set[int] = field(default_factory=set)
     profiling: dict[int, int] = field(default_factory=dict)
     births: int = 0
+    since: float = 0.0
     changed_agents: set[int] = field(default_factory=set)
     changed_workers: set[int] = field(default_factory=set)
     unsaved_agents: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)

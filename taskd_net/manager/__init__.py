@@ -1,11 +1,11 @@
 """The Manager of a job as a part of the Mgr node's process: the shell around `taskd_net.jobs`.
 
-    async with Node(mgr) as node, Manager(node, ManagerConfig(job_id="J")) as manager:
-        async for message in node.messages():
-            manager.take(message)
+    config = NodeConfig.mgr(listen="0.0.0.0:9601", confirms=True)
+    async with Node(config) as node, Manager(node, ManagerConfig(job_id="J", state="j.sqlite3")) as manager:
+        ...
 
 - `runtime` feeds a `Job`, and carries out its outcomes; `dispatch` sends the commands.
-- `store` keeps the state in a sqlite3 file, `history` the last decisions and the counters.
+- `keeping` commits the state to a sqlite3 file (`store`), `history` has the last decisions and the counters.
 - `loading` finds users' plugins, `guarded` runs each in a thread of its own.
 - `reset_file` watches RetryTime.
 """

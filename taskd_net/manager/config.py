@@ -14,6 +14,12 @@ from taskd_net.untrusted import natural
 
 INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
 
+RESET_FILE: Final = "/user/restore/reset/config/reset.json"
+"""The platform's file with RetryTime."""
+
+STATE_FILE: Final = "manager-state.sqlite3"
+"""Name of the state file beside the log file."""
+
 
 def _interval(text: str) -> str | None:
     """The milliseconds of `TASKD_PROCESS_INTERVAL`; None outside its bounds."""
@@ -61,7 +67,7 @@ class ManagerConfig:
     plugins: str | None = setting(Kind.FOLDER, None, unset="none")
     plugin_timeout: float = setting(Kind.SECONDS, job_limits.PLUGIN_S, most=60.0)
     state: str | None = setting(Kind.FILE, None, unset="beside the log file")
-    reset_file: str = setting(Kind.FILE, "/user/restore/reset/config/reset.json")
+    reset_file: str = setting(Kind.FILE, RESET_FILE)
     process_interval: int = setting(
         Kind.WHOLE,
         job_limits.PROCESS_INTERVAL_MS[0],
@@ -89,7 +95,11 @@ class ManagerConfig:
         )
 
 
-def size(expect: str | None) -> dict[str, int]:
-    """`nodes` and `processes_per_node` of a job's size, such as `2x8`; 0 for unknown."""
-    expected = Expected.parse(expect) if expect else Expected(0, 0)
-    return {"nodes": expected.nodes, "processes_per_node": expected.processes}
+def interval_of_environment() -> int:
+    """The milliseconds of `TASKD_PROCESS_INTERVAL`, or the default."""
+    return int(_interval(os.environ.get(INTERVAL, "")) or job_limits.PROCESS_INTERVAL_MS[0])
+
+
+def size(expect: str | None) -> Expected:
+    """The size of a job, such as `2x8`; zeros for unknown."""
+    return Expected.parse(expect) if expect else Expected(0, 0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from taskd_net import job_limits
@@ -59,12 +60,19 @@ class History:
 
     Args:
         stored: those of an earlier Manager of the job, in any order.
-        open_uuids: commands that are on their way.
+        on_the_way: uuids of the commands that nobody has taken.
     """
 
-    def __init__(self, stored: Iterable[DecisionView] = (), open_uuids: Mapping[str, int] | None = None) -> None:
-        self._decisions = OrderedDict((each.number, each) for each in sorted(stored, key=lambda each: each.number))
-        self._open: dict[str, int] = dict(open_uuids or {})
+    def __init__(self, stored: Iterable[DecisionView] = (), on_the_way: Iterable[str] = ()) -> None:
+        ordered = sorted(stored, key=lambda each: each.number)
+        self._decisions = OrderedDict((each.number, each) for each in ordered)
+        # The commands of a decision have consecutive uuids.
+        with_commands = [each for each in ordered if each.messages]
+        firsts = [_number(each.messages[0].uuid) for each in with_commands]
+        self._open: dict[str, int] = {}
+        for uuid in on_the_way:
+            if place := bisect_right(firsts, _number(uuid)):
+                self._open[uuid] = with_commands[place - 1].number
         self._last = next(reversed(self._decisions), 0)
         self.unsaved: set[int] = set()
 
@@ -72,10 +80,6 @@ class History:
     def decisions(self) -> tuple[DecisionView, ...]:
         """All, oldest first."""
         return tuple(self._decisions.values())
-
-    def decision_of(self, uuid: str) -> int | None:
-        """Number of the decision that a command belongs to, while the command is open."""
-        return self._open.get(uuid)
 
     def get(self, number: int) -> DecisionView | None:
         """A decision by its number; None for one that is no longer kept."""
@@ -159,6 +163,11 @@ def cause(event: Event) -> str:
         case _:
             text = ""
     return text.strip()[: job_limits.SHOWN_CHARS]
+
+
+def _number(uuid: str) -> int:
+    """The number in a uuid of `State.uuid`."""
+    return int(uuid.rpartition("-")[2])
 
 
 def _words(item: Call | Reply) -> str:

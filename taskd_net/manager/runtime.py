@@ -6,23 +6,26 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Final, Self
 
 from taskd_net.body import Body
+from taskd_net.codes import ArgumentError
 from taskd_net.core.frame import Ack
 from taskd_net.job_view import JobView, StreamView
 from taskd_net.jobs.events import Acknowledged, Event, Reported
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
-from taskd_net.jobs.traffic import Call, Command, Outcome, Reply, agent
+from taskd_net.jobs.traffic import Call, Command, Notice, Outcome, Reply, agent
 from taskd_net.logger import get_logger
 from taskd_net.manager.agent_views import agent_views
 from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.history import Counters, History, cause, count
+from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
 from taskd_net.node import Node
+from taskd_net.reading import Reading, Unreadable
 from taskd_net.vocabulary import KEEP_ALIVE, REGISTER, RESTART_ALL
 from taskd_net.wire.codec import Message
 
@@ -33,8 +36,8 @@ SEED_BYTES: Final = 8
 class Manager:
     """The Manager of one job, in the event loop of its Mgr node.
 
-    Use it as `async with Manager(node, config) as manager`, inside the context of the node. Whoever reads the node's
-    inbox gives each message to `take`.
+    Use it as `async with Manager(node, config) as manager`, inside the context of the node, which has `confirms`. It
+    reads the node's inbox.
 
     Args:
         node: the Mgr.
@@ -68,9 +71,13 @@ class Manager:
         self._history = History()
         self._counters = Counters()
         self._dispatch = Dispatch(node, self._answered)
+        self._keeping: Keeping | None = None
         self._changed = asyncio.Event()
+        self._closing = False
+        self._unconfirmed: list[Message] = []
         self._cause = ""
         self._tasks: list[asyncio.Task[None]] = []
+        """`_run` first: the others are cancelled at the end, this one comes to its own."""
 
     # ---- life
 
@@ -78,30 +85,60 @@ class Manager:
         """Begin to decide.
 
         Raises:
-            ConfigError: a setting is not usable.
+            ConfigError: a newer release has written the state file, or another process uses it.
         """
         config = self.config
-        self.job = Job(config.decisions(), os.urandom(SEED_BYTES).hex())
+        if config.state is not None:
+            self._keeping = Keeping(config.state, config.job_id or "", self._counters, self._log)
+        try:
+            self.job = await self._resumed() or Job(config.decisions(), os.urandom(SEED_BYTES).hex())
+        except BaseException:
+            await self.close()
+            raise
         if (text := ignored_interval()) is not None:
             self._log.warning("interval_ignored", variable=INTERVAL, value=text, milliseconds=config.process_interval)
         if config.fault_recover and not config.clusterd:
             self._log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
         self._node.job_view = self.view
         self._spawn(self._run(), "decides")
+        self._spawn(self._read(), "reads")
         if self._signals is not None:
             self._spawn(self._listen(self._signals), "listens to ClusterD")
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
         return self
 
+    async def _resumed(self) -> Job | None:
+        """The job of the state file; None without one."""
+        if self._keeping is None:
+            return None
+        config, now = self.config.decisions(), self._now()
+
+        def read(parts: Mapping[str, str]) -> tuple[Job, History]:
+            job = Job.from_parts(parts, config)
+            return job, History(read_decisions(parts), job.state.outbox.commands())
+
+        found = await self._keeping.load(now, read)
+        if found is None:
+            return None
+        job, self._history = found
+        job.go_on(now)
+        self._log.info("manager_resumed", file=str(self._keeping.path), sending=len(job.state.outbox.sending))
+        return job
+
     async def close(self) -> None:
         """End, with nothing half done. Idempotent."""
         self._node.job_view = None
-        for task in self._tasks:
+        self._closing = True
+        self._changed.set()
+        for task in self._tasks[1:]:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
         await self._dispatch.close()
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            await keeping.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -112,26 +149,6 @@ class Manager:
         await self.close()
 
     # ---- events
-
-    def take(self, message: Message) -> bool:
-        """Take in a message to the Mgr.
-
-        Returns:
-            False where it is no report of an Agent or a Worker, or one too many.
-
-        Raises:
-            ArgumentError: its body is none of TaskD's.
-        """
-        body = Body.parse(message.body)
-        report = Reported(
-            *(message.src, body.msg_type, body.code, body.message, dict(body.extension)),
-            uuid=message.uuid,
-            mtype=message.mtype,
-        )
-        taken = self._take(report)
-        self._counters.reports += taken
-        self._counters.refused += not taken
-        return taken
 
     def signal(self, event: Event) -> None:
         """Take in an event of ClusterD or of a file."""
@@ -190,23 +207,75 @@ class Manager:
             self._cause = text
         return taken
 
+    def _take_message(self, message: Message) -> None:
+        """Take in a message to the Mgr.
+
+        Raises:
+            Unreadable: its body is none of TaskD's.
+        """
+        try:
+            body = Body.parse(message.body)
+        except ArgumentError as error:
+            self._node.confirm([message])
+            raise Unreadable(str(error)) from None
+        report = Reported(
+            *(message.src, body.msg_type, body.code, body.message, dict(body.extension)),
+            uuid=message.uuid,
+            mtype=message.mtype,
+        )
+        taken = self._take(report)
+        if body.msg_type == KEEP_ALIVE:
+            self._node.confirm([message])
+        else:
+            self._unconfirmed.append(message)
+            self._changed.set()
+        self._counters.reports += taken
+        self._counters.refused += not taken
+
+    async def _read(self) -> None:
+        with Reading(self._node) as reading:
+            async for message in self._node.messages():
+                with reading.survive(message):
+                    self._take_message(message)
+
     async def _listen(self, signals: asyncio.Queue[Event]) -> None:
         while True:
             self.signal(await signals.get())
 
     async def _run(self) -> None:
-        """Tick when it is due."""
-        while True:
+        """Tick when it is due: decide, store, and only then answer the senders of reports and carry out.
+
+        A commit holds everything that came until it began. What comes meanwhile waits for the next one.
+        """
+        while not self._closing:
             self._changed.clear()
             now = self._now()
-            if self.job.wake <= now:
-                self._tick(now)
+            retry = INFINITY if self._counters.durable or self._keeping is None else self._keeping.again
+            wake = min(self.job.wake, retry)
+            # A report that changes nothing is stored already; one that does waits for its tick, 10 ms at most.
+            if wake > now and (not self._unconfirmed or self.job.state.dirty):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if wake == INFINITY else wake - now):
+                        await self._changed.wait()
                 continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if self.job.wake == INFINITY else self.job.wake - now):
-                    await self._changed.wait()
+            outcome = self._decide(now) if self.job.wake <= now else Outcome()
+            reports, self._unconfirmed = self._unconfirmed, []
+            await self._save()
+            if reports:
+                self._node.confirm(reports)
+            self._carry_out(outcome)
+        await self._save()
+        self._node.confirm(self._unconfirmed)
 
-    def _tick(self, now: float) -> None:
+    async def _save(self) -> None:
+        if self._keeping is None:
+            return
+        history = self._history
+        decisions = dict(decision_part(number, history.get(number)) for number in history.unsaved)
+        history.unsaved.clear()
+        await self._keeping.save(self._now(), self.job.unsaved() | decisions)
+
+    def _decide(self, now: float) -> Outcome:
         job, counters = self.job, self._counters
         faults = self._open_faults()
         outcome = job.tick(now)
@@ -214,7 +283,6 @@ class Manager:
         if outcome.decided:
             self._history.add(now, self._cause or "time", outcome.decided, counters)
             self._cause = ""
-        self._carry_out(outcome)
         sending = job.state.outbox.sending
         self._dispatch.keep(sending)
         for uuid in [uuid for uuid in self._history.open_commands() if uuid not in sending]:
@@ -223,12 +291,11 @@ class Manager:
         for rank, at in faults.items():
             if not self._is_open(rank):
                 counters.answered_fault(self._now() - at)
+        return outcome
 
     def _carry_out(self, outcome: Outcome) -> None:
         for notice in outcome.notices:
-            self._log.info(notice.event, **notice.fields)
-            if notice.event in ("plugin_barred", "plugin_failed"):
-                count(self._counters.plugin_failures, str(notice.fields["plugin"]))
+            self._note(notice)
         self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
         for command in outcome.commands:
             self._dispatch.send(command)
@@ -239,6 +306,19 @@ class Manager:
         for reply in outcome.replies:
             if self._reply is None or self._reply(reply):
                 self._take(Acknowledged(reply.uuid))
+
+    def _note(self, notice: Notice) -> None:
+        log = self._log
+        match notice.event:
+            case "stream_taken":
+                log.info("stream_taken", **notice.fields)
+            case "stream_released":
+                log.info("stream_released", **notice.fields)
+            case "message_lost":
+                log.warning("command_not_taken", **notice.fields)
+            case _:
+                log.error("plugin_failed", **notice.fields)
+                count(self._counters.plugin_failures, str(notice.fields["plugin"]))
 
     def _answered(self, uuid: str, ack: Ack) -> None:
         self._history.answered(uuid, ack.code)

@@ -21,6 +21,7 @@ from taskd_net.states import State
 
 SOON = 10.0
 VARIABLES = (
+    *("PROCESS_RECOVER", "TASKD_PROCESS_ENABLE", "TASKD_PROCESS_INTERVAL", "MINDX_TASK_ID"),
     *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
     *("LOCAL_RANK", "MASTER_ADDR", "MS_SCHED_HOST", profiling_switch.PATH),
     *(agent.FAULT_TIMEOUT, agent.RESTART_PAUSE, agent.FINISH_PAUSE),

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from taskd_net import NodeConfig
 from taskd_net.cli.daemon import RememberingCommand
 from taskd_net.cli.group import group
+from taskd_net.manager.config import ManagerConfig, ignored_interval
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,42 @@ def test_a_role_has_its_position_defaults_and_log_file(
 ) -> None:
     served: list[tuple[str, str | None, int | None, str]] = []
 
-    def serve(_: click.Context, config: NodeConfig, name: str) -> None:
+    def serve(_: click.Context, config: NodeConfig, name: str, manager: object = None) -> None:
+        assert manager is None and not config.confirms
         served.append((str(config.position), config.listen, config.inbox, name))
 
     monkeypatch.setattr(sys.modules["taskd_net.cli.roles"], "serve", serve)
     done = CliRunner().invoke(group, arguments)
     assert (done.exit_code, done.output, served) == (0, "", [(position, listen, inbox, log_file)])
+
+
+def test_a_mgr_with_a_job_is_its_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[ManagerConfig | None] = []
+
+    def serve(_: click.Context, config: NodeConfig, name: str, manager: ManagerConfig | None) -> None:
+        assert config.confirms and name == "manager.log"
+        served.append(manager)
+
+    monkeypatch.setattr(sys.modules["taskd_net.cli.roles"], "serve", serve)
+    monkeypatch.setenv("TASKD_PROCESS_INTERVAL", "250")
+    for arguments in ([], ["--state", "x.db", "--fault-recover", "on", "--plugins", "p"]):
+        done = CliRunner().invoke(group, ["mgr", "--job-id", "J", "--expect", "2x8", "--log-path", "logs", *arguments])
+        assert (done.exit_code, done.output) == (0, "")
+    size = {"nodes": 2, "processes_per_node": 8, "process_interval": 250}
+    assert served == [
+        ManagerConfig(job_id="J", state="logs/manager-state.sqlite3", **size),  # type: ignore[arg-type]
+        ManagerConfig(job_id="J", state="x.db", fault_recover="on", plugins="p", **size),  # type: ignore[arg-type]
+    ]
+
+
+def test_an_interval_out_of_bounds_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = group.commands["mgr"]
+    for text in ("99", "1001", "x"):
+        monkeypatch.setenv("TASKD_PROCESS_INTERVAL", text)
+        assert command.make_context("mgr", []).params["process_interval"] == 100
+        assert ignored_interval() == text
+    monkeypatch.setenv("TASKD_PROCESS_INTERVAL", "1000")
+    assert ignored_interval() is None
 
 
 def test_a_daemon_reads_its_settings_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Lost
 from tests.core.driven import Action, Answer, Deliver, Driven
-from tests.core.routers import STRANGER, Caller, answers, at, frame, joined, router
+from tests.core.routers import STRANGER, Caller, add_child, answers, at, frame, joined, router
 
 INF = float("inf")
 
@@ -197,3 +197,47 @@ def test_resend_that_stands_in_line_is_answered_0_when_the_first_is_in() -> None
     worker.inbox_taken(0.001)
     assert worker.close_inbox() == []
     assert (worker.statistics.duplicates, worker.statistics.lost) == (1, 0)
+
+
+# ---- confirmation
+
+
+def test_message_is_answered_when_the_application_confirms_it() -> None:
+    mgr = router("Mgr", inbox=8, confirms=True)
+    link = add_child(mgr, "Worker/0/0")
+    first, second = (frame("Mgr", "Worker/0/0", uuid=uuid) for uuid in "ab")
+    for message in (first, second):
+        assert mgr.frame_arrived(0.0, link.id, message, Caller()) == [Deliver(message)]
+    assert mgr.busy, "its sender waits"
+    assert mgr.frame_arrived(0.1, link.id, first, Caller()) == [], "a resend waits with the first copy"
+    assert answers(mgr.confirm(first)) == [(Code.OK, "Mgr/0")] * 2
+    assert mgr.confirm(first) == []
+    assert answers(mgr.frame_arrived(0.2, link.id, first, Caller())) == [(Code.OK, "Mgr/0")]
+    assert answers(mgr.confirm(second)) == [(Code.OK, "Mgr/0")]
+    assert not mgr.busy
+
+
+def test_batch_waits_for_its_confirmation_as_single_messages_do() -> None:
+    mgr = router("Mgr", inbox=8, confirms=True)
+    link = add_child(mgr, "Worker/0/0")
+    messages = [frame("Mgr", "Worker/0/0", uuid=uuid) for uuid in "abc"]
+    arrived = mgr.frames_arrived(0.0, link.id, [(message, Caller(), None) for message in messages])
+    assert arrived == [Deliver(message) for message in messages]
+    assert len(answers(mgr.confirm(*messages))) == 3
+
+
+def test_own_message_and_post_need_no_confirmation() -> None:
+    mgr, ask = router("Mgr", inbox=8, confirms=True), Caller()
+    assert answers(mgr.send(0.0, frame("Mgr"), ask, 1.0)[1:]) == [(Code.OK, "Mgr/0")]
+    link = add_child(mgr, "Worker/0/0")
+    post = frame("Mgr", "Worker/0/0", sync=False)
+    assert mgr.frame_arrived(0.0, link.id, post, None) == [Deliver(post)]
+    assert mgr.confirm(post) == [] and not mgr.busy
+
+
+def test_message_that_nobody_confirms_may_have_been_delivered() -> None:
+    mgr = router("Mgr", inbox=8, confirms=True)
+    link = add_child(mgr, "Worker/0/0")
+    mgr.frame_arrived(0.0, link.id, frame("Mgr", "Worker/0/0"), Caller())
+    assert answers(mgr.close()) == [(Code.NETWORK_ACK_LOST, "Mgr/0")]
+    assert not mgr.busy

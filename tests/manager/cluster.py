@@ -11,7 +11,6 @@ from uuid import uuid4
 from taskd_net import Ack, Message, Node, NodeConfig, Retry
 from taskd_net.body import Body
 from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.reading import Reading
 
 SOON = 10.0
 
@@ -52,25 +51,12 @@ class Leaf:
 
 @asynccontextmanager
 async def managed(config: ManagerConfig, **more: object) -> AsyncIterator[tuple[Node, Manager]]:
-    """A Mgr whose Manager takes all messages."""
+    """A Mgr with its Manager."""
     async with (
-        Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node,
+        Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as node,
         Manager(node, config, **more) as manager,  # type: ignore[arg-type]
     ):
-        reading = asyncio.create_task(read(node, manager))
-        try:
-            yield node, manager
-        finally:
-            reading.cancel()
-            await asyncio.wait([reading])
-
-
-async def read(node: Node, manager: Manager) -> None:
-    """Give every message to the Manager."""
-    with Reading(node) as reading:
-        async for message in node.messages():
-            with reading.survive(message):
-                manager.take(message)
+        yield node, manager
 
 
 @asynccontextmanager

@@ -148,7 +148,7 @@ class StressTestPlugin(Plugin[Testing]):
         for rank, waiting in list(self.state.waiting.items()):
             worker = snapshot.records.workers[rank]
             underway = snapshot.outbox.has(traffic.worker(worker.node, rank), vocabulary.STRESS_TEST)
-            waiting.heard = now if underway else max(waiting.heard, worker.heartbeat)
+            waiting.heard = now if underway else max(waiting.heard, worker.heartbeat, snapshot.records.since)
             if waiting.heard + patience <= now:
                 self._end(rank, TIMEOUT)
             else:

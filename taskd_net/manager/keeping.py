@@ -1,0 +1,167 @@
+"""The state of a job on its way into its file: commits in a thread of their own, within a time limit."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from taskd_net import job_limits
+from taskd_net.codes import ConfigError
+from taskd_net.job_view import DecisionView
+from taskd_net.jobs.plain import from_plain, to_plain
+from taskd_net.manager.history import Counters
+from taskd_net.manager.store import Damaged, OtherJob, Store
+from taskd_net.manager.threads import OwnThread
+
+T = TypeVar("T")
+
+_UNMARKED: Final = ("rest", "plugins")
+"""Parts that come with each commit, changed or not."""
+
+
+class Keeping:
+    """The state file, while a Manager runs. A failure costs durability, and stops nothing.
+
+    What could not be stored is kept, and stored with the next commit that works.
+
+    Args:
+        path: the file.
+        job_id: the job.
+        counters: count failures, and say whether the file has everything.
+        log: takes the lines.
+
+    Attributes:
+        again: time before which no commit is tried, after a failure.
+    """
+
+    def __init__(self, path: str, job_id: str, counters: Counters, log: Any) -> None:
+        self._store = Store(path, job_id)
+        self._thread = OwnThread(f"state of {job_id}")
+        self._counters = counters
+        self._log = log
+        self._unsaved: dict[str, str | None] = {}
+        self._written: dict[str, str] = {}
+        self._open = False
+        self.again = 0.0
+
+    async def load(self, now: float, read: Callable[[Mapping[str, str]], T]) -> T | None:
+        """Open the file, and read the state in it; None where there is none.
+
+        A file of another job, and one that is damaged, is renamed first.
+
+        Args:
+            now: the time.
+            read: makes the state of its parts; a ConfigError means that they are damaged.
+
+        Raises:
+            ConfigError: a newer release has written the file, or another process uses it.
+        """
+        try:
+            parts = await self._opened()
+            if not parts:
+                return None
+            try:
+                state = read(parts)
+            except ConfigError as error:
+                if "newer release" in str(error):
+                    raise
+                await self._damaged(error)
+                await self._opened()
+                return None
+            self._written = {name: parts[name] for name in _UNMARKED if name in parts}
+            return state
+        except (OSError, sqlite3.Error, TimeoutError) as error:
+            self._failed(now, error)
+            return None
+
+    async def _opened(self) -> dict[str, str]:
+        for _ in range(2):
+            try:
+                parts = await self._thread.call(self._store.open, job_limits.STORE_OPEN_S)
+                self._open = True
+                return parts
+            except OtherJob as error:
+                aside = await self._set_aside(f"job-{error}")
+                self._log.warning("state_of_another_job", file=str(self.path), renamed=aside, other=str(error))
+            except Damaged as error:
+                await self._damaged(error)
+        raise sqlite3.OperationalError("a new file cannot be used either")
+
+    async def _damaged(self, error: Exception) -> None:
+        aside = await self._set_aside("damaged")
+        self._log.warning("state_damaged", file=str(self.path), renamed=aside, reason=str(error))
+
+    async def _set_aside(self, word: str) -> str:
+        self._open = False
+        return str(await self._call(partial(self._store.set_aside, word)))
+
+    async def save(self, now: float, parts: Mapping[str, str | None]) -> None:
+        """Commit what has changed, unless the last attempt has failed a moment ago."""
+        self._unsaved |= {name: value for name, value in parts.items() if self._written.get(name) != value}
+        if now < self.again or not self._unsaved:
+            return
+        try:
+            if self._thread.busy and not self._counters.durable:  # it hangs
+                raise TimeoutError
+            if not self._open:
+                await self._reopen()
+            writing = dict(self._unsaved)
+            await self._call(partial(self._store.write, writing))
+        except (ConfigError, OSError, sqlite3.Error, TimeoutError) as error:
+            self._failed(now, error)
+            return
+        self._unsaved.clear()
+        for name, value in writing.items():
+            if value is None:
+                self._written.pop(name, None)
+            elif name in _UNMARKED:
+                self._written[name] = value
+        if not self._counters.durable:
+            self._counters.durable = True
+            self._log.info("state_durable", file=str(self._store.path))
+
+    async def close(self) -> None:
+        """Close the file."""
+        await self._thread.end(self._store.close, job_limits.STORE_S)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    async def _reopen(self) -> None:
+        """Open the file late. It holds nothing newer than what is in memory."""
+        held = await self._opened()
+        self._unsaved = {**dict.fromkeys(held), **self._written, **self._unsaved}
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await self._thread.call(work, job_limits.STORE_S)
+
+    def _failed(self, now: float, error: Exception) -> None:
+        self.again = now + job_limits.STORE_AGAIN_S
+        self._counters.store_failures += 1
+        if self._counters.durable:
+            self._counters.durable = False
+            reason = str(error) or f"no answer within {job_limits.STORE_S:g} s"
+            self._log.error("state_not_stored", file=str(self._store.path), reason=reason)
+
+
+def decision_part(number: int, decision: DecisionView | None) -> tuple[str, str | None]:
+    """A decision of the history as a part of the state."""
+    text = None if decision is None else json.dumps(to_plain(decision), separators=(",", ":"))
+    return f"decision/{number}", text
+
+
+def read_decisions(parts: Mapping[str, str]) -> list[DecisionView]:
+    """The decisions among the parts of a state.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    return [
+        from_plain(DecisionView, json.loads(text), name) for name, text in parts.items() if name.startswith("decision/")
+    ]

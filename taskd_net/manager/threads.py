@@ -1,0 +1,92 @@
+"""A thread for calls that may hang: a disk's, or a user's plugin's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class OwnThread:
+    """A thread that runs one call after another. Its end is not waited for by the end of the process.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._running = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call has not ended yet."""
+        return self._running > 0
+
+    async def call(self, work: Callable[[], T], seconds: float) -> T:
+        """Run a call, and await its result.
+
+        Raises:
+            TimeoutError: it has not ended in time; it still runs, and further calls wait for it.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._running += 1
+
+        def end(result: T | None, error: BaseException | None) -> None:
+            self._running -= 1
+            if done.cancelled():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result: T | None = None
+            error: BaseException | None = None
+            try:
+                result = work()
+            except BaseException as raised:  # noqa: BLE001 - raised at the await
+                error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+                error.__traceback__ = raised.__traceback__
+            try:
+                loop.call_soon_threadsafe(end, result, error)
+            except RuntimeError:
+                return  # the loop is closed, and nobody awaits the result
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._calls.put(run)
+        return await asyncio.wait_for(done, seconds)
+
+    def stack(self) -> str:
+        """The lines that the thread executes now."""
+        frame = None if self._thread is None else sys._current_frames().get(self._thread.ident or 0)
+        return "" if frame is None else "".join(traceback.format_stack(frame))
+
+    async def end(self, last: Callable[[], object], seconds: float) -> None:
+        """End the thread, after a last call whose errors are dropped; wait for that for a bounded time."""
+        if self._thread is not None:
+            with contextlib.suppress(TimeoutError):
+                await self.call(lambda: _quietly(last), seconds)
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (run := self._calls.get()) is not None:
+            run()
+
+
+def _quietly(work: Callable[[], object]) -> None:
+    with contextlib.suppress(Exception):
+        work()
