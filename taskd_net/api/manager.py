@@ -25,6 +25,7 @@ from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.config import NodeConfig
 from taskd_net.jobs.records import Record
 from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
+from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import KEEP_ALIVE
@@ -78,7 +79,13 @@ class Manager:
             ConfigError: the state file cannot be used.
         """
         self._start.take()
-        self._deciding = self.node.run(lambda node: manager.Manager(node, self._settings).start())
+
+        async def start(node: Node) -> None:
+            # Known from the first moment on, so that `close` in another thread finds it.
+            self._deciding = manager.Manager(node, self._settings)
+            await self._deciding.start()
+
+        self.node.run(start)
 
     def wait(self) -> None:
         """Wait for `end` or `close`."""

@@ -101,7 +101,7 @@ class Keeping:
 
     async def save(self, now: float, parts: Mapping[str, str | None]) -> None:
         """Commit what has changed, unless the last attempt has failed a moment ago."""
-        self._unsaved |= {name: value for name, value in parts.items() if self._written.get(name) != value}
+        self._unsaved |= {name: text for name, text in parts.items() if text is None or self._written.get(name) != text}
         if now < self.again or not self._unsaved:
             return
         try:

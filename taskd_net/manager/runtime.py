@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from taskd_net.body import Body
-from taskd_net.codes import ArgumentError
+from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.job_view import JobView, StreamView
 from taskd_net.jobs.events import Acknowledged, Event, Reported
@@ -92,6 +92,8 @@ class Manager:
             self._keeping = Keeping(config.state, config.job_id or "", self._counters, self._log)
         try:
             self.job = await self._resumed() or Job(config.decisions(), os.urandom(SEED_BYTES).hex())
+            if self._closing:
+                raise NodeClosed("the Manager was closed while it started")
         except BaseException:
             await self.close()
             raise

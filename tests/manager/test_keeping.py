@@ -1,0 +1,144 @@
+"""Commits within a time limit: failures cost durability alone."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.codes import ConfigError
+from taskd_net.logger import get_logger
+from taskd_net.manager.history import Counters
+from taskd_net.manager.keeping import Keeping
+from taskd_net.manager.store import Store
+
+
+def keeping(path: Path, counters: Counters) -> Keeping:
+    return Keeping(str(path), "J", counters, get_logger(job="J"))
+
+
+def set_aside(folder: Path) -> list[str]:
+    """The names of renamed files."""
+    return [path.name for path in folder.iterdir() if path.name.endswith("-1")]
+
+
+async def parts(path: Path) -> dict[str, str] | None:
+    """The parts in a file."""
+    kept = keeping(path, Counters())
+    found = await kept.load(0.0, dict)
+    await kept.close()
+    return found
+
+
+async def test_what_a_full_disk_refused_is_stored_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    counters, path = Counters(), tmp_path / "state"
+    kept = keeping(path, counters)
+    assert await kept.load(0.0, dict) is None
+    await kept.save(1.0, {"rest": "1", "agent/1": "a"})
+    write: Callable[[Store, Mapping[str, str | None]], None] = Store.write
+
+    def full(store: Store, parts: Mapping[str, str | None]) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Store, "write", full)
+    for now in (2.0, 3.0, 2.0 + job_limits.STORE_AGAIN_S):
+        await kept.save(now, {"rest": "2", f"agent/{now:g}": "b"})
+    assert (counters.durable, counters.store_failures) == (False, 2), "no attempt in the pause"
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(lines) == 1 and "database or disk is full" in lines[0]
+    monkeypatch.setattr(Store, "write", write)
+    await kept.save(60.0, {"rest": "2", "agent/1": None})
+    assert counters.durable
+    await kept.close()
+    assert await parts(path) == {"rest": "2", "agent/2": "b", "agent/3": "b", "agent/7": "b"}
+
+
+async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_limits, "STORE_S", 0.05)
+    counters, hangs = Counters(), threading.Event()
+    kept = keeping(tmp_path / "state", counters)
+    await kept.load(0.0, dict)
+    write: Callable[[Store, Mapping[str, str | None]], None] = Store.write
+    writes: list[int] = []
+
+    def slow(store: Store, parts: Mapping[str, str | None]) -> None:
+        hangs.wait()
+        writes.append(len(parts))
+        write(store, parts)
+
+    monkeypatch.setattr(Store, "write", slow)
+    for now in (1.0, 10.0, 20.0):
+        await kept.save(now, {f"agent/{now:g}": "a"})
+    assert (counters.durable, counters.store_failures) == (False, 3)
+    monkeypatch.setattr(job_limits, "STORE_S", 5.0)
+    hangs.set()
+    while kept._thread.busy:
+        await kept._thread.call(bool, 5.0)
+    await kept.save(30.0, {})
+    assert counters.durable and writes == [1, 3]
+    await kept.close()
+    assert set(await parts(tmp_path / "state") or ()) == {"agent/1", "agent/10", "agent/20"}
+
+
+async def test_folder_that_cannot_be_written_costs_durability_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    counters = Counters()
+    kept = keeping(tmp_path / "file" / "state", counters)
+    assert await kept.load(0.0, dict) is None
+    assert (counters.durable, kept.again) == (False, job_limits.STORE_AGAIN_S)
+    await kept.save(100.0, {"rest": "1"})
+    assert counters.store_failures == 2
+    (tmp_path / "file").unlink()
+    await kept.save(200.0, {"rest": "1"})
+    assert counters.durable
+    await kept.close()
+    assert await parts(tmp_path / "file" / "state") == {"rest": "1"}
+
+
+@pytest.mark.parametrize("how", ["unreadable", "no database", "other job"])
+async def test_file_that_is_not_this_jobs_state_is_renamed_and_said(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "state"
+    if how == "no database":
+        path.write_text("x" * 5000)
+    else:
+        store = Store(path, "other" if how == "other job" else "J")
+        store.open()
+        store.write({"rest": "nonsense"})
+        store.close()
+    kept = keeping(path, Counters())
+
+    def read(parts: Mapping[str, str]) -> str:
+        raise ConfigError("the stored state cannot be read: nonsense")
+
+    assert await kept.load(0.0, read) is None
+    await kept.save(1.0, {"rest": "1"})
+    await kept.close()
+    assert await parts(path) == {"rest": "1"}
+    event = "state_of_another_job" if how == "other job" else "state_damaged"
+    assert sum(f"event={event} " in record.getMessage() for record in caplog.records) == 1
+    assert set_aside(tmp_path) == ["state.job-other-1" if how == "other job" else "state.damaged-1"]
+
+
+async def test_newer_state_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state", "J")
+    store.open()
+    store.write({"rest": "1"})
+    store.close()
+    kept = keeping(tmp_path / "state", Counters())
+
+    def read(parts: Mapping[str, str]) -> None:
+        raise ConfigError("the stored state has schema 2, of a newer release; this one reads up to 1")
+
+    with pytest.raises(ConfigError, match="newer release"):
+        await kept.load(0.0, read)
+    await kept.close()
