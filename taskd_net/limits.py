@@ -271,9 +271,12 @@ batch as one by one (docs/performance.md). More would delay the messages behind 
 BATCH_ANSWERS: Final = 1024
 """Answers of each of the two forms in one batch: some milliseconds of work for who reads it."""
 
+ANSWERS_AT_ONCE: Final = 256
+"""Acks of a batch that are read in one go, some 2 ms; then other links have their turn."""
+
 BATCH_ANSWERS_READ: Final = SHARED_IN_FLIGHT + ABANDONED_UUIDS
 """Answers of each form in a batch that is read. Nodes of 0.1.0 write all that wait in one batch, and a neighbour has so
-many messages in flight or given up. Reading them takes some 20 ms."""
+many messages in flight or given up."""
 
 BATCH_ANSWER_BYTES: Final = 512 * 1024
 """Bytes of the answers in one batch that are Acks, with their branches: 1,024 answers to broadcasts with a dozen

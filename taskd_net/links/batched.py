@@ -14,7 +14,8 @@ Towards older ones it names the uuid, which two senders may share (`core.in_flig
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise, repeat
 from typing import Any, Final, Self, cast
 
@@ -26,6 +27,7 @@ from taskd_net.core.links import UP, Terms
 from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import (
+    ANSWERS_AT_ONCE,
     BATCH_ANSWER_BYTES,
     BATCH_ANSWERS,
     BATCH_BYTES,
@@ -88,7 +90,7 @@ class BatchedLink(Session[bytes]):
         self._numbers_under_way: list[int] = []
         # Messages, their bytes, and answers in the batch under way.
         self._counts_under_way = _NOTHING
-        self._rest: deque[tuple[list[Frame], Sequence[Key | None], list[float]]] = deque()
+        self._rest: deque[Callable[[], None]] = deque()
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
         self._taken = 0
@@ -255,45 +257,66 @@ class BatchedLink(Session[bytes]):
         self._answers = len(later.accepted_numbers) + len(later.accepted) + len(later.answers)
 
     def _take_in(self, data: bytes) -> None:
-        host, router, link = self._host, self._router, self.link
         try:
             batch = read_batch(data)
-            acks = [codec.read_ack(answer, self.peer) for answer in batch.answers] if batch.answers else []
-            if self.numbered and (len(batch.numbers) != len(batch.messages) or len(batch.answer_numbers) != len(acks)):
+            answers, numbers = len(batch.answers), len(batch.answer_numbers)
+            if self.numbered and (len(batch.numbers) != len(batch.messages) or numbers != answers):
                 raise Refusal(Code.NET_ERR, "messages or answers without numbers")
             told = read_branches(batch.branches, self.peer) if batch.branches and self._counts else {}
         except Refusal as refusal:
-            # A node of ours is at the other end, or somebody who says so: begin again with a new stream.
-            host.perform(router.bounds_broken(host.now(), link, self, Violation(refusal.code, refusal.detail)))
+            self._end_broken(refusal)
             return
         # One that another node has replaced says nothing any more; one that has handed over still has the last word.
-        if self.successor is None and host.links.get(link) is not self:
+        if self.successor is None and self._host.links.get(self.link) is not self:
             return
         self._ahead = max(0, self._ahead - batch.taken)
-        accepted: Sequence[Key] = list(batch.accepted_numbers if self.numbered else batch.accepted)
-        if batch.messages or accepted or acks:
-            self._taken += 1
-        now = host.now()
         if batch.joined:
             # First: an answer in the same batch may follow from it.
-            self._hear(now, batch.joined)
-        if accepted or acks:
-            host.perform(router.answers_arrived(now, link, accepted, self._read_answers(batch, acks, told)))
-        if batch.messages:
-            try:
-                ready = self._read_messages(now, batch)
-            except Exception:
-                # The gate: one bad message must not cost the others their link.
-                host.log.exception("request_failed", peer=str(self.peer))
-                self._answer_failed(batch)
-            else:
-                host.perform(ready)
+            self._hear(self._host.now(), batch.joined)
+        accepted: Sequence[Key] = list(batch.accepted_numbers if self.numbered else batch.accepted)
+        if batch.messages or accepted or answers:
+            self._taken += 1
+        if accepted or answers:
+            self._take_in_answers(batch, accepted, told, 0)
+        elif batch.messages:
+            self._take_in_messages(batch)
         if self._sleep is not None and self._has_output():
             self._wake()
 
-    def _read_answers(self, batch: Batch, acks: Sequence[Ack], told: Mapping[int, Told]) -> list[Answer]:
+    def _end_broken(self, refusal: Refusal) -> None:
+        """End the stream of a node of ours, or of somebody who says so: it begins again with a new one."""
+        host, violation = self._host, Violation(refusal.code, refusal.detail)
+        host.perform(self._router.bounds_broken(host.now(), self.link, self, violation))
+
+    def _take_in_answers(self, batch: Batch, accepted: Sequence[Key], told: Mapping[int, Told], first: int) -> None:
+        """Take in some answers of a batch and, after the last ones, its messages."""
+        host, after = self._host, first + ANSWERS_AT_ONCE
+        try:
+            acks = [codec.read_ack(answer, self.peer) for answer in batch.answers[first:after]]
+        except Refusal as refusal:
+            self._end_broken(refusal)
+            return
+        answers = self._read_answers(batch, acks, told, first) if acks else []
+        host.perform(self._router.answers_arrived(host.now(), self.link, accepted, answers))
+        if after < len(batch.answers):
+            self._rest.append(partial(self._take_in_answers, batch, (), told, after))
+        elif batch.messages:
+            self._take_in_messages(batch)
+
+    def _take_in_messages(self, batch: Batch) -> None:
+        host = self._host
+        try:
+            ready = self._read_messages(host.now(), batch)
+        except Exception:
+            # The gate: one bad message must not cost the others their link.
+            host.log.exception("request_failed", peer=str(self.peer))
+            self._answer_failed(batch)
+        else:
+            host.perform(ready)
+
+    def _read_answers(self, batch: Batch, acks: Sequence[Ack], told: Mapping[int, Told], first: int) -> list[Answer]:
         answers = []
-        for index, ack in enumerate(acks):
+        for index, ack in enumerate(acks, first):
             key = batch.answer_numbers[index] if self.numbered else ack.uuid
             counts = told.get(index)
             if counts is not None:
@@ -320,11 +343,17 @@ class BatchedLink(Session[bytes]):
                 )
 
     def _take_in_rest(self) -> None:
-        frames, keys, budgets = self._rest.popleft()
-        host = self._host
-        if self.successor is None and host.links.get(self.link) is not self:
+        go_on = self._rest.popleft()
+        if self.successor is None and self._host.links.get(self.link) is not self:
             self._rest.clear()
             return
+        go_on()
+        if self._sleep is not None and self._has_output():
+            self._wake()
+
+    def _take_in_frames(self, frames: list[Frame], keys: Sequence[Key | None], budgets: list[float]) -> None:
+        """Take in the next messages of a batch with broadcasts."""
+        host = self._host
         try:
             ready = self._router.messages_arrived(host.now(), self.link, frames, keys, budgets)
         except Exception:
@@ -334,8 +363,6 @@ class BatchedLink(Session[bytes]):
                     self._answer(Answered(key, Ack(frame.uuid, Code.SERVER_ERR, self._router.position), False))
         else:
             host.perform(ready)
-        if self._sleep is not None and self._has_output():
-            self._wake()
 
     def _read_messages(self, now: float, batch: Batch) -> Ready:
         """Hand the messages of a batch to the Router: all at once, or up to the first broadcast."""
@@ -364,9 +391,9 @@ class BatchedLink(Session[bytes]):
             ends = [index + 1 for index, frame in enumerate(arrived) if not frame.dst.unicast]
             for start, end in pairwise([*ends, len(arrived)]):
                 if start < end:
-                    self._rest.append((arrived[start:end], keys[start:end], budgets[start:end]))
-            first = ends[0]
-            arrived, keys, budgets = arrived[:first], keys[:first], budgets[:first]
+                    some = arrived[start:end], keys[start:end], budgets[start:end]
+                    self._rest.append(partial(self._take_in_frames, *some))
+            arrived, keys, budgets = arrived[: ends[0]], keys[: ends[0]], budgets[: ends[0]]
         return self._router.messages_arrived(now, self.link, arrived, keys, budgets, refused)
 
     def _trace(self, frames: list[Frame], keys: Sequence[Key | None], batch: Batch) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from taskd_net import Ack, Code, Failure, Position, limits
-from taskd_net.core.acks import Told
+from taskd_net.core.acks import Answer, Told
 from taskd_net.core.frame import Frame
-from taskd_net.core.ready import Answered, Kind, Ready, Writes
+from taskd_net.core.ready import Answered, Key, Kind, Ready, Writes
+from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
@@ -193,6 +194,34 @@ async def test_broadcasts_of_one_batch_are_taken_in_by_slices(trunk: Cable, monk
         await asyncio.sleep(0)
     assert turns == list(range(turns[0], turns[0] + 4))
     assert trunk.node.delivered == ["1", "2", "5"]
+
+
+async def test_answers_of_one_batch_are_taken_in_by_slices(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of 0.1.0 may write thousands of Acks at once: other links have their turn; messages come after them."""
+    taken: list[int] = []
+    arrived = cable.node.router.answers_arrived
+
+    def answers_arrived(now: float, link: LinkId, accepted: Sequence[Key], answers: Sequence[Answer]) -> Ready:
+        taken.append(len(answers))
+        assert not cable.node.delivered
+        return arrived(now, link, accepted, answers)
+
+    monkeypatch.setattr(cable.node.router, "answers_arrived", answers_arrived)
+    acks = tuple(Ack(f"u{number}", Code.NO_ROUTE, WORKER) for number in range(limits.ANSWERS_AT_ONCE + 3))
+    cable.comes_in((frame(uuid="after", src="Worker/0/0", to="Mgr").data, 1000), accepted=("a",), answers=acks)
+    seen = []
+    while not cable.node.delivered:
+        seen.append(list(taken))
+        await asyncio.sleep(0)
+    assert [limits.ANSWERS_AT_ONCE] in seen, "they were taken in at once"
+    assert taken == [limits.ANSWERS_AT_ONCE, 3]
+
+
+async def test_later_answer_that_is_none_ends_the_stream(cable: Cable) -> None:
+    good = codec.write_ack(Ack("u", Code.NO_ROUTE, WORKER))
+    cable.pipe.comes_in(link_pb2.Batch(answers=[good] * limits.ANSWERS_AT_ONCE + [b"\xff"]).SerializeToString())
+    await soon(cable.running)
+    assert cable.node.accused == [("Worker/0/0", Code.NET_ERR)]
 
 
 # ---- how far one end is ahead of the other
