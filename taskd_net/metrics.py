@@ -16,6 +16,8 @@ from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.core.link_counters import LinkCounters
+from taskd_net.job_metrics import job_metrics
+from taskd_net.job_view import JobView
 from taskd_net.node import Node
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import document
@@ -54,20 +56,22 @@ class Collector:
         """
         asked = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
         try:
-            metrics, time, records = asked.result(PATIENCE_S)
+            metrics, time, records, job = asked.result(PATIENCE_S)
         except (TimeoutError, CancelledError):
             asked.cancel()
             raise TimeoutError("the node's event loop did not answer") from None
         yield from metrics
+        if job is not None:
+            yield from job_metrics(job)
         if self._node.position.role == Role.MGR:
             yield from self._of_the_mesh(time, records)
 
-    async def _read(self) -> tuple[list[Metric], float, Sequence[Record]]:
-        """Read the counters, and of the Mgr the time and the records of the mesh; in the node's loop."""
-        view = self._node.view
+    async def _read(self) -> tuple[list[Metric], float, Sequence[Record], JobView | None]:
+        """Read the counters, of the Mgr the time and the records of the mesh, and the job; in the node's loop."""
+        view, look = self._node.view, self._node.job_view
         if self._node.position.role == Role.MGR:
             await view.look_in_parts()
-        return list(self._of_the_node()), view.wall(), view.records()
+        return list(self._of_the_node()), view.wall(), view.records(), None if look is None else look()
 
     def _of_the_node(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily

@@ -10,6 +10,7 @@ from prometheus_client.samples import Sample
 
 from taskd_net import Node, NodeConfig
 from taskd_net.metrics import Collector
+from tests.observe.jobs import WHOLE
 
 Exported: TypeAlias = dict[str, dict[str, set[str]]]
 """Names of samples, with the values that each of their labels has had."""
@@ -22,7 +23,7 @@ async def samples(node: Node) -> Sequence[Sample]:
 
 
 async def exported() -> Exported:
-    """The export of a busy Mgr and Proxy, and of their processes."""
+    """The export of a busy Mgr with a Manager, of a Proxy, and of their processes."""
     found: Exported = {}
     async with (
         Node(NodeConfig.mgr(listen="127.0.0.1:0", expect="1x1")) as mgr,
@@ -31,6 +32,7 @@ async def exported() -> Exported:
         await proxy.joined(20)
         assert (await proxy.send("1", to="Mgr")).ok and (await mgr.send("2", to="Proxy/0")).ok
         await proxy.send("3", to="Worker/9/9")
+        mgr.job_view = lambda: WHOLE
         for node in (mgr, proxy):
             for sample in await samples(node):
                 labels = found.setdefault(sample.name, {})

@@ -20,7 +20,6 @@ from taskd_net.core.links import Terms
 from taskd_net.core.ready import Ready, Token, Writes
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.job_view import JobView
 from taskd_net.links.large_writes import LargeWrites
 from taskd_net.position import Position
 
@@ -49,12 +48,10 @@ class Host(Protocol):
     Attributes:
         links: the sessions of the links that stand. The transport puts them here, the node forwards on them.
         large_writes: the turns of their large writes.
-        job_view: gives the state of the job's Manager; None where this node has none.
     """
 
     router: Router
     log: BoundLogger
-    job_view: Callable[[], JobView] | None
     links: MutableMapping[LinkId, Session[Any]]
     large_writes: LargeWrites
 

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import grpc
 
@@ -20,6 +20,7 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal, TaskdNetError
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
+from taskd_net.job_view import JobView
 from taskd_net.links.grpc_calls import STATUS_SERVICE, Context
 from taskd_net.links.remote import Remote, remote_of
 from taskd_net.links.session import Host
@@ -36,6 +37,16 @@ from taskd_net.version import __version__
 
 PROBE_SERVICE: Final = "taskd_net.probe.Probe"
 JOB_SERVICE: Final = "taskd_net.job.JobStatus"
+
+
+class Observed(Host, Protocol):
+    """The node that answers.
+
+    Attributes:
+        job_view: gives the state of the job's Manager; None where this node has none.
+    """
+
+    job_view: Callable[[], JobView] | None
 
 
 class NoManager(TaskdNetError):
@@ -57,7 +68,7 @@ class NodeService:
         listen: the address that the node listens at.
     """
 
-    def __init__(self, host: Host, view: View, listen: Address) -> None:
+    def __init__(self, host: Observed, view: View, listen: Address) -> None:
         self._host = host
         self._view = view
         self._listen = listen

@@ -25,6 +25,7 @@ ALLOWED = {
     "observe/view.py": {"time"},  # the start of a state, for readers
     "observe/service.py": {"time_ns"},  # the node's time, as an answer
     "observe/identify.py": {"time_ns"},  # the request for it
+    "cli/job_lines.py": {"localtime"},  # the time of a decision, for readers
     # the validity of certificates
     "cli/authority.py": {"now"},
     "cli/doctor/tls_files.py": {"now"},

@@ -1,0 +1,69 @@
+"""The metrics of a job's Manager; docs/operations.md explains each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from taskd_net.job_view import JobCounters, JobView
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+
+def job_metrics(job: JobView) -> Iterator[Metric]:
+    """The metrics of one job."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    info = GaugeMetricFamily("taskd_net_job", "The job that this node decides for; always 1.", labels=("id",))
+    info.add_metric((job.job_id,), 1)
+    yield info
+    if job.restarts_left is not None:
+        yield GaugeMetricFamily("taskd_net_job_restarts_left", "Restarts that the job has left.", job.restarts_left)
+    agents = GaugeMetricFamily("taskd_net_job_agents", "Agents that have reported.", labels=("state",))
+    agents.add_metric(("trouble",), job.agents_in_trouble)
+    agents.add_metric(("calm",), job.agents_known - job.agents_in_trouble)
+    yield agents
+    for name, text, number in (
+        ("workers", "Workers that have registered.", job.workers),
+        ("paused", "1 while ClusterD holds Agents back from starting.", int(job.paused)),
+        ("streams_owned", "Streams on which a plugin decides now.", sum(bool(stream.owner) for stream in job.streams)),
+        ("plugins_off", "Plugins that are off until the Manager restarts.", len(job.plugins_off)),
+        ("state_durable", "1 while the state file has all that was decided.", int(job.counters.durable)),
+    ):
+        yield GaugeMetricFamily(f"taskd_net_job_{name}", text, number)
+    yield from _counters(job.counters)
+
+
+def _counters(counters: JobCounters) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    for name, text, number in (
+        ("reports", "Messages of Agents and Workers that were taken in.", counters.reports),
+        ("refused_reports", "Reports of strangers, and of nodes beyond the bound.", counters.refused),
+        ("signals", "Requests and signals of ClusterD.", counters.signals),
+        ("ticks", "Looks at what has changed.", counters.ticks),
+        ("rounds", "Decisions that took a restart off the job's count.", counters.rounds),
+        ("commands", "Commands, without resends.", counters.commands),
+        ("resends", "Further sends of commands.", counters.resends),
+        ("acknowledged_commands", "Commands that were taken.", counters.acknowledged),
+        ("lost_commands", "Commands that were given up or superseded.", counters.lost),
+        ("store_failures", "Commits of the state that failed.", counters.store_failures),
+    ):
+        yield CounterMetricFamily(f"taskd_net_job_{name}", text, number)
+    by_plugin: tuple[tuple[str, str, Mapping[str, int]], ...] = (
+        ("decisions", "Decisions by plugin.", counters.decisions),
+        ("plugin_failures", "Exceptions and timeouts by plugin.", counters.plugin_failures),
+    )
+    for name, text, numbers in by_plugin:
+        family = CounterMetricFamily(f"taskd_net_job_{name}", text, labels=("plugin",))
+        for plugin, number in sorted(numbers.items()):
+            family.add_metric((plugin,), number)
+        yield family
+    times = HistogramMetricFamily(
+        "taskd_net_job_fault_to_command_seconds", "Time from a fault's report to the command that answers it."
+    )
+    bounds = [(repr(bound), number) for bound, number in counters.fault_to_command]
+    count = counters.fault_to_command_count
+    times.add_metric((), [*bounds, ("+Inf", count)], counters.fault_to_command_seconds)
+    yield times

@@ -1,0 +1,59 @@
+"""The counters of a Manager for Prometheus."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net import Node
+from taskd_net.job_metrics import job_metrics
+from taskd_net.job_view import JobView
+from taskd_net.manager import ManagerConfig
+from tests.manager.cluster import agent, leaves, managed, until
+from tests.metrics import samples
+from tests.observe.jobs import WHOLE
+
+
+async def scrape(node: Node) -> dict[str, float]:
+    """The samples about the job, with the values of their labels but the buckets'."""
+    return {
+        ",".join([sample.name.removeprefix("taskd_net_job"), *sample.labels.values()]): sample.value
+        for sample in await samples(node)
+        if sample.name.startswith("taskd_net_job") and "le" not in sample.labels
+    }
+
+
+async def test_a_round_is_counted() -> None:
+    async with managed(ManagerConfig(job_id="J")) as (node, manager), leaves(node, agent(0), agent(1)) as (zero, one):
+        assert "_restarts_left" not in await scrape(node), "no Agent has said it yet"
+        for each in (zero, one):
+            await each.register()
+            await each.command()
+        await one.fault(1)
+        await one.command(), await zero.command()
+        await until(lambda: manager.view().counters.acknowledged == 4)
+        found = await scrape(node)
+    assert found[",J"] == 1
+    assert (found["_restarts_left"], found["_rounds_total"]) == (2, 1)
+    assert (found["_decisions_total,PodReschedulingPlugin"], found["_agents,trouble"]) == (1, 1)
+    assert (found["_commands_total"], found["_acknowledged_commands_total"], found["_lost_commands_total"]) == (4, 4, 0)
+    assert found["_fault_to_command_seconds_count"] == 1 and 0 < found["_fault_to_command_seconds_sum"] < 10
+    assert (found["_streams_owned"], found["_state_durable"], found["_plugins_off"]) == (1, 1, 0)
+
+
+async def test_a_node_without_a_manager_has_none() -> None:
+    async with managed(ManagerConfig(job_id="J")) as (node, manager):
+        await manager.close()
+        assert await scrape(node) == {}
+
+
+@pytest.mark.parametrize("job", [WHOLE, JobView()], ids=["whole", "empty"])
+def test_buckets_grow_up_to_the_count(job: JobView) -> None:
+    (times,) = (metric for metric in job_metrics(job) if metric.name == "taskd_net_job_fault_to_command_seconds")
+    buckets = [sample.value for sample in times.samples if sample.name.endswith("_bucket")]
+    assert buckets == sorted(buckets) and buckets[-1] == job.counters.fault_to_command_count
+
+
+def test_a_state_in_trouble_is_seen() -> None:
+    found = {sample.name: sample.value for metric in job_metrics(WHOLE) for sample in metric.samples}
+    assert (found["taskd_net_job_state_durable"], found["taskd_net_job_plugins_off"]) == (0, 1)
+    assert (found["taskd_net_job_store_failures_total"], found["taskd_net_job_paused"]) == (1, 1)
