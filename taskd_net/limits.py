@@ -167,6 +167,35 @@ call of each takes some 21 KB."""
 ANNOUNCE_POSITIONS: Final = 2000
 """Positions in one PathDiscovery of ours: some 60 KB, so that a Proxy with a large subtree never nears a size limit."""
 
+ROUTES_SLICE: Final = 256
+"""Positions of announcements that are taken in, and routes that are withdrawn, in one go: some 3 ms, for which messages
+wait. Larger announcements are taken in by slices, and messages pass between two of them."""
+
+SLICE_TURNS: Final = 3
+"""Turns of the event loop after such a slice, if more wait: a message is read, decided on and written in as many."""
+
+ANNOUNCEMENT_COST: Final = 10
+"""Positions that cost as much as an announcement by itself."""
+
+ANNOUNCEMENT_COPIES: Final = 8
+"""Times that the bytes of an announcement count towards its child's quota of bytes: gRPC holds copies, and routes and
+records are made of it. With the default quota, two of the longest wait at a time."""
+
+ANNOUNCEMENT_BYTES: Final = 16 * 1024
+"""Bytes of an announcement from which on it counts towards its child's quota of bytes: more than a slice has."""
+
+POSITION_BYTES: Final = 64
+"""Bytes of an announcement that count as a position at least: more than a position of a large job has."""
+
+HEAD_FIELDS: Final = 16
+"""Fields of an announcement in front of its path; there are two, and others of a later version."""
+
+ROUTES: Final = 262_144
+"""Nodes behind all children of a node, some 130 MiB; more if the user lets a single child have more."""
+
+ROUTES_SHARES: Final = 4
+"""Children that may each lead to as many nodes as a single one may."""
+
 BACKOFF_INITIAL_S: Final = 0.05
 """Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
 

@@ -21,9 +21,11 @@ class Limits:
     end misuse. Lower values bound the damage of a peer more tightly. `NodeConfig` checks the ranges.
 
     Args:
-        routes_per_child: Nodes behind one child; 5003 beyond. Each takes some 500 bytes here.
+        routes_per_child: Nodes behind one child; 5003 beyond. Each takes some 350 bytes here.
         announcements_per_second: Announcements of one child per second, and at once; 5001 beyond. Each takes some 200
             µs.
+        positions_per_second: Positions that one child announces per second, after as many as may lie behind it at once.
+            Further ones wait. Each takes some 10 µs.
         path_length: Positions in one announcement; 4006 beyond. Children of this package send 2,000 at a time, the
             original's send all of them.
         list_ranks: Ranks in one comma list; 4006 beyond.
@@ -47,8 +49,9 @@ class Limits:
             child's stream is a call.
     """
 
-    routes_per_child: int = _whole(131_072)
+    routes_per_child: int = _whole(65_536)
     announcements_per_second: int = _whole(5000)
+    positions_per_second: int = _whole(16_384)
     path_length: int = _whole(131_072)
     list_ranks: int = _whole(limits.RANKS_PER_LIST, most=limits.RANKS_PER_LIST)
     uuid_length: int = _whole(256, least=limits.UUID_CHARS)

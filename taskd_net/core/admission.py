@@ -6,6 +6,8 @@ the neighbour repeats broadcasts (`core.quirks`), the message also has to be new
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import ReplyTo
@@ -20,6 +22,7 @@ from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Reason, ReportViolation
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
+from taskd_net.position import Position
 
 
 class Admission:
@@ -106,6 +109,12 @@ class Admission:
             else:
                 self._quarantine.add(doubtful)
         return cleared
+
+    def report_disputed(self, link: Link, disputed: Sequence[Position]) -> None:
+        """Report that a child has announced nodes that cannot lie below it, if there are any."""
+        if disputed:
+            text = f"{link.position} announces {disputed[0]}, which cannot lie below it"
+            self.report_violation(str(link.position), Violation(Code.DST_TYPE_ILLEGAL, text))
 
     def link_down(self, link: Link) -> None:
         """The stream of a child is gone: nothing will be announced on it."""

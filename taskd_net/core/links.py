@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Awaited
+from taskd_net.core.allowance import Allowance
 from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.in_flight import INFINITY, InFlight
 from taskd_net.core.link_counters import LinkCounters
@@ -69,6 +70,8 @@ class Link:
         grants: what it has taken out of the pool, oldest first: in whose name, and bytes.
         quota: the child's; None towards a parent.
         waiting, waiting_bytes: messages of this stream whose answers have not left, and the bytes that count.
+        announcements, positions: what the child may announce; None towards a parent.
+        dropped: routes that are gone since its time has ended.
     """
 
     id: LinkId
@@ -98,11 +101,12 @@ class Link:
     quota: Quota | None = None
     waiting: int = 0
     waiting_bytes: int = 0
+    announcements: Allowance | None = None
+    positions: Allowance | None = None
+    dropped: int = 0
     _held_until: float = -INFINITY
     _changed_hands: float = -INFINITY
     _pause: float = 0.0
-    _allowance: float = INFINITY
-    _allowed_at: float = 0.0
 
     def __post_init__(self) -> None:
         if self.is_leaf:
@@ -169,15 +173,6 @@ class Link:
         """Seconds before the next stream may stand, after one that has broken the bounds of the link."""
         return max(0.0, self._held_until - now)
 
-    def may_announce(self, now: float, per_second: int) -> bool:
-        """Count an announcement. False beyond so many in a second; as many may come at once."""
-        self._allowance = min(per_second, self._allowance + (now - self._allowed_at) * per_second)
-        self._allowed_at = now
-        if self._allowance < 1.0:
-            return False
-        self._allowance -= 1.0
-        return True
-
     @property
     def up(self) -> bool:
         """True while a stream stands."""
@@ -240,6 +235,7 @@ class Children:
             link.since = now
             self._by_identity[identity] = self.by_id[link.id] = link
         link.position = position
+        link.dropped = 0
         link.epoch += 1
         if not link.renewed:
             link.renewed = True
@@ -270,15 +266,16 @@ class Children:
         del self.by_id[link.id], self._by_identity[link.position.identity]
 
     def expired(self, now: float) -> list[Link]:
-        """Take out the children that have been without a stream for too long."""
-        gone = [link for link in self.by_id.values() if link.expires <= now]
-        for link in [link for link in gone if link.announcing and not link.up]:
-            # It waits for the answer to its announcement before it opens its stream.
-            link.expires = now + self._hold
-            gone.remove(link)
-        for link in gone:
-            self.remove(link)
-        return gone
+        """The children that have been without a stream for too long."""
+        expired = []
+        for link in self.by_id.values():
+            if link.expires <= now:
+                if link.announcing and not link.up:
+                    # It waits for the answer to its announcement before it opens its stream.
+                    link.expires = now + self._hold
+                else:
+                    expired.append(link)
+        return expired
 
     def next_deadline(self) -> float:
         """When the next child has to be forgotten, or infinity."""

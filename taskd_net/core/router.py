@@ -33,6 +33,7 @@ from taskd_net.core.quota import Quota
 from taskd_net.core.ready import EndStream, Forgot, Kind, Ready, Reason, Token
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
+from taskd_net.core.sweep import Sweep
 from taskd_net.core.topology import Topology
 from taskd_net.position import Position
 
@@ -80,6 +81,7 @@ class Router(Messages):
         )
         # Whether what had arrived before this node drained may still go into the inbox.
         self._reopens = False
+        self._sweep = Sweep(self._topology, decisions.schedule)
         self._probes = Probes(self._topology, self._forwarding.forward, decisions.settle)
 
     # ---- children
@@ -187,25 +189,25 @@ class Router(Messages):
         token: Token,
         uuid: str,
         patience: float = 0.0,
+        continues: bool = False,
     ) -> Ready:
         """Take in a child's announcement; `token` gets the answer when every node above has taken it in too.
 
-        `patience`: seconds for which the child can wait for this node to have a parent, if it has none.
+        `patience`: seconds for which the child can wait for this node to have a parent, if it has none. `continues`: a
+        further slice of a long one; the last slice of a snapshot is COMPLETE, and the others are ADD.
         """
         link = None if link_id is None else self.children.by_id.get(link_id)
         try:
-            gone, new, disputed = self._topology.learn(now, link, kind, positions)
+            gone, new, disputed = self._topology.learn(now, link, kind, positions, continues=continues)
         except Refusal as refusal:
             if link is not None and isinstance(refusal, Violation):
                 self._admission.report_violation(str(link.position), refusal)
             self._decisions.answer(token, uuid, refusal.code, refusal.detail)
             return self._take()
         assert link is not None
-        if disputed:
-            text = f"{link.position} announces {disputed[0]}, which cannot lie below it"
-            self._admission.report_violation(str(link.position), Violation(Code.DST_TYPE_ILLEGAL, text))
-        for position in positions:
-            link.spell(position)
+        self._admission.report_disputed(link, disputed)
+        if kind is Kind.COMPLETE:
+            gone = self._sweep.begin(now, link)
         self._advertisements.gone(gone)
         self._advertisements.pass_on(link, new, token, uuid, now + patience if patience > 0.0 else 0.0)
         self._sends.look_again()
@@ -224,8 +226,7 @@ class Router(Messages):
 
         A node whose stream is up here stays. A node that is connected elsewhere returns with its next announcement.
         """
-        link, gone = self._topology.forget(position.identity)
-        self._has_forgotten(link, gone)
+        self._has_forgotten(*self._topology.forget(position.identity))
         return self._take()
 
     # ---- the parent
@@ -341,6 +342,8 @@ class Router(Messages):
         if self.children in due:
             for gone_link, gone in self._topology.expire(now):
                 self._has_forgotten(gone_link, gone)
+        if self._sweep in due:
+            self._advertisements.gone(self._sweep.take_slice())
         for part in due:
             schedule.look(part, part.next_deadline())
         return self._take()
@@ -365,8 +368,7 @@ class Router(Messages):
         `sync=false` that another node has taken are passed on, and the line before the inbox is still let in. Sends
         that wait for the join are answered 6002.
         """
-        self._reopens = self.door.open
-        self.door.open = False
+        self._reopens, self.door.open = self.door.open, False
         self._forwarding.draining = True
         self._end_waiting(self._sends.close(), "the node is being closed and has not joined")
         return self._take()
@@ -393,6 +395,6 @@ class Router(Messages):
         """End the child's place, if it was one, and withdraw these nodes."""
         if link is not None:
             link.stop_waiting()
-            self._decisions.ready.notices.append(Forgot(link.id, link.position, len(gone)))
+            self._decisions.ready.notices.append(Forgot(link.id, link.position, link.dropped))
             self.counters.forgotten.add(link.counters)
         self._advertisements.gone(gone)

@@ -10,32 +10,36 @@ claim goes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias, TypeVar
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice, takewhile
+from typing import TypeAlias
 
 from taskd_net.position import ALL, NO_PROCESS, Destination, Position, Role
 
 LinkId: TypeAlias = int
 _Pattern: TypeAlias = tuple[str, str | None]
-_Key = TypeVar("_Key")
 
 
 class Routes:
-    """Map from position to link, with the indexes for broadcasts. Positions are identities (`Position.identity`)."""
+    """Map from position to link, with the indexes for broadcasts. Positions are identities (`Position.identity`).
+
+    Attributes:
+        total: claims of all links.
+    """
 
     def __init__(self) -> None:
         self._next_hop: dict[Position, LinkId] = {}
         # The link to a node; None without a route. Bound to the dict's own method, because each message calls it twice.
         self.next_hop: Callable[[Position], LinkId | None] = self._next_hop.get
-        self._epoch: dict[Position, int] = {}
-        # Link and epoch of older claims, oldest first. Only nodes that have moved have some.
-        self._replaced: dict[Position, dict[LinkId, int]] = {}
-        self._by_link: dict[LinkId, set[Position]] = {}
+        # The links of older claims, oldest first. Only nodes that have moved have some.
+        self._replaced: dict[Position, dict[LinkId, None]] = {}
+        # The epoch of each claim of a link, as the route or not. The oldest epoch is first, so nobody searches for it.
+        self._claims: dict[LinkId, dict[Position, int]] = {}
         self._by_pattern: dict[_Pattern, dict[LinkId, int]] = {}
-        self._by_process: dict[str, set[Position]] = {}
-        # The number of nodes that each link claims, as the route or not.
-        self._claims: Counter[LinkId] = Counter()
+        # The Worker of a global rank, or a set of those that claim it: a set for each would double the memory.
+        self._by_process: dict[str, Position | set[Position]] = {}
+        self.total = 0
 
     def __len__(self) -> int:
         return len(self._next_hop)
@@ -52,76 +56,84 @@ class Routes:
 
     def behind(self, link: LinkId) -> frozenset[Position]:
         """The nodes whose route is this link."""
-        return frozenset(self._by_link.get(link, ()))
+        return frozenset(identity for identity in self._claims.get(link, ()) if self._next_hop[identity] == link)
 
     def claims(self, identity: Position, link: LinkId) -> bool:
         """Whether a link claims a node, as the route or not."""
-        return self._next_hop.get(identity) == link or link in self._replaced.get(identity, ())
+        return identity in self._claims.get(link, ())
+
+    def claimed(self, link: LinkId) -> int:
+        """The number of nodes that a link claims."""
+        return len(self._claims.get(link, ()))
+
+    def oldest(self, link: LinkId, most: int, before: float = math.inf) -> list[Position]:
+        """The oldest claims of a link.
+
+        Args:
+            link: the link.
+            most: claims at most.
+            before: claims of earlier epochs alone.
+        """
+        claims = islice(self._claims.get(link, {}).items(), most)
+        return [identity for identity, _ in takewhile(lambda claim: claim[1] < before, claims)]
+
+    def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
+        """Set the next hop to a node, in place of any older route (contract, section 3).
+
+        The epochs of one link never decrease.
+        """
+        old = self._next_hop.get(identity)
+        if old != link:
+            if old is not None:
+                replaced = self._replaced.setdefault(identity, {})
+                replaced.pop(link, None)
+                replaced[old] = None
+                self._unindex(identity, old)
+            self._index(identity, link)
+        self._claim(identity, link, epoch)
 
     def learn_behind(self, identity: Position, link: LinkId, epoch: int) -> None:
         """Record a claim behind the existing ones. It becomes the route when the newer ones are withdrawn."""
         if self._next_hop.get(identity) in (None, link):
             self.learn(identity, link, epoch)
-        else:
-            claims = self._replaced.setdefault(identity, {})
-            if claims.pop(link, None) is None:
-                self._claims[link] += 1
-            self._replaced[identity] = {link: epoch, **claims}
+            return
+        replaced = self._replaced.pop(identity, {})
+        replaced.pop(link, None)
+        self._replaced[identity] = {link: None, **replaced}
+        self._claim(identity, link, epoch)
 
     def yield_to_others(self, identity: Position, link: LinkId) -> None:
         """Make the next older claim the route and this link's the oldest. No effect without another claim."""
-        if self._next_hop.get(identity) == link and identity in self._replaced:
-            epoch = self._epoch[identity]
-            self.drop(identity, link)
-            self.learn_behind(identity, link, epoch)
-
-    def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
-        """Set the next hop to a node, in place of any older route (contract, section 3)."""
-        old = self._next_hop.get(identity)
-        if old != link:
-            known = None
-            if old is not None:
-                claims = self._replaced.setdefault(identity, {})
-                known = claims.pop(link, None)
-                claims[old] = self._epoch[identity]
-                self._unindex(identity, old)
-            if known is None:
-                self._claims[link] += 1
-            self._index(identity, link)
-        self._epoch[identity] = epoch
+        replaced = self._replaced.get(identity)
+        if replaced is not None and self._next_hop.get(identity) == link:
+            self._unindex(identity, link)
+            newest, _ = replaced.popitem()
+            self._index(identity, newest)
+            self._replaced[identity] = {link: None, **replaced}
 
     def drop(self, identity: Position, link: LinkId) -> bool:
         """Withdraw a link's claim to a node. Returns whether the node lost its last route."""
-        claims = self._replaced.get(identity, {})
-        if self._next_hop.get(identity) != link:
-            if claims.pop(link, None) is not None:
-                self._unclaim(link)
-            gone = False
-        else:
-            self._unclaim(link)
-            self._unindex(identity, link)
-            gone = not claims
-            if gone:
-                del self._next_hop[identity], self._epoch[identity]
-            else:
-                newest, self._epoch[identity] = claims.popitem()
-                self._index(identity, newest)
+        claims = self._claims.get(link, {})
+        if claims.pop(identity, None) is None:
+            return False
+        self.total -= 1
         if not claims:
+            del self._claims[link]
+        replaced = self._replaced.get(identity, {})
+        gone = False
+        if self._next_hop[identity] != link:
+            del replaced[link]
+        else:
+            self._unindex(identity, link)
+            gone = not replaced
+            if gone:
+                del self._next_hop[identity]
+            else:
+                newest, _ = replaced.popitem()
+                self._index(identity, newest)
+        if not replaced:
             self._replaced.pop(identity, None)
         return gone
-
-    def claimed(self, link: LinkId) -> int:
-        """The number of nodes that a link claims."""
-        return self._claims[link]
-
-    def drop_link(self, link: LinkId) -> list[Position]:
-        """Withdraw every claim of a link. Returns the nodes that lost their last route."""
-        return [identity for identity in self._claimed(link) if self.drop(identity, link)]
-
-    def drop_older(self, link: LinkId, epoch: int) -> list[Position]:
-        """Withdraw the claims of a link that are older than `epoch`. Returns as `drop_link` does."""
-        claims = self._claimed(link).items()
-        return [identity for identity, since in claims if since < epoch and self.drop(identity, link)]
 
     def links_for(self, dst: Destination) -> set[LinkId]:
         """The links with at least one receiver of a broadcast or multicast behind them."""
@@ -154,41 +166,51 @@ class Routes:
             if (role, server) not in self._by_pattern and all(server != node.server_rank for node in known):
                 return Position(role, server, ALL if role == Role.WORKER else NO_PROCESS)
         for process in sorted(dst.processes or ()):
-            holders = [*self._by_process.get(process, ()), *(node for node in known if node.process_rank == process)]
+            holders = [*self.holders(process), *(node for node in known if node.process_rank == process)]
             if not any(dst.servers is None or node.server_rank in dst.servers for node in holders):
                 return Position(role, ALL, process)
         return None
 
+    def holders(self, process: str) -> Collection[Position]:
+        """The Workers of a global rank: one, unless several nodes claim it."""
+        holder = self._by_process.get(process, ())
+        return (holder,) if isinstance(holder, Position) else holder
+
     def _with_process(self, dst: Destination) -> Iterator[Position]:
         # The product of two lists is mostly empty, because a global rank lives on one node. So this walks the ranks.
         for process in dst.processes or ():
-            for identity in self._by_process.get(process, ()):
+            for identity in self.holders(process):
                 if dst.servers is None or identity.server_rank in dst.servers:
                     yield identity
 
-    def _claimed(self, link: LinkId) -> dict[Position, int]:
-        """The claims of a link with their epochs, as routes or not."""
-        claimed = {identity: self._epoch[identity] for identity in self._by_link.get(link, ())}
-        return claimed | {identity: claims[link] for identity, claims in self._replaced.items() if link in claims}
-
-    def _unclaim(self, link: LinkId) -> None:
-        self._claims[link] -= 1
-        if not self._claims[link]:
-            del self._claims[link]
+    def _claim(self, identity: Position, link: LinkId, epoch: int) -> None:
+        claims = self._claims.setdefault(link, {})
+        if claims.get(identity) == epoch:
+            return
+        # A renewed claim goes behind the older ones.
+        if claims.pop(identity, None) is None:
+            self.total += 1
+        claims[identity] = epoch
 
     def _index(self, identity: Position, link: LinkId) -> None:
         self._next_hop[identity] = link
-        self._by_link.setdefault(link, set()).add(identity)
         for pattern in _patterns(identity):
             links = self._by_pattern.setdefault(pattern, {})
             links[link] = links.get(link, 0) + 1
         if identity.role == Role.WORKER:
-            self._by_process.setdefault(identity.process_rank, set()).add(identity)
+            holder = self._by_process.setdefault(identity.process_rank, identity)
+            if isinstance(holder, set):
+                holder.add(identity)
+            elif holder != identity:
+                self._by_process[identity.process_rank] = {holder, identity}
 
     def _unindex(self, identity: Position, link: LinkId) -> None:
-        _remove(self._by_link, link, identity)
         if identity.role == Role.WORKER:
-            _remove(self._by_process, identity.process_rank, identity)
+            holder = self._by_process[identity.process_rank]
+            if isinstance(holder, set):
+                holder.discard(identity)
+            if holder in (identity, set()):
+                del self._by_process[identity.process_rank]
         for pattern in _patterns(identity):
             links = self._by_pattern[pattern]
             links[link] -= 1
@@ -202,13 +224,6 @@ def describe_missing(missing: Position) -> str:
     """The error text for a missing rank, see `Routes.missing`."""
     role, server, process = missing
     return f"there is no {role} with " + (f"processRank {process}" if server == ALL else f"serverRank {server}")
-
-
-def _remove(index: dict[_Key, set[Position]], key: _Key, identity: Position) -> None:
-    members = index[key]
-    members.discard(identity)
-    if not members:
-        del index[key]
 
 
 def _patterns(identity: Position) -> tuple[_Pattern, ...]:

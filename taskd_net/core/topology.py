@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from taskd_net import limits
 from taskd_net.codes import Code, Refusal
+from taskd_net.core.allowance import Allowance
 from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.ready import Kind
@@ -55,15 +57,15 @@ class Topology:
         up: the link to the parent; None at the root.
         children: the registry of children.
         job: the name of the job, which certificates bind positions to.
-        limits: bounds for each child.
+        bounds: for each child.
     """
 
     def __init__(
-        self, position: Position, up: Link | None, children: Children, job: str = "", limits: Limits = DEFAULT
+        self, position: Position, up: Link | None, children: Children, job: str = "", bounds: Limits = DEFAULT
     ) -> None:
         require_node(position)
         self._job = job
-        self._limits = limits
+        self._limits = bounds
         self.position = position
         self.identity = position.identity
         self.up = up
@@ -147,25 +149,38 @@ class Topology:
         if self.children.held_against(position.identity, credentials):
             raise Violation(Code.NIL_POSITION, f"{position} is taken: another peer is connected in it")
         link = self.children.register(now, position)
+        if link.positions is None:
+            bounds = self._limits
+            link.announcements = Allowance(bounds.announcements_per_second, bounds.announcements_per_second)
+            link.positions = Allowance(bounds.positions_per_second, bounds.routes_per_child)
         link.credentials = credentials
         self.routes.learn(position.identity, link.id, link.epoch)
         return link
 
-    def learn(self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position]) -> Learnt:
-        """Apply a child's announcement to the routes.
+    def learn(
+        self, now: float, link: Link | None, kind: Kind, positions: Sequence[Position], *, continues: bool = False
+    ) -> Learnt:
+        """Apply a child's announcement, or a slice of one, to the routes.
 
         A Proxy announces all nodes below it. A position that it may not announce is skipped, and the others keep
         their routes.
 
+        Args:
+            now: the time.
+            link: the child; None for one that is not registered.
+            kind: of the announcement. Routes that a snapshot does not renew are left to `stale` and `drop`.
+            positions: one at least.
+            continues: this is a further slice of the announcement before.
+
         Raises:
-            Refusal: 4003-4005 for a position that does not name one node; 4999 if none of them can lie below, or the
-                child is not registered; 5001 for too many announcements in a second; 5003 for too many nodes behind
-                the child. A refused announcement changes nothing.
+            Refusal: 4003-4005 for a position that does not name one node; 4999 if none of the first slice can lie
+                below, or the child is not registered; 5001 for too many announcements in a second; 5003 for too many
+                nodes behind the child, or behind all. A refused slice changes nothing.
             Violation: 4006 if a Worker or Agent announces another node.
         """
-        if link is None:
+        if link is None or link.announcements is None:
             raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here")
-        if not link.may_announce(now, self._limits.announcements_per_second):
+        if not continues and not link.announcements.spend(now):
             raise Refusal(Code.RECV_BUF_BUSY, f"{link.position} announces too often")
         identities: list[Position] = []
         disputed: list[Position] = []
@@ -175,25 +190,53 @@ class Topology:
             if link.is_leaf and identity != link.position.identity:
                 raise Violation(Code.DST_TYPE_ILLEGAL, f"{link.position} announces {position}, which is not itself")
             (identities if self.may_lie_below(identity) else disputed).append(identity)
-        if not identities:
+        if not identities and not continues:
             raise Violation(Code.CLIENT_ERR, f"{disputed[0]} cannot lie below {self.position}")
         self.children.renew(now, link)
         routes = self.routes
         if kind is Kind.WITHDRAW:
-            return Learnt([identity for identity in identities if routes.drop(identity, link.id)], [], disputed)
+            return Learnt(self.drop(link, identities), [], disputed)
         most = self._limits.routes_per_child
-        if routes.claimed(link.id) + len(identities) > most:
+        if self._room(link) < len(identities):
             new = sum(not routes.claims(identity, link.id) for identity in set(identities))
-            if routes.claimed(link.id) + new > most:
-                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"{link.position} leads to more than {most} nodes")
+            if self._room(link) < new:
+                text = f"{link.position} leads to more than {most} nodes, or all children lead to too many"
+                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text)
         for identity in identities:
             if identity != link.position.identity and self.children.held_against(identity, link.credentials):
                 routes.learn_behind(identity, link.id, link.epoch)
                 disputed.append(identity)
             else:
                 routes.learn(identity, link.id, link.epoch)
-        gone = routes.drop_older(link.id, link.epoch) if kind is Kind.COMPLETE else []
-        return Learnt(gone, identities, disputed)
+        for position in positions:
+            link.spell(position)
+        return Learnt([], identities, disputed)
+
+    def stale(self, link: Link, most: int) -> list[Position]:
+        """Nodes that a child has claimed in an earlier life and not since, `most` of them."""
+        return self.routes.oldest(link.id, most, link.epoch)
+
+    def has_stale(self, link: Link) -> bool:
+        """Whether there are any."""
+        return bool(self.stale(link, 1))
+
+    def drop(self, link: Link, identities: Iterable[Position]) -> list[Position]:
+        """Withdraw claims of a child. Returns the nodes that lost their last route."""
+        gone = []
+        for identity in identities:
+            link.spellings.pop(identity, None)
+            if self.routes.drop(identity, link.id):
+                gone.append(identity)
+        return gone
+
+    def _room(self, link: Link) -> int:
+        """The number of nodes that a child may claim beside those that it claims.
+
+        A child may claim as many as are left for all. So the next one has room.
+        """
+        claimed, alone = self.routes.claimed(link.id), self._limits.routes_per_child
+        whole = max(limits.ROUTES, limits.ROUTES_SHARES * alone)
+        return min(alone - claimed, (whole - self.routes.total - claimed) // 2)
 
     def claim(self, link: Link, sender: Position) -> Claim:
         """The relation between a message's sender, by identity, and the child that delivers the message."""
@@ -218,14 +261,33 @@ class Topology:
         link = self.children.find(identity)
         if link is not None and link.up:
             return None, []
-        gone = [] if link is None else self.routes.drop_link(link.id)
+        gone: list[Position] = []
         if link is not None:
+            gone = self.drop(link, self.routes.oldest(link.id, self.routes.claimed(link.id)))
+            link.dropped += len(gone)
             self.children.remove(link)
         while (hop := self.routes.next_hop(identity)) is not None:
             if self.routes.drop(identity, hop):
                 gone.append(identity)
         return link, gone
 
-    def expire(self, now: float) -> list[tuple[Link, list[Position]]]:
-        """Forget the children without a stream for too long. Returns each with the nodes that lost their route."""
-        return [(link, self.routes.drop_link(link.id)) for link in self.children.expired(now)]
+    def expire(self, now: float) -> list[tuple[Link | None, list[Position]]]:
+        """Withdraw a slice of the claims of children without a stream for too long, and forget those without claims.
+
+        Returns:
+            For each the link once it is forgotten, and the nodes that lost their route.
+        """
+        expired: list[tuple[Link | None, list[Position]]] = []
+        left = limits.ROUTES_SLICE
+        for link in self.children.expired(now):
+            oldest = self.routes.oldest(link.id, left)
+            left -= len(oldest)
+            gone = self.drop(link, oldest)
+            link.dropped += len(gone)
+            over = not self.routes.claimed(link.id)
+            if over:
+                self.children.remove(link)
+            expired.append((link if over else None, gone))
+            if left <= 0:
+                break
+        return expired

@@ -72,8 +72,9 @@ class Ledger:
     """The records of one node.
 
     Args:
-        nodes: records at most. A further one replaces the node that was the first to leave in good order; without one
-            it is counted in `refused`.
+        nodes: records at most. A further one replaces the node that was the first to leave in good order. Without one
+            it replaces the newest record of the reporter with most of them, unless its own reporter has a fair share
+            already. Then it is counted in `refused`.
         report: records in one report at most.
         ended: nodes at most that have left in good order, and that were asked to be forgotten. The oldest make room.
     """
@@ -84,6 +85,7 @@ class Ledger:
         self._most_ended = ended
         self._entries: dict[str, _Entry] = {}
         # Dicts, for their order.
+        self._of: dict[Source, dict[str, None]] = {}
         self._ended: dict[str, None] = {}
         self._forgotten: dict[str, None] = {}
         self._stays: dict[Source, int] = {}
@@ -128,7 +130,7 @@ class Ledger:
             self.drop(position, source)
         if report.complete:
             stay = self._stays.get(source, 0)
-            old = [p for p, entry in self._entries.items() if entry.source == source and entry.stay != stay]
+            old = [p for p in self._of.get(source, ()) if self._entries[p].stay != stay]
             for position in old:
                 # A restarted child does not know which nodes had left before.
                 if position not in self._ended:
@@ -148,15 +150,18 @@ class Ledger:
         stay = self._stays.get(source, 0)
         if entry is None:
             if len(self._entries) >= self._limit:
-                if not self._ended:
+                leaves = next(iter(self._ended), None) or self._above_its_share(source)
+                if leaves is None:
                     self.refused += 1
                     return
-                self._remove(next(iter(self._ended)))
+                self._remove(leaves)
             self._entries[record.position] = _Entry(record, source, stay)
+            self._of.setdefault(source, {})[record.position] = None
         else:
             if record.away and entry.source != source and not entry.record.away:
                 return
-            entry.source, entry.stay = source, stay
+            self._belongs(record.position, entry, source)
+            entry.stay = stay
             if entry.record == record:
                 return
             entry.record = record
@@ -175,9 +180,9 @@ class Ledger:
 
     def drop_source(self, source: Source) -> None:
         """Forget the records of a child, except those of nodes that have left in good order."""
-        for position in [p for p, entry in self._entries.items() if entry.source == source]:
+        for position in list(self._of.get(source, ())):
             if position in self._ended:
-                self._entries[position].source = OWN
+                self._belongs(position, self._entries[position], OWN)
             else:
                 self.drop(position, source)
         self._stays.pop(source, None)
@@ -232,8 +237,28 @@ class Ledger:
         self._first = False
         return report
 
+    def _above_its_share(self, source: Source) -> str | None:
+        """A record that makes room for one of a reporter with less than a fair share; None if the reporter has that."""
+        share = self._limit // (len(self._of) + (source not in self._of))
+        if len(self._of.get(source, ())) >= share:
+            return None
+        largest = max(self._of, key=lambda known: len(self._of[known]))
+        return next(reversed(self._of[largest]))
+
+    def _belongs(self, position: str, entry: _Entry, source: Source) -> None:
+        """Give a record to a reporter."""
+        if entry.source != source:
+            self._leave(position, entry.source)
+            self._of.setdefault(source, {})[position] = None
+            entry.source = source
+
+    def _leave(self, position: str, source: Source) -> None:
+        del self._of[source][position]
+        if not self._of[source]:
+            del self._of[source]
+
     def _remove(self, position: str) -> None:
-        del self._entries[position]
+        self._leave(position, self._entries.pop(position).source)
         self._ended.pop(position, None)
         self._note(position)
 

@@ -20,6 +20,7 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal, TaskdNetError
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
+from taskd_net.core.routes import LinkId
 from taskd_net.job_view import JobView
 from taskd_net.links.grpc_calls import STATUS_SERVICE, Context
 from taskd_net.links.remote import Remote, remote_of
@@ -74,6 +75,8 @@ class NodeService:
         self._listen = listen
         self._child: Callable[[Context], Link]
         self._prober = Prober(host)
+        # Reports under way, by child.
+        self._telling: Counter[LinkId] = Counter()
         # Series of probes that run, by the caller's connection.
         self._running: Counter[Remote] = Counter()
         self._tree = SharedAnswer(host.now, self._look_at_tree)
@@ -120,7 +123,8 @@ class NodeService:
         try:
             link = self._child(context)
             child = str(link.position)
-            self._view.told(link, wire.read_report(data))
+            async with self._turn_of(link, len(data), context):
+                self._view.told(self._child(context), wire.read_report(data))
         except Violation as violation:
             host.perform(host.router.report_violation(remote_of(context.peer()).place, violation))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
@@ -129,6 +133,23 @@ class NodeService:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
         seconds = self._view.reporters / observe_limits.STATUS_REPORTS_PER_S
         return wire.write_pace(max(observe_limits.STATUS_FIGURES_S, seconds))
+
+    @contextlib.asynccontextmanager
+    async def _turn_of(self, link: Link, size: int, context: Context) -> AsyncIterator[None]:
+        """Charge a child for a report, and wait until it may be read."""
+        if self._telling[link.id] >= observe_limits.STATUS_REPORTS_AT_ONCE:
+            text = f"{link.position} has {self._telling[link.id]} reports under way"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        self._telling[link.id] += 1
+        try:
+            pause = self._view.charge(link, size)
+            if pause:
+                await asyncio.sleep(pause)
+            yield
+        finally:
+            self._telling[link.id] -= 1
+            if not self._telling[link.id]:
+                del self._telling[link.id]
 
     async def _answer_tree(self, _: bytes, __: Context) -> bytes:
         return await self._tree.get()

@@ -20,8 +20,11 @@ from taskd_net.wire import status_pb2
 
 _M = TypeVar("_M", bound=Message)
 
+USUAL_BYTES: Final = 150
+"""Bytes of a record of this package."""
+
 RECORD_BYTES: Final = 1024
-"""Bytes of one record at most; a record of this package has about 150."""
+"""Bytes of one record at most."""
 
 # Fields of the same name and type in both forms.
 _NODE: Final = ("peer", "version", "link", "address", "reopened", "service")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from taskd_net import observe_limits
+from taskd_net.core.allowance import Allowance
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.connections import Connections
@@ -71,7 +72,10 @@ class View:
         self._gone: dict[str, float] = {}
         # Children that leave or have left in good order, until they are forgotten or come back.
         self._ended: dict[LinkId, State] = {}
-        self._foreign: dict[str, set[str]] = {}
+        # The nodes behind children that do not report.
+        self._foreign: dict[str, set[Position]] = {}
+        # The nodes of which each child may report.
+        self._reports: dict[LinkId, Allowance] = {}
         # Records of nodes that another child has, by the link that they came on.
         self._early: dict[tuple[LinkId, str], Record] = {}
         self.news = asyncio.Event()
@@ -96,12 +100,11 @@ class View:
                 self._look_at(now, link)
             if number % observe_limits.STATUS_LOOKS == 0:
                 yield
-        self._look_behind_foreigners()
+        yield from self._look_behind_foreigners()
         self._take_early()
         for position, since in list(self._gone.items()):
             if now - since > observe_limits.STATUS_GONE_S:
-                del self._gone[position]
-                self._forget(position)
+                self._forget_gone(position)
 
     def records(self) -> list[Record]:
         """Every known node at the last look, this one included."""
@@ -135,24 +138,27 @@ class View:
 
     def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
         """A child that does not report has announced nodes, which are known from now on."""
-        routes, name, now = self._router.routes, str(link.position.identity), self.wall()
-        known = self._foreign.setdefault(name, set())
+        routes, own = self._router.routes, link.position.identity
+        known, status = self._foreign.setdefault(str(own), set()), self._status_behind(link, since=self.wall())
         for position in path:
-            node = str(position.identity)
-            if node != name and node not in known and routes.next_hop(position.identity) == link.id:
+            node = position.identity
+            if node != own and node not in known and routes.next_hop(node) == link.id:
                 known.add(node)
-                self._put_behind(link, node, since=now)
+                self.ledger.put(Record(str(node), status), str(own))
 
     def child_forgotten(self, link: LinkId, position: Position) -> None:
         """A child has been forgotten."""
         seen, ended = self._seen.pop(link, None), self._ended.pop(link, None)
         name = str(position.identity)
         self._own.pop(name, None)
+        self._reports.pop(link, None)
         if seen is None or seen.status is None or seen.status.service:
             # It has withdrawn, lives elsewhere, or is no rank of the job.
             self._forget(name)
         else:
             self._gone[name] = self._host.now()
+            if len(self._gone) > observe_limits.STATUS_GONE:
+                self._forget_gone(next(iter(self._gone)))
             if ended is None:
                 status = seen.status._replace(state=State.GONE, link="", at=seen.at)
                 self.ledger.put(Record(name, wire.write_node(status), away=True))
@@ -176,6 +182,17 @@ class View:
                 pass
             at = known[at].parent if at in known else None
         return standings_of(known)[position].state if position in known else None
+
+    def charge(self, child: Link, size: int) -> float:
+        """Charge a child for a report before it is read. Returns the seconds that the report has to wait.
+
+        Args:
+            child: the child.
+            size: bytes of the report.
+        """
+        rate, most = observe_limits.STATUS_NODES_PER_S, observe_limits.STATUS_NODES
+        allowance = self._reports.setdefault(child.id, Allowance(rate, most))
+        return allowance.borrow(self._host.now(), observe_limits.STATUS_REPORT_COST + size / wire.USUAL_BYTES)
 
     def told(self, child: Link, report: Report) -> None:
         """Take in a child's report of itself and, unless it is a leaf, of the nodes below it.
@@ -217,13 +234,17 @@ class View:
             if child is not None and self._is_below(child, name):
                 self.ledger.put(record, str(child.position.identity))
 
+    def _forget_gone(self, name: str) -> None:
+        """Show a node no more that has vanished."""
+        del self._gone[name]
+        self._forget(name)
+
     def _forget(self, name: str) -> None:
         """Forget a node and its reports; a node that has left in good order stays known."""
         if not self.ledger.has_ended(name):
             self.ledger.drop(name)
         self.ledger.drop_source(name)
-        for position in self._foreign.pop(name, ()):
-            self.ledger.drop(position)
+        self._foreign.pop(name, None)
 
     def _look_at(self, now: float, link: Link) -> None:
         name = str(link.position.identity)
@@ -304,27 +325,36 @@ class View:
         heard = link.counters.heard
         return self._epoch + heard if heard > 0.0 else None
 
-    def _look_behind_foreigners(self) -> None:
+    def _look_behind_foreigners(self) -> Iterator[None]:
         """Keep records of the nodes behind children that do not report: the routes alone tell of them."""
-        router = self._router
-        for link in router.children.by_id.values():
-            name = str(link.position.identity)
-            known = self._foreign.get(name, set())
-            behind = set()
-            if name not in self._own:
-                behind = {str(node) for node in router.routes.behind(link.id)} - {name}
-            if behind == known:
+        routes, looks = self._router.routes, 0
+        for link in list(self._router.children.by_id.values()):
+            own = link.position.identity
+            name = str(own)
+            if link.is_leaf or name in self._own:
+                # What a child reports replaces what its routes told.
+                self._foreign.pop(name, None)
                 continue
-            for position in known - behind:
-                self.ledger.drop(position)
-            for position in behind - known:
-                # A route that was never announced was learnt from a message.
-                self._put_behind(link, position, since=0.0)
-            self._foreign[name] = behind
+            known, behind = self._foreign.setdefault(name, set()), routes.behind(link.id) - {own}
+            if known == behind:
+                continue
+            # A route that was never announced was learnt from a message.
+            status = self._status_behind(link, since=0.0)
+            for node in known ^ behind:
+                looks += 1
+                if looks % observe_limits.STATUS_LOOKS == 0:
+                    yield
+                # As it is now: routes come and go between two parts of a look.
+                if routes.next_hop(node) != link.id:
+                    known.discard(node)
+                    self.ledger.drop(str(node), name)
+                elif node not in known:
+                    known.add(node)
+                    self.ledger.put(Record(str(node), status), name)
 
-    def _put_behind(self, link: Link, position: str, since: float) -> None:
-        status = NodeStatus(link.position.identity, State.JOINED, since, peer="", at=self.wall())
-        self.ledger.put(Record(position, wire.write_node(status)))
+    def _status_behind(self, link: Link, since: float) -> bytes:
+        """The status of all nodes behind a child that does not report."""
+        return wire.write_node(NodeStatus(link.position.identity, State.JOINED, since, peer="", at=self.wall()))
 
 
 def _sent(now: float, link: Link, seen: _Seen) -> Flow:

@@ -8,18 +8,16 @@ from typing import Any
 
 import grpc
 
-from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import Link
 from taskd_net.core.quota import Quota
-from taskd_net.core.ready import Forgot, Kind, Reason
+from taskd_net.core.ready import Forgot, Reason
 from taskd_net.core.routes import LinkId
 from taskd_net.links import kind as link_kinds
 from taskd_net.links import peer as peers
-from taskd_net.links.answers import awaited, until_answered
 from taskd_net.links.grpc_calls import SERVICE, Context, Failures, Handler, Methods, Unary
 from taskd_net.links.grpc_stream import caller_of
 from taskd_net.links.kind import End
@@ -28,6 +26,7 @@ from taskd_net.links.session import Host, Session
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import Strangers
 from taskd_net.transport import standard
+from taskd_net.transport.announcements import Announcements
 from taskd_net.transport.channel import server_options
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
 from taskd_net.transport.pending import Pending
@@ -82,6 +81,7 @@ class MeshServer:
         self._observer = observer
         self.failures = Failures(host, self.connections)
         self._permissions = Permissions(host.router, self.connections, certified=certified)
+        self._announcements = Announcements(host, observer, self._permissions)
         self._pending = Pending(lambda: host.router.children.left)
         self._streams = Streams(host, observer, self._permissions, self._pending)
         self._services = services
@@ -112,7 +112,7 @@ class MeshServer:
         unary, guarded = grpc.unary_unary_rpc_method_handler, self.failures.guarded
         methods: dict[str, Handler] = {
             f"/{SERVICE}/Register": unary(self._open_to_new(guarded(self._register))),
-            f"/{SERVICE}/PathDiscovery": unary(guarded(self._path_discovery)),
+            f"/{SERVICE}/PathDiscovery": unary(guarded(self._announcements.path_discovery)),
         }
         for acceptor in self._acceptors:
             methods |= acceptor.handlers()
@@ -285,31 +285,6 @@ class MeshServer:
         offers = tuple(pair for acceptor in self._acceptors for pair in acceptor.offer(ready.link, caller))
         context.set_trailing_metadata(peers.parent_metadata(self.depth, offers, self._services.pace))
         return Ack(uuid, Code.OK, self._router.position)
-
-    async def _path_discovery(self, data: bytes, context: Context) -> Ack:
-        request, caller = requests.read_announcement(data, self._limits), caller_of(context)
-        link = self._router.children.find(request.proxy)
-        if link is not None and not self._permissions.speaks_for(caller, link):
-            text = f"{request.proxy} announces over its own connection, not over this one"
-            raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
-        understands = link is not None and self.connections.peer(link.id).profile.withdraws
-        metadata = peers.read_metadata(context.invocation_metadata()) if understands else {}
-        kind, end = peers.routes_kind(metadata), peers.end_of(metadata)
-        if end is not None and link is not None:
-            # Another peer may have taken the place of this child meanwhile.
-            if link.id in self.connections.streams(caller.remote):
-                self._observer.child_ends(link, end)
-            if kind is not Kind.WITHDRAW:
-                return Ack(request.uuid, Code.OK, self._router.position)
-        left = context.time_remaining()
-        patience = limits.ACK_BUDGET_PER_HOP * left if understands and left is not None else 0.0
-        token, answer = awaited(self.host)
-        link_id = None if link is None else link.id
-        now = self.host.now()
-        self.host.perform(self._router.announced(now, link_id, kind, request.path, token, request.uuid, patience))
-        if link is not None and not understands:
-            self._observer.child_leads_to(link, request.path)
-        return await until_answered(self.host, token, answer)
 
 
 def _bind(server: grpc.aio.Server, address: Address, credentials: ServerCredentials | None) -> Address:

@@ -77,22 +77,32 @@ def field_sizes(data: bytes, most: int) -> Iterator[tuple[int, int]]:
         if at >= end:
             break
         start = at
-        tag, at = read_varint(data, at)
-        kind = tag & 7
-        if tag < 8:
-            raise ValueError("a field without a number")
-        if kind == _SIZED:
-            size, at = read_varint(data, at)
-            at += size
-        elif kind == _VARINT:
-            at = read_varint(data, at)[1]
-        elif kind in _FIXED:
-            at += _FIXED[kind]
-        else:
-            raise ValueError("a group")
-        yield tag >> 3, at - start
+        number, at = field_end(data, at)
+        yield number, at - start
     if at != end:
         raise ValueError(f"more than {most} fields, or one that is longer than the message")
+
+
+def field_end(data: bytes, at: int) -> tuple[int, int]:
+    """The number of the field that begins at an index, and the index behind it, which may lie behind the message.
+
+    Raises:
+        IndexError, ValueError: the bytes are not a field.
+    """
+    tag, at = read_varint(data, at)
+    kind = tag & 7
+    if tag < 8:
+        raise ValueError("a field without a number")
+    if kind == _SIZED:
+        size, at = read_varint(data, at)
+        at += size
+    elif kind == _VARINT:
+        at = read_varint(data, at)[1]
+    elif kind in _FIXED:
+        at += _FIXED[kind]
+    else:
+        raise ValueError("a group")
+    return tag >> 3, at
 
 
 _VARINT = 0

@@ -2,26 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.position import Position
+from taskd_net.position import Position, Role
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.codec import require_uuid
+from taskd_net.wire.fields import field_end
 from taskd_net.wire.positions import read_position, write_position
+
+
+class Slice(NamedTuple):
+    """A part of an announcement's path.
+
+    Attributes:
+        fields: positions in it; other fields are counted as well.
+        data: a PathDiscoveryReq with these fields alone.
+    """
+
+    fields: int
+    data: bytes
+
+    @property
+    def cost(self) -> int:
+        """The positions that it may have by its fields and its bytes."""
+        return max(self.fields, len(self.data) // limits.POSITION_BYTES)
+
+    def read(self) -> list[Position]:
+        """Read the positions.
+
+        Raises:
+            Refusal: 4000, the bytes are not positions.
+        """
+        # Not remembered: most are not met again, and a hostile peer names ever new ones.
+        path = _parsed(self.data).path
+        return [Position(_ROLES.get(one.role, one.role), one.serverRank, one.processRank) for one in path]
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A PathDiscovery request: `path` can be reached through `proxy`, a child of the receiver."""
+    """A PathDiscovery request whose path is not read yet. The path can be reached through `proxy`.
+
+    The generated classes need many times the memory of a path of nothing but empty positions, and hundreds of
+    milliseconds. So the path is counted on the bytes, and read by slices.
+    """
 
     uuid: str
     proxy: Position
-    path: list[Position]
+    _data: bytes
+    _path: int
+    _most: int
+
+    def slices(self) -> Iterator[Slice]:
+        """The path by slices, as they are asked for. The last one may be without positions.
+
+        Raises:
+            Refusal: 4000 the rest is no part of a PathDiscoveryReq, 4006 the path is too long.
+        """
+        data, at, count = self._data, self._path, 0
+        while at < len(data):
+            start, fields = at, 0
+            try:
+                while at < len(data) and fields < limits.ROUTES_SLICE:
+                    _, at = field_end(data, at)
+                    fields += 1
+            except (IndexError, ValueError) as error:
+                raise Refusal(Code.NIL_MESSAGE, _NO_ANNOUNCEMENT, self.uuid) from error
+            count += fields
+            if count > self._most:
+                text = f"the path has more than {self._most} positions"
+                raise Refusal(Code.DST_TYPE_ILLEGAL, text, self.uuid)
+            yield Slice(fields, data[start:at])
+
+
+_NO_ANNOUNCEMENT: Final = "the bytes are not a PathDiscoveryReq"
+_ROLES: Final = {role.value: role.value for role in Role}
+_PATH: Final = pb.PathDiscoveryReq.PATH_FIELD_NUMBER
 
 
 def write_register(uuid: str, position: Position) -> bytes:
@@ -29,7 +91,7 @@ def write_register(uuid: str, position: Position) -> bytes:
     return pb.RegisterReq(uuid=uuid, pos=write_position(position)).SerializeToString()
 
 
-def read_register(data: bytes, limits: Limits = DEFAULT) -> tuple[str, Position]:
+def read_register(data: bytes, bounds: Limits = DEFAULT) -> tuple[str, Position]:
     """The uuid and the position of a RegisterReq.
 
     Raises:
@@ -41,7 +103,7 @@ def read_register(data: bytes, limits: Limits = DEFAULT) -> tuple[str, Position]
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a RegisterReq") from error
     if not request.HasField("pos"):
         raise Refusal(Code.NIL_POSITION, "the request has no pos", request.uuid)
-    require_uuid(request.uuid, limits)
+    require_uuid(request.uuid, bounds)
     return request.uuid, read_position(request.pos)
 
 
@@ -51,21 +113,32 @@ def write_announcement(uuid: str, proxy: Position, path: Iterable[Position]) -> 
     return pb.PathDiscoveryReq(uuid=uuid, proxyPos=write_position(proxy), path=written).SerializeToString()
 
 
-def read_announcement(data: bytes, limits: Limits = DEFAULT) -> Announcement:
-    """Read a PathDiscoveryReq.
+def read_announcement(data: bytes, bounds: Limits = DEFAULT) -> Announcement:
+    """Read a PathDiscoveryReq up to its path, as all implementations write it.
 
     Raises:
-        Refusal: 4000 the bytes are not one, 4002 it has no proxyPos or an empty path, 4006 its path is too long, 4999
-            its uuid is.
+        Refusal: 4000 the bytes are not one, 4002 it has no proxyPos or no path, 4999 its uuid is too long.
     """
+    at = number = 0
     try:
-        request = pb.PathDiscoveryReq.FromString(data)
+        for _ in range(limits.HEAD_FIELDS):
+            if at >= len(data):
+                break
+            number, end = field_end(data, at)
+            if number == _PATH:
+                break
+            at = end
+    except (IndexError, ValueError) as error:
+        raise Refusal(Code.NIL_MESSAGE, _NO_ANNOUNCEMENT) from error
+    head = _parsed(data[:at])
+    if not head.HasField("proxyPos") or number != _PATH:
+        raise Refusal(Code.NIL_POSITION, "the request has no path, or no proxyPos in front of it", head.uuid)
+    require_uuid(head.uuid, bounds)
+    return Announcement(head.uuid, read_position(head.proxyPos), data, at, bounds.path_length)
+
+
+def _parsed(data: bytes) -> pb.PathDiscoveryReq:
+    try:
+        return pb.PathDiscoveryReq.FromString(data)
     except DecodeError as error:
-        raise Refusal(Code.NIL_MESSAGE, "the bytes are not a PathDiscoveryReq") from error
-    if not request.HasField("proxyPos") or not request.path:
-        raise Refusal(Code.NIL_POSITION, "the request has no proxyPos or no path", request.uuid)
-    require_uuid(request.uuid, limits)
-    if len(request.path) > limits.path_length:
-        text = f"the path has {len(request.path)} positions; the limit is {limits.path_length}"
-        raise Refusal(Code.DST_TYPE_ILLEGAL, text, request.uuid)
-    return Announcement(request.uuid, read_position(request.proxyPos), [read_position(p) for p in request.path])
+        raise Refusal(Code.NIL_MESSAGE, _NO_ANNOUNCEMENT) from error

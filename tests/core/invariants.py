@@ -40,7 +40,7 @@ def check(router: Router) -> None:
     door = router.door
     assert 0 <= door.held == len(door.sizes) <= max(door.room, 0)
     assert 0 <= door.held_bytes == sum(door.sizes) <= door.room_bytes
-    for part in (door, router._sends, router._advertisements, router._admission, children):
+    for part in (door, router._sends, router._advertisements, router._admission, router._sweep, children):
         assert part.next_deadline() >= schedule.planned(part) >= schedule.wake
     assert all(token == send.token for token, send in decisions.open.items())
     assert not decisions.ready, "an event's decisions were left behind"
@@ -60,18 +60,20 @@ def check_routes(routes: Routes) -> None:
     """Assert that every index agrees with the table."""
     expected: dict[_Pattern, dict[LinkId, int]] = {}
     for identity, link in routes._next_hop.items():
-        assert identity in routes._by_link[link]
+        assert identity in routes._claims[link]
         for pattern in _patterns(identity):
             links = expected.setdefault(pattern, {})
             links[link] = links.get(link, 0) + 1
     assert expected == routes._by_pattern
     workers = [identity for identity in routes._next_hop if identity.role == Role.WORKER]
-    assert sum(map(len, routes._by_process.values())) == len(workers)
-    assert all(identity in routes._by_process[identity.process_rank] for identity in workers)
-    assert sum(map(len, routes._by_link.values())) == len(routes._next_hop) == len(routes._epoch)
-    for identity, claims in routes._replaced.items():
-        assert claims and routes._next_hop[identity] not in claims
-    counted = Counter(routes._next_hop.values())
-    for claims in routes._replaced.values():
-        counted.update(claims.keys())
-    assert counted == routes._claims
+    assert sum(len(routes.holders(process)) for process in routes._by_process) == len(workers)
+    assert all(identity in routes.holders(identity.process_rank) for identity in workers)
+    claimed = Counter(identity for claims in routes._claims.values() for identity in claims)
+    older = (identity for identity, links in routes._replaced.items() for _ in links)
+    assert claimed == Counter([*routes._next_hop, *older])
+    assert routes.total == claimed.total()
+    for identity, behind in routes._replaced.items():
+        assert behind and routes._next_hop[identity] not in behind
+        assert all(identity in routes._claims[link] for link in behind)
+    for claims in routes._claims.values():
+        assert claims and list(claims.values()) == sorted(claims.values()), "the oldest claims are first"

@@ -118,7 +118,7 @@ def test_node_that_closes_answers_those_who_wait() -> None:
 
 def test_node_that_has_gone_meanwhile_is_not_announced() -> None:
     advertisements, link, actions, _ = without_a_parent(2.0)
-    advertisements._topology.routes.drop_link(link.id)
+    advertisements._topology.routes.drop(link.position, link.id)
     up = advertisements._topology.up
     assert up is not None
     up.session = "up"

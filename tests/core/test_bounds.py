@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Kind
@@ -69,3 +70,18 @@ def test_ranks_of_a_list(to: str, code: int, sync: bool) -> None:
             assert answers(actions) == [(code, "Mgr/0")]
         else:
             assert [action.link for action in actions if hasattr(action, "link")] == [proxy.id]
+
+
+def test_claims_of_all_children_are_bounded_with_a_fair_share_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One child has as many as a single one may; where many do, a newcomer still has room."""
+    monkeypatch.setattr(limits, "ROUTES", 1)
+    node = mgr(routes_per_child=10)
+    taken = []
+    for server in range(5):
+        link = add_child(node, f"Proxy/{server}")
+        while announce(node, link, f"Worker/{server}/{node.routes.claimed(link.id)}") == 0:
+            pass
+        taken.append(node.routes.claimed(link.id))
+    assert taken[:3] == [10, 10, 10]
+    assert min(taken) > 1, "more than their own position"
+    assert node.routes.total <= limits.ROUTES_SHARES * 10

@@ -13,7 +13,7 @@ from tests.core.routers import Caller, add_child, frame, joined
 
 
 def _forget_a_route(router: Router, link: Link) -> None:
-    del router.routes._epoch[link.position]
+    del router.routes._claims[link.id][link.position]
 
 
 def _lose_the_child(router: Router, link: Link) -> None:

@@ -211,7 +211,9 @@ def test_what_each_kind_of_announcement_changes() -> None:
     assert (gone, new) == (everybody("Worker/1/3"), [])
     assert node.register(1.0, at("Proxy/1")) is two
     gone, new, _ = node.learn(1.0, two, Kind.COMPLETE, everybody("Worker/1/2", "Worker/1/4"))
-    assert (sorted(gone), new) == (sorted(everybody("Worker/1/1", "Agent/1")), everybody("Worker/1/2", "Worker/1/4"))
+    assert (gone, new) == ([], everybody("Worker/1/2", "Worker/1/4"))
+    assert sorted(node.drop(two, node.stale(two, 9))) == sorted(everybody("Worker/1/1", "Agent/1"))
+    assert not node.has_stale(two)
     assert node.routes.behind(2) == set(everybody("Proxy/1", "Worker/1/2", "Worker/1/4"))
     assert node.routes.behind(1) == {at("Worker/0/0")}
 
@@ -220,7 +222,8 @@ def test_announcement_in_several_requests_keeps_what_the_earlier_ones_said() -> 
     node = topology("Mgr")
     two = node.register(1.0, at("Proxy/1"))
     node.learn(1.0, two, Kind.ADD, everybody("Worker/1/1"))
-    assert node.learn(1.0, two, Kind.COMPLETE, everybody("Worker/1/5"))[0] == everybody("Worker/1/2")
+    node.learn(1.0, two, Kind.COMPLETE, everybody("Worker/1/5"))
+    assert node.stale(two, 9) == everybody("Worker/1/2")
     assert at("Worker/1/1") in node.routes
 
 
@@ -228,6 +231,7 @@ def test_children_that_are_forgotten_take_what_is_behind_them_along() -> None:
     node = topology("Mgr")
     assert node.expire(9.9) == []
     (one, behind_one), (two, behind_two) = node.expire(10.0)
+    assert one is not None and two is not None
     assert (one.id, behind_one) == (1, everybody("Worker/0/0"))
     assert (two.id, sorted(behind_two)) == (2, sorted(everybody("Proxy/1", "Worker/1/1", "Worker/1/2")))
     assert len(node.routes) == 0

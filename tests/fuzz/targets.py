@@ -41,7 +41,7 @@ from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import read_batch, read_branches, write_batch
 from taskd_net.wire.fields import field_sizes, varint
 from taskd_net.wire.link_pb2 import Batch
-from taskd_net.wire.requests import read_announcement, read_register
+from taskd_net.wire.requests import Announcement, read_announcement, read_register
 from tests.fuzz.mesh import play
 from tests.wire.known import read_known_frame
 
@@ -139,7 +139,11 @@ def requests(data: bytes) -> None:
     """The other calls, and an answer."""
     for read in (read_register, read_announcement):
         try:
-            read(data, TIGHT)
+            asked = read(data, TIGHT)
+            if isinstance(asked, Announcement):
+                path = [position for part in asked.slices() for position in part.read()]
+                assert path == [_position(position) for position in pb.PathDiscoveryReq.FromString(data).path]
+                assert len(path) <= TIGHT.path_length
         except Refusal as refusal:
             assert refusal.code in (Code.NIL_MESSAGE, Code.NIL_POSITION, Code.CLIENT_ERR, Code.DST_TYPE_ILLEGAL)
     try:

@@ -143,6 +143,20 @@ def test_more_nodes_than_there_is_room_for_are_counted_and_not_kept() -> None:
     assert known(here)["a"] == b"2"
 
 
+def test_reporter_with_less_than_its_share_takes_the_newest_place_of_the_largest() -> None:
+    here = ledger(nodes=6)
+    here.told("P", Report(records("a", "b", "c", "d", "e")))
+    here.put(Record("own", b"1"))
+    for _ in range(2):
+        here.told("Q", Report(records("q", "r", "s")))
+    assert set(known(here)) == {"a", "b", "c", "own", "q", "r"}
+    assert here.refused == 2, "two are the share of each"
+    here.told("P", Report(records("d")))
+    assert here.refused == 3
+    here.drop_source("P")
+    assert set(known(here)) == {"own", "q", "r"}
+
+
 # ---- who has left in good order
 
 

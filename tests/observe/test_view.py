@@ -6,7 +6,11 @@ import asyncio
 
 import pytest
 
-from taskd_net import observe_limits
+from taskd_net import Position, observe_limits
+from taskd_net.observe import status_codec as wire
+from taskd_net.observe.ledger import Record, Report
+from taskd_net.observe.records import NodeStatus, Own
+from taskd_net.states import State
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
 
@@ -46,3 +50,48 @@ async def test_what_does_not_change_is_not_written_anew(mesh: Mesh) -> None:
         assert (await mgr.send("x", to="Worker/0/0")).ok
         mgr.view.look()
         assert mgr.view.ledger.find("Worker/0/0") is not before
+
+
+async def test_only_so_many_that_have_vanished_are_shown(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_limits, "STATUS_GONE", 2)
+    mgr = await mesh.mgr(grace=0.05)
+    for rank in range(3):
+        async with RawChild(f"Worker/7/{rank}") as foreign:
+            await foreign.join(str(mgr.address))
+        await mesh.logged("child_forgotten", times=rank + 1)
+    assert seen(mgr) == {"Mgr/0", "Worker/7/1", "Worker/7/2"}
+
+
+async def test_nodes_behind_a_foreign_proxy_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also routes that come and go between two parts of a look."""
+    monkeypatch.setattr(observe_limits, "STATUS_LOOKS", 1)
+    mgr = await mesh.mgr()
+    async with RawChild("Proxy/7") as foreign:
+        await foreign.join(str(mgr.address))
+        await foreign.announce("Worker/7/0", "Worker/7/1", "Worker/7/2")
+        link = mgr.router.children.by_id[1]
+        for rank in (0, 1):
+            mgr.router.routes.drop(Position.worker(7, rank), link.id)
+        for rank in (3, 4):
+            mgr.router.routes.learn(Position.worker(7, rank), link.id, link.epoch)
+        parts = 0
+        for _ in mgr.view._look():
+            parts += 1
+            if parts == 2:  # the first is of the children
+                mgr.router.routes.learn(Position.worker(7, 0), link.id, link.epoch)
+                mgr.router.routes.drop(Position.worker(7, 3), link.id)
+        assert parts == 1 + 4
+        assert seen(mgr) == {"Mgr/0", "Proxy/7", *(f"Worker/7/{rank}" for rank in (0, 2, 4))}
+
+
+async def test_nodes_of_a_proxy_that_begins_to_report_are_those_that_it_reports(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with RawChild("Proxy/7") as foreign:
+        await foreign.join(str(mgr.address))
+        await foreign.announce("Worker/7/0", "Worker/7/1")
+        link = mgr.router.children.by_id[1]
+        own = wire.write_node(NodeStatus(None, State.JOINED, 0.0, "", own=Own()))
+        node = wire.write_node(NodeStatus(Position.proxy(7), State.LOST, 0.0, ""))
+        mgr.view.told(link, Report([Record("Proxy/7", own), Record("Worker/7/0", node)], first=True, complete=True))
+        assert seen(mgr) == {"Mgr/0", "Proxy/7", "Worker/7/0"}
+        assert mgr.view.ledger.find("Worker/7/0") == Record("Worker/7/0", node)

@@ -65,9 +65,13 @@ class LinkChild:
         assert (await self.call("PathDiscovery", announcement.SerializeToString())).code == 0
         return self
 
+    def connect(self, address: str) -> None:
+        """Use the parent at this address from now on."""
+        self.channel = grpc.aio.insecure_channel(address, options=self._options)
+
     async def register(self, address: str) -> None:
         """Register alone."""
-        self.channel = grpc.aio.insecure_channel(address, options=self._options)
+        self.connect(address)
         says = tuple(pair for pair in peers.own_metadata() if pair[0] not in self._without)
         register = pb.RegisterReq(uuid="register", pos=position(self.place))
         assert (await self.call("Register", register.SerializeToString(), says)).code == 0

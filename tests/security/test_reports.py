@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 import pytest
 
-from taskd_net import Position
+from taskd_net import Position, observe_limits
 from taskd_net.limits import PROBE_SERIES_PER_CALLER
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.service import PROBE_SERVICE
-from taskd_net.observe_limits import STATUS_REPORT_NODES
+from taskd_net.observe_limits import STATUS_REPORT_NODES, STATUS_REPORTS_AT_ONCE
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.peers.mesh import Mesh
@@ -50,6 +52,33 @@ async def test_report_of_too_many_nodes_or_bytes(mesh: Mesh) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await tell(child, Report(gone=gone))
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refused(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are charged before they are read, and those of another child do not wait for them."""
+    monkeypatch.setattr(observe_limits, "STATUS_NODES", 2 * observe_limits.STATUS_REPORT_COST)
+    monkeypatch.setattr(observe_limits, "STATUS_NODES_PER_S", 1)
+    mgr = await mesh.mgr()
+    async with LinkChild("Proxy/7") as child, LinkChild("Proxy/8") as other:
+        await child.join(mgr.address or "")
+        await other.join(mgr.address or "")
+        for _ in range(2):
+            await tell(child, Report())
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await tell(child, Report(gone=["x" * 300_000]))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        waiting = [asyncio.create_task(tell(child, Report())) for _ in range(STATUS_REPORTS_AT_ONCE + 1)]
+        done, left = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        (refusal,) = (task.exception() for task in done)
+        assert isinstance(refusal, grpc.aio.AioRpcError)
+        assert refusal.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await tell(other, Report())
+        assert not any(task.done() for task in left)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 async def test_endless_series_of_a_stranger_leave_others_theirs(mesh: Mesh) -> None:

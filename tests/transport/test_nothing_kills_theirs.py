@@ -148,7 +148,8 @@ class Rig(FakeNode):
         super().perform(ready)
 
     async def call(self, name: str, data: bytes, connection: str) -> None:
-        call = {"Register": self.parent._register, "PathDiscovery": self.parent._path_discovery}
+        announcements = self.parent._announcements
+        call = {"Register": self.parent._register, "PathDiscovery": announcements.path_discovery}
         transfers = next(one for one in self.parent._acceptors if isinstance(one, Transfers))
         guarded = self.parent.failures.guarded(call[name]) if name in call else transfers.take
         try:

@@ -12,6 +12,7 @@ from typing import Final
 
 import taskd_net  # noqa: F401 - before any import of grpc, which reads its environment then
 from tests.security.attacks import (
+    announcements,
     answers,
     batches,
     certificates,
@@ -19,6 +20,7 @@ from tests.security.attacks import (
     frames,
     questions,
     registrations,
+    reports,
     side_ports,
     sizes,
     texts,
@@ -27,6 +29,7 @@ from tests.security.attacks import (
 from tests.security.attacks.attack import Attack
 
 ATTACKS: Final[Mapping[str, Attack]] = {
+    **announcements.ATTACKS,
     **answers.ATTACKS,
     **batches.ATTACKS,
     **certificates.ATTACKS,
@@ -34,6 +37,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     **frames.ATTACKS,
     **questions.ATTACKS,
     **registrations.ATTACKS,
+    **reports.ATTACKS,
     **side_ports.ATTACKS,
     **sizes.ATTACKS,
     **texts.ATTACKS,

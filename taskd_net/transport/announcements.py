@@ -1,0 +1,197 @@
+"""Announcements of the children: counted on the bytes and charged, then taken in by slices.
+
+A slice is charged before it is read, also one that is refused later. A child that has announced more than it may waits.
+So an honest child is delayed at most, and a hostile one costs the node a bounded share of its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from taskd_net import limits
+from taskd_net.codes import Code, Refusal
+from taskd_net.core.frame import Ack
+from taskd_net.core.identity import Violation
+from taskd_net.core.links import Link
+from taskd_net.core.ready import Kind, Token
+from taskd_net.core.routes import LinkId
+from taskd_net.links import peer as peers
+from taskd_net.links.answers import awaited
+from taskd_net.links.connections import Connections
+from taskd_net.links.grpc_calls import Context
+from taskd_net.links.grpc_stream import caller_of
+from taskd_net.links.session import Host
+from taskd_net.position import Position
+from taskd_net.states import State
+from taskd_net.transport.permissions import Permissions
+from taskd_net.transport.turns import Turns
+from taskd_net.wire import requests
+
+
+class Observer(Protocol):
+    """A listener to the announcements of a node's children."""
+
+    connections: Connections
+
+    def child_ends(self, link: Link, state: State) -> None:
+        """A child is about to leave in good order, with this state."""
+
+    def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
+        """A child that does not report has announced nodes."""
+
+
+class Announcements:
+    """The announcements that one parent takes in.
+
+    Args:
+        host: the node.
+        observer: of the children.
+        permissions: of its calls.
+    """
+
+    def __init__(self, host: Host, observer: Observer, permissions: Permissions) -> None:
+        self._host = host
+        self._router = host.router
+        self._observer = observer
+        self._connections = observer.connections
+        self._permissions = permissions
+        self._turns = Turns(limits.ROUTES_SLICE)
+        # The announcement of each child that is taken in, and those behind it: their order is that of their effect.
+        self._lines: WeakValueDictionary[LinkId, asyncio.Lock] = WeakValueDictionary()
+
+    async def path_discovery(self, data: bytes, context: Context) -> Ack:
+        """Take in a PathDiscovery request. Returns the answer of every node above.
+
+        Raises:
+            Refusal: the codes of `read_announcement` and `Topology.learn`; 5001 while too much of the child waits.
+            Violation: 4006, the connection is not the child's.
+        """
+        request, caller = requests.read_announcement(data, self._router.limits), caller_of(context)
+        link = self._router.children.find(request.proxy)
+        if link is None:
+            raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here", request.uuid)
+        if not self._permissions.speaks_for(caller, link):
+            text = f"{request.proxy} announces over its own connection, not over this one"
+            raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
+        understands = self._connections.peer(link.id).profile.withdraws
+        metadata = peers.read_metadata(context.invocation_metadata()) if understands else {}
+        kind, end = peers.routes_kind(metadata), peers.end_of(metadata)
+        if end is not None:
+            # Another peer may have taken the place of this child meanwhile.
+            if link.id in self._connections.streams(caller.remote):
+                self._observer.child_ends(link, end)
+            if kind is not Kind.WITHDRAW:
+                return Ack(request.uuid, Code.OK, self._router.position)
+        left, until = context.time_remaining(), 0.0
+        if understands and left is not None:
+            until = self._host.now() + limits.ACK_BUDGET_PER_HOP * left
+        # Small ones are bounded by the calls of a connection.
+        cost = 0
+        if len(data) > limits.ANNOUNCEMENT_BYTES:
+            cost = min(limits.ANNOUNCEMENT_COPIES * len(data), self._router.limits.child_bytes)
+        quota = link.quota
+        assert quota is not None
+        if cost and not quota.fits(cost):
+            text = f"too many announcements of {link.position} wait here"
+            raise Refusal(Code.RECV_BUF_BUSY, text, request.uuid)
+        quota.add(0, cost)
+        observer = None if understands else self._observer
+        intake = _Intake(self._host, observer, link, kind, request.uuid, until)
+        try:
+            return await self._take_in(link, request, intake)
+        except Refusal as refusal:
+            refusal.uuid = request.uuid
+            raise
+        finally:
+            intake.cancel()
+            quota.add(0, -cost)
+
+    async def _take_in(self, link: Link, request: requests.Announcement, intake: _Intake) -> Ack:
+        line = self._lines.get(link.id)
+        if line is None:
+            line = self._lines[link.id] = asyncio.Lock()
+        extra = limits.ANNOUNCEMENT_COST
+        async with line:
+            # A slice goes when the next one is there: the last one has another meaning.
+            waiting: list[Position] = []
+            for part in request.slices():
+                await self._turn(link, part.cost, extra)
+                path, extra = part.read(), 0
+                if path and waiting and not intake.add(waiting):
+                    break
+                waiting = path or waiting
+            else:
+                intake.add(waiting, last=True)
+        return await intake.answer()
+
+    async def _turn(self, link: Link, cost: int, extra: int) -> None:
+        """Charge a child for a slice, and wait until it may be read."""
+        allowance = link.positions
+        assert allowance is not None
+        pause = allowance.borrow(self._host.now(), cost + extra)
+        if pause:
+            await asyncio.sleep(pause)
+        await self._turns.take(cost)
+
+
+class _Intake:
+    """An announcement that is taken in: each slice is one for the Router, and the first failure is the answer.
+
+    Args:
+        host: the node.
+        observer: told of the nodes of a child that does not report; None for one that does.
+        link: the child.
+        kind: of the announcement.
+        uuid: of the announcement.
+        until: the time until which the child can wait for this node to have a parent.
+    """
+
+    def __init__(self, host: Host, observer: Observer | None, link: Link, kind: Kind, uuid: str, until: float) -> None:
+        self._host = host
+        self._observer = observer
+        self._link = link
+        self._epoch = link.epoch
+        self._kind = kind
+        self._uuid = uuid
+        self._until = until
+        self._answers: list[tuple[Token, asyncio.Future[Ack]]] = []
+
+    def add(self, path: list[Position], *, last: bool = False) -> bool:
+        """Take in a slice. Returns whether another one makes sense.
+
+        Raises:
+            Refusal: 4002 the slice is empty, 4999 the child has registered again meanwhile.
+        """
+        host, link = self._host, self._link
+        if not path:
+            raise Refusal(Code.NIL_POSITION, "the request has no path")
+        if link.epoch != self._epoch:
+            raise Refusal(Code.CLIENT_ERR, f"{link.position} has registered again meanwhile")
+        kind = self._kind if last or self._kind is not Kind.COMPLETE else Kind.ADD
+        now, continues = host.now(), bool(self._answers)
+        token, answer = awaited(host)
+        self._answers.append((token, answer))
+        patience = max(0.0, self._until - now)
+        host.perform(host.router.announced(now, link.id, kind, path, token, self._uuid, patience, continues))
+        if self._observer is not None:
+            self._observer.child_leads_to(link, path)
+        return not answer.done() or answer.result().ok
+
+    async def answer(self) -> Ack:
+        """The first failure, or the last answer."""
+        ack = None
+        for _, answer in self._answers:
+            ack = await answer
+            if not ack.ok:
+                break
+        assert ack is not None
+        return ack
+
+    def cancel(self) -> None:
+        """Have the Router forget what nobody awaits any more."""
+        for token, answer in self._answers:
+            if answer.cancelled() or not answer.done():
+                self._host.perform(self._host.router.cancel(token))

@@ -1,0 +1,82 @@
+"""Reports of the state of the mesh without a pause, each of as many nodes and bytes as it may have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
+from itertools import count
+from typing import Final
+
+import grpc.aio
+
+from taskd_net import Position
+from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.observe import status_codec
+from taskd_net.observe.ledger import Record, Report
+from taskd_net.observe.records import NodeStatus
+from taskd_net.observe_limits import STATUS_REPORT_BYTES, STATUS_REPORT_NODES
+from taskd_net.states import State
+from tests.peers.links import LinkChild, stream_metadata
+from tests.security.attacks.attack import Attack
+from tests.security.bystander.stand import Stand
+
+AT_ONCE: Final = 8
+"""Calls under way: more than a child may have."""
+
+_PLACE: Final = "Proxy/80"
+
+
+def ever_new(number: int) -> bytes:
+    """A report of nodes that nobody has, other ones each time."""
+    node = status_codec.write_node(NodeStatus(Position.parse(_PLACE), State.JOINED, 0.0, "taskd_net"))
+    ranks = range(number * STATUS_REPORT_NODES, (number + 1) * STATUS_REPORT_NODES)
+    return status_codec.write_report(Report([Record(f"Worker/80/{rank}", node) for rank in ranks], urgent=True))
+
+
+def empty(_: int) -> bytes:
+    """A report of empty entries."""
+    return b"\x0a\x00" * (STATUS_REPORT_BYTES // 2)
+
+
+async def _reports(stand: Stand, make: Callable[[int], bytes], status: grpc.StatusCode) -> AsyncGenerator[None, None]:
+    allowed = {status, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    async with LinkChild(_PLACE) as child:
+        await child.join(stand.address)
+        tell = child.channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        numbers = count()
+
+        async def call() -> grpc.StatusCode:
+            code: grpc.StatusCode = await tell(make(next(numbers)), metadata=stream_metadata(_PLACE)).code()
+            return code
+
+        calls: set[asyncio.Task[grpc.StatusCode]] = set()
+        yield
+        try:
+            while True:
+                while len(calls) < AT_ONCE:
+                    calls.add(asyncio.create_task(call()))
+                answered, calls = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+                found = {done.result() for done in answered}
+                assert found <= allowed, found
+                yield
+        finally:
+            for left in calls:
+                left.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+
+_PACED: Final = "8,192 nodes a second are taken in, further reports wait; RESOURCE_EXHAUSTED beyond four at once"
+
+ATTACKS: Final[Mapping[str, Attack]] = {
+    "reports-of-other-nodes": Attack(
+        f"{AT_ONCE} reports at once, each of {STATUS_REPORT_NODES} other nodes",
+        _PACED,
+        partial(_reports, make=ever_new, status=grpc.StatusCode.OK),
+    ),
+    "empty-reports": Attack(
+        f"{AT_ONCE} reports at once with 256 KiB of empty entries",
+        "INVALID_ARGUMENT, paced as well",
+        partial(_reports, make=empty, status=grpc.StatusCode.INVALID_ARGUMENT),
+    ),
+}

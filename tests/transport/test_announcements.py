@@ -1,0 +1,238 @@
+"""Announcements at a parent: by slices between other work, in order, charged before they are read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+
+from taskd_net import Code, Position, limits
+from taskd_net.core.ready import Kind
+from taskd_net.peer_limits import Limits
+from taskd_net.wire.requests import write_announcement
+from tests.core.invariants import check
+from tests.peers.child import RawChild
+from tests.peers.links import LinkChild
+from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
+from tests.peers.stubs import pb, position
+
+pytestmark = pytest.mark.timeout(60)
+
+SLICE = 4
+COMPLETE = (("taskd-net-routes", "complete"),)
+WITHDRAW = (("taskd-net-routes", "withdraw"),)
+HERE = Position.proxy(7)
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of four."""
+    monkeypatch.setattr(limits, "ROUTES_SLICE", SLICE)
+
+
+@pytest.fixture
+async def child() -> AsyncIterator[LinkChild]:
+    """A Proxy of ours that has not joined."""
+    async with LinkChild("Proxy/7") as child:
+        yield child
+
+
+def workers(*ranks: int) -> list[Position]:
+    """Workers below the child."""
+    return [Position.worker(7, rank) for rank in ranks]
+
+
+async def announce(child: LinkChild, path: Iterable[Position], metadata: Any = ()) -> int:
+    """Announce. Returns the code."""
+    return int((await child.call("PathDiscovery", write_announcement("a", HERE, path), metadata)).code)
+
+
+def behind(node: WatchedNode) -> set[int]:
+    """The ranks behind the child."""
+    return {int(at.process_rank) for at in node.router.routes if at.role == "Worker" and at.server_rank == "7"}
+
+
+def slices_of(node: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Kind, int, bool]]:
+    """Kind, length and `continues` of each slice that a node's Router takes in from now on."""
+    seen: list[tuple[Kind, int, bool]] = []
+    announced = node.router.announced
+
+    def watched(now: float, link: int, kind: Kind, path: list[Position], *rest: Any) -> Any:
+        seen.append((kind, len(path), rest[-1]))
+        return announced(now, link, kind, path, *rest)
+
+    monkeypatch.setattr(node.router, "announced", watched)
+    return seen
+
+
+async def test_snapshot_is_taken_in_by_slices_and_ends_with_the_last(
+    mesh: Mesh, child: LinkChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mgr = await mesh.mgr()
+    await child.join(mgr.address or "")
+    assert await announce(child, workers(*range(100, 110))) == 0
+    register = pb.RegisterReq(uuid="r", pos=position("Proxy/7")).SerializeToString()
+    assert (await child.call("Register", register, (("taskd-net-version", "x"),))).code == 0
+    seen = slices_of(mgr, monkeypatch)
+    assert await announce(child, workers(*range(10)), COMPLETE) == 0
+    assert seen == [(Kind.ADD, 4, False), (Kind.ADD, 4, True), (Kind.COMPLETE, 2, True)]
+    async with asyncio.timeout(10):
+        while behind(mgr) != set(range(10)):  # noqa: ASYNC110 - the others go by slices, which nobody tells
+            await asyncio.sleep(0)
+    assert await announce(child, workers(*range(9)), WITHDRAW) == 0
+    assert [kind for kind, _, _ in seen[3:]] == [Kind.WITHDRAW] * 3
+    assert behind(mgr) == {9}
+    check(mgr.router)
+
+
+async def test_fields_of_another_version_behind_the_path_do_not_hide_its_end(
+    mesh: Mesh, child: LinkChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mgr = await mesh.mgr()
+    await child.join(mgr.address or "")
+    seen = slices_of(mgr, monkeypatch)
+    data = write_announcement("a", HERE, workers(*range(5))) + b"\x20\x01" * 2 * SLICE
+    assert (await child.call("PathDiscovery", data, COMPLETE)).code == 0
+    assert seen == [(Kind.ADD, 4, False), (Kind.COMPLETE, 1, True)]
+
+
+async def test_path_that_is_no_list_of_positions(mesh: Mesh, child: LinkChild) -> None:
+    mgr = await mesh.mgr()
+    await child.join(mgr.address or "")
+    head = pb.PathDiscoveryReq(uuid="u", proxyPos=position("Proxy/7")).SerializeToString()
+    for rest, code in ((b"\x18\x01", Code.NIL_POSITION), (b"\x1a\x05ab", Code.NIL_MESSAGE)):
+        ack = await child.call("PathDiscovery", head + rest)
+        assert (ack.code, ack.uuid) == (code, "u")
+
+
+async def test_others_of_the_child_wait_behind_a_long_one_and_messages_pass(mesh: Mesh, child: LinkChild) -> None:
+    """The withdrawal that was sent after a long announcement has its effect after it."""
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    await child.join(mgr.address or "")
+    passed = 0
+
+    async def messages() -> None:
+        nonlocal passed
+        while True:
+            assert (await worker.send("x", to="Mgr")).ok
+            await mgr.take()
+            passed += 1
+
+    sending = asyncio.create_task(messages())
+    long = asyncio.create_task(announce(child, workers(*range(2000))))
+    async with asyncio.timeout(10):
+        while not behind(mgr):  # noqa: ASYNC110 - nobody tells of a slice
+            await asyncio.sleep(0)
+    before = passed
+    assert len(behind(mgr)) < 2000
+    assert await announce(child, workers(*range(2000)), WITHDRAW) == 0
+    assert long.done() and long.result() == 0
+    assert behind(mgr) == set()
+    assert passed > before, "messages pass between two slices"
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_failure_of_a_slice_is_the_answer_and_ends_the_announcement(mesh: Mesh, child: LinkChild) -> None:
+    mgr = await mesh.mgr(limits=Limits(routes_per_child=7))
+    await child.join(mgr.address or "")
+    ack = await child.call("PathDiscovery", write_announcement("a", HERE, workers(*range(20))))
+    assert (ack.code, ack.uuid) == (Code.EXCEED_MAX_REGISTRY_NUM, "a")
+    assert behind(mgr) == set(range(SLICE))
+    check(mgr.router)
+
+
+async def test_child_that_registers_again_ends_its_older_announcements(mesh: Mesh, child: LinkChild) -> None:
+    mgr = await mesh.mgr(limits=Limits(routes_per_child=100, positions_per_second=20))
+    await child.join(mgr.address or "")
+    late = asyncio.create_task(announce(child, workers(*range(99)) * 9, COMPLETE))
+    async with asyncio.timeout(10):
+        while not behind(mgr):  # noqa: ASYNC110 - nobody tells of a slice
+            await asyncio.sleep(0)
+    register = pb.RegisterReq(uuid="r", pos=position("Proxy/7")).SerializeToString()
+    assert (await child.call("Register", register, (("taskd-net-version", "x"),))).code == 0
+    assert await soon(late) == Code.CLIENT_ERR
+    check(mgr.router)
+
+
+async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh, child: LinkChild) -> None:
+    """Refused ones are charged, too; a caller that goes leaves nothing behind."""
+    mgr = await mesh.mgr(limits=Limits(routes_per_child=100, positions_per_second=1))
+    await child.join(mgr.address or "")
+    wrong = [*workers(1), Position("Boss", "1"), *workers(*range(100))]
+    assert await announce(child, wrong) == Code.DST_ROLE_ILLEGAL
+    waits = asyncio.create_task(announce(child, workers(*range(100))))
+    async with asyncio.timeout(10):
+        while len(behind(mgr)) < 30:  # noqa: ASYNC110 - nobody tells of a slice
+            await asyncio.sleep(0)
+    async with RawChild("Proxy/8") as other:
+        await other.join(mgr.address or "")
+        assert (await other.announce(*(f"Worker/8/{rank}" for rank in range(50)))).code == 0
+    assert not waits.done() and len(behind(mgr)) < 100
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    async with asyncio.timeout(10):
+        while mgr.router.quota.size or mgr._requests:  # noqa: ASYNC110 - what a node keeps is looked at
+            await asyncio.sleep(0.01)
+    check(mgr.router)
+
+
+async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below a Proxy without a parent. The small ones are bounded by the calls of a connection."""
+    monkeypatch.setattr(limits, "ANNOUNCEMENT_BYTES", 1000)
+    bounds = Limits(child_bytes=limits.MESSAGE_BYTES)
+    proxy = await mesh.proxy(0, await free_address(), join=False, limits=bounds)
+    await child.register(proxy.address or "")
+    await child.open()
+    path = workers(*range(40_000))
+    size = len(write_announcement("a", HERE, path))
+    assert limits.MESSAGE_BYTES / 2 < size * limits.ANNOUNCEMENT_COPIES < limits.MESSAGE_BYTES
+    quota = proxy.router.quota
+    monkeypatch.setattr(limits, "ROUTES_SLICE", 256)
+    first = asyncio.create_task(announce(child, path))
+    async with asyncio.timeout(10):
+        while not quota.size:  # noqa: ASYNC110 - what a node keeps is looked at
+            await asyncio.sleep(0.01)
+    assert await announce(child, path) == Code.RECV_BUF_BUSY
+    small = asyncio.create_task(announce(child, workers(1)))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    async with asyncio.timeout(10):
+        while quota.size:  # noqa: ASYNC110 - what a node keeps is looked at
+            await asyncio.sleep(0.01)
+    small.cancel()
+    await asyncio.gather(small, return_exceptions=True)
+
+
+async def test_stranger_is_refused_by_the_head_alone(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+
+    def read(_: object) -> None:
+        raise AssertionError("the path is not looked at")
+
+    monkeypatch.setattr("taskd_net.wire.requests.Announcement.slices", read)
+    async with RawChild("Proxy/7") as stranger:
+        stranger.connect(mgr.address or "")
+        assert (await stranger.announce("Worker/7/1")).code == Code.CLIENT_ERR
+
+
+async def test_honest_proxy_with_a_hostile_child_keeps_its_link(mesh: Mesh, child: LinkChild) -> None:
+    """Its announcements wait at its parent, and its messages do not."""
+    bounds = Limits(routes_per_child=300, positions_per_second=500)
+    mgr = await mesh.mgr(limits=bounds)
+    proxy = await mesh.proxy(0, mgr, limits=bounds)
+    worker = await mesh.worker(0, 0, proxy)
+    await child.join(proxy.address or "")
+    calls = [asyncio.create_task(announce(child, workers(*range(100)))) for _ in range(6)]
+    for _ in range(20):
+        assert (await worker.send("x", to="Mgr")).ok
+        await mgr.take()
+    assert {await soon(call, 30.0) for call in calls} == {0}
+    assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
+    assert behind(mgr) == set(range(100))
+    late = await mesh.worker(0, 1, proxy)
+    assert (await late.send("x", to="Mgr")).ok
+    await mgr.take()

@@ -1,0 +1,68 @@
+"""Turns of the event loop: a bounded amount in each, in the order of asking, and others in between."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from taskd_net import limits
+from taskd_net.transport.turns import Turns
+from tests.peers.mesh import soon
+
+
+@pytest.fixture(autouse=True)
+def one_turn_of_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One turn for others between two slices."""
+    monkeypatch.setattr(limits, "SLICE_TURNS", 1)
+
+
+def turn_of_loop() -> list[int]:
+    """A list with the number of the loop's turn, which goes on by itself."""
+    turn = [0]
+
+    def count() -> None:
+        turn[0] += 1
+        asyncio.get_running_loop().call_soon(count)
+
+    count()
+    return turn
+
+
+async def test_what_fits_into_a_turn_goes_at_once_and_the_rest_in_order() -> None:
+    turns, turn, taken = Turns(10), turn_of_loop(), list[tuple[str, int]]()
+
+    async def take(name: str, amount: int) -> None:
+        await turns.take(amount)
+        taken.append((name, turn[0]))
+
+    await asyncio.sleep(0)
+    begun = turn[0] + 1
+    async with asyncio.TaskGroup() as group:
+        for name, amount in (("a", 6), ("b", 4), ("c", 1), ("d", 9), ("e", 25), ("f", 1)):
+            group.create_task(take(name, amount))
+    assert [name for name, _ in taken] == list("abcdef")
+    at = {name: number - begun for name, number in taken}
+    assert at["a"] == at["b"]
+    assert at["b"] < at["c"] == at["d"] < at["e"] < at["f"]
+    assert all(later - earlier > 1 for earlier, later in ((at["b"], at["c"]), (at["d"], at["e"]), (at["e"], at["f"])))
+
+
+async def test_nobody_waits_in_the_next_turn() -> None:
+    turns = Turns(10)
+    for _ in range(3):
+        waiting = asyncio.ensure_future(turns.take(10))
+        await asyncio.sleep(0)
+        assert waiting.done()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+async def test_who_goes_leaves_the_line() -> None:
+    turns = Turns(10)
+    first, gone, stays = (asyncio.ensure_future(turns.take(10)) for _ in range(3))
+    await asyncio.sleep(0)
+    assert first.done()
+    gone.cancel()
+    await soon(stays)
+    assert gone.cancelled()
