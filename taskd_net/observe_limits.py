@@ -81,5 +81,11 @@ PAGE_LOAD: Final = 0.05
 PAGE_SLICE: Final = 40
 """Nodes that are looked at in one go: about a millisecond, which messages have to wait."""
 
+PAGE_AGENTS: Final = 50
+"""Agents in trouble that a status page shows one by one; `taskd-net job` shows more."""
+
+PAGE_DECISIONS: Final = 10
+"""Last decisions of a job on a status page: some 30 KB at most, sent to each browser when one of them changes."""
+
 PAGE_REMOVED: Final = 1000
 """Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""

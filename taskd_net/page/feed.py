@@ -17,9 +17,11 @@ from typing import Final
 from taskd_net import observe_limits
 from taskd_net.codes import Refusal
 from taskd_net.expect import Expected
+from taskd_net.job_view import JobView
 from taskd_net.observe.document import Document, Standing, head, missing_of, node_document, standings_of
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
+from taskd_net.page.panel import panel
 from taskd_net.position import Position
 from taskd_net.untrusted import json_line, natural
 
@@ -61,13 +63,16 @@ class Feed:
         self._missing: list[Document] = []
         self._missing_text = _NOTHING
         self._missing_version = 0
+        self._job_text = _NOTHING
+        self._job_version = 0
 
-    def look(self, now: float, entries: Sequence[tuple[str, bytes]]) -> Iterator[None]:
+    def look(self, now: float, entries: Sequence[tuple[str, bytes]], job: JobView | None = None) -> Iterator[None]:
         """Take in the records of all nodes. Nothing of it is told before the end.
 
         Args:
             now: seconds since the epoch.
             entries: each node's position and record.
+            job: the state of the job; None where the node has no Manager.
 
         Yields:
             After every slice.
@@ -98,7 +103,8 @@ class Feed:
         if self._expected is not None and standings != self._standings:
             missing = missing_of(self._root, known, standings, self._expected)
             yield
-        self._take(version, now, found, standings, missing)
+        job_text = _NOTHING if job is None else json_line(panel(job), compact=True)
+        self._take(version, now, found, standings, missing, job_text)
 
     def answer(self, since: str) -> str:
         """The update for a browser.
@@ -107,9 +113,9 @@ class Feed:
             since: the `token` of the last answer that it got; anything else for none.
 
         Returns:
-            A JSON object: the head of the document, with `missing` null if nothing in it has changed; `nodes`, those
-            that have changed; `removed`, positions that are known no more; `whole`, whether `nodes` are all there are;
-            `token`.
+            A JSON object: the head of the document, with `missing` null if nothing in it has changed; `job`, null if
+            it is the same or there is none; `nodes`, those that have changed; `removed`, positions that are known no
+            more; `whole`, whether `nodes` are all there are; `token`.
         """
         life, _, number = since.rpartition("-")
         told = natural(number, self._version) if life == self._life else None
@@ -125,7 +131,8 @@ class Feed:
             "token": f"{self._life}-{self._version}",
         }
         missing = self._missing_text if self._missing_version > told else _NOTHING
-        return f'{json_line(rest, compact=True)[:-1]},"missing":{missing},"nodes":[{nodes}]}}'
+        job = self._job_text if self._job_version > told else _NOTHING
+        return f'{json_line(rest, compact=True)[:-1]},"missing":{missing},"job":{job},"nodes":[{nodes}]}}'
 
     def _show(self, position: Position, record: bytes, status: NodeStatus, standing: Standing, version: int) -> _Shown:
         old = self._shown.get(position)
@@ -142,15 +149,19 @@ class Feed:
         found: dict[Position, _Shown],
         standings: dict[Position, Standing],
         missing: list[Document],
+        job_text: str,
     ) -> None:
         removed = [position for position in self._shown if position not in found]
         if missing != self._missing or not self._version:
             self._missing, self._missing_version = missing, version
             self._missing_text = json_line(missing, compact=True)
+        if job_text != self._job_text:
+            self._job_text, self._job_version = job_text, version
         self._removed.extend((version, position) for position in removed)
         while len(self._removed) > observe_limits.PAGE_REMOVED:
             self._floor = self._removed.popleft()[0]
-        if removed or self._missing_version == version or any(shown.version == version for shown in found.values()):
+        news = version in (self._missing_version, self._job_version)
+        if removed or news or any(shown.version == version for shown in found.values()):
             self._version = version
         self._shown, self._standings = found, standings
         nodes = [shown.node for shown in found.values()]

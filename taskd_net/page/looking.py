@@ -49,9 +49,10 @@ class Looking:
     async def _take_look(self) -> None:
         busy, begun = 0.0, perf_counter()
         try:
-            view = self._node.view
+            view, job_view = self._node.view, self._node.job_view
             view.look()
-            for _ in self._feed.look(view.wall(), [(record.position, record.node) for record in view.records()]):
+            entries = [(record.position, record.node) for record in view.records()]
+            for _ in self._feed.look(view.wall(), entries, None if job_view is None else job_view()):
                 busy += perf_counter() - begun
                 await asyncio.sleep(0)
                 begun = perf_counter()

@@ -7,13 +7,16 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image, ImageChops
 from playwright.async_api import Browser, Page
 
+from taskd_net.job_view import JobCounters, JobView
 from tests.browser.watched import Watched
+from tests.observe.jobs import WHOLE
 from tests.page.meshes import Made, of_size
 from tests.page.stand import Stand
 
@@ -25,10 +28,17 @@ DRAWN = "() => performance.getEntriesByName('drawn').length > 0"
 
 @asynccontextmanager
 async def shown(
-    chromium: Browser, made: Made, expected: str = "", *, scheme: str = "light", pace: float = 0.0, nap: float = 0.25
+    chromium: Browser,
+    made: Made,
+    expected: str = "",
+    *,
+    scheme: str = "light",
+    pace: float = 0.0,
+    nap: float = 0.25,
+    job: JobView | None = None,
 ) -> AsyncIterator[tuple[Page, Stand]]:
     """The drawn page of a mesh, and its server. The page closes first, so that it misses no answer."""
-    async with Stand(made, expected, pace=pace, nap=nap) as stand, Watched(chromium, scheme=scheme) as page:
+    async with Stand(made, expected, pace=pace, nap=nap, job=job) as stand, Watched(chromium, scheme=scheme) as page:
         await page.goto(stand.url)
         await page.wait_for_function(DRAWN)
         yield page, stand
@@ -305,6 +315,38 @@ async def test_a_saved_page_shows_what_was(chromium: Browser, tmp_path: Path) ->
         await again.wait_for_selector(node("Worker/2/19") + ".lost")
 
 
+# ---- the job's Manager
+
+
+async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium: Browser) -> None:
+    made, expected = of_size(64)
+    hostile = "</script><img src=x onerror=alert(1)>\u202e"
+    async with shown(chromium, made, expected, job=WHOLE) as (page, stand):
+        text = await page.inner_text("#job")
+        for part in (
+            "Job J",
+            "plugin Greeter is off until the Manager restarts",
+            "PodReschedulingPlugin at ",
+            "203 exit to Agent/1: lost, last answer 6001",
+            "208 restart all (2) to Agent/2: on its way",
+            "faulty: ranks 4, 5",
+        ):
+            assert part in text, part
+        await page.click("#job button >> text=Agent/1")
+        assert await page.inner_text("#who") == "Agent 1"
+        await page.keyboard.press("Escape")
+        calm = replace(WHOLE, agents=(), agents_in_trouble=0, plugins_off=(), counters=JobCounters(), decisions=())
+        stand.job = replace(calm, job_id=hostile)
+        await page.wait_for_function("() => document.querySelector('#job ol') === null")
+        assert await page.inner_text("#job h2") == f"Job {hostile}"
+        assert await page.query_selector("#job p.alarm") is None
+
+
+async def test_page_without_a_manager_has_no_job(chromium: Browser) -> None:
+    async with shown(chromium, Made(1)) as (page, _):
+        assert await page.query_selector("#job") is None
+
+
 # ---- appearance
 
 
@@ -319,22 +361,29 @@ async def shot(page: Page) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "nodes", "scheme", "chosen"),
+    ("name", "nodes", "scheme", "chosen", "job"),
     [
-        ("3-light", 3, "light", None),
-        ("64-light", 64, "light", "Worker/1/12"),
-        ("64-dark", 64, "dark", "Worker/1/12"),
-        ("512-dark", 512, "dark", None),
-        ("512-light", 512, "light", None),
-        ("2000-light", 2000, "light", None),
+        ("3-light", 3, "light", None, None),
+        ("64-light", 64, "light", "Worker/1/12", None),
+        ("64-dark", 64, "dark", "Worker/1/12", None),
+        ("job-light", 64, "light", None, WHOLE),
+        ("512-dark", 512, "dark", None, None),
+        ("512-light", 512, "light", None, None),
+        ("2000-light", 2000, "light", None, None),
     ],
 )
 async def test_pictures(
-    chromium: Browser, request: pytest.FixtureRequest, name: str, nodes: int, scheme: str, chosen: str | None
+    chromium: Browser,
+    request: pytest.FixtureRequest,
+    name: str,
+    nodes: int,
+    scheme: str,
+    chosen: str | None,
+    job: JobView | None,
 ) -> None:
     """Write the pictures to docs/ with --rewrite-pictures; else check both colour schemes."""
     made, expected = of_size(nodes)
-    async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0) as (page, _):
+    async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0, job=job) as (page, _):
         if chosen is not None:
             await page.click(node(chosen))
             await page.mouse.move(5, 500)

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from taskd_net.address import Address
+from taskd_net.job_view import JobView
 from taskd_net.page.app import PageApp
 from taskd_net.page.feed import Feed
 from taskd_net.position import Position
@@ -23,12 +24,22 @@ class Stand:
         nap: seconds after which a browser asks again.
         port: where; 0: any free one.
         life: tells it from an earlier one at the same port.
+        job: the state of the job; None: there is no Manager.
     """
 
     def __init__(
-        self, made: Made, expected: str = "", *, pace: float = 0.0, nap: float = 0.25, port: int = 0, life: str = "one"
+        self,
+        made: Made,
+        expected: str = "",
+        *,
+        pace: float = 0.0,
+        nap: float = 0.25,
+        port: int = 0,
+        life: str = "one",
+        job: JobView | None = None,
     ) -> None:
         self.made = made
+        self.job = job
         self._pace = pace
         self._nap = nap
         self._feed = Feed(Position.mgr(), expected, life)
@@ -51,6 +62,6 @@ class Stand:
         self.asked += 1
         if self._pace:
             self.made.go_on(self._pace)
-        for _ in self._feed.look(self.made.now, self.made.entries()):
+        for _ in self._feed.look(self.made.now, self.made.entries(), self.job):
             pass
         return f'{{"ask_again":{self._nap},' + self._feed.answer(since)[1:]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from taskd_net import observe_limits
+from taskd_net.job_view import JobView
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record
 from taskd_net.observe.records import Mesh
 from taskd_net.observe.status_codec import read_node, read_records, write_node
 from taskd_net.page.feed import Feed
+from taskd_net.page.panel import panel
 from taskd_net.position import Position
 from taskd_net.states import State
+from tests.observe.jobs import WHOLE
 from tests.page.meshes import Made, of_size
 from tests.test_untrusted import HOSTILE
 
@@ -30,6 +34,7 @@ class Browser:
         self.token = ""
         self.nodes: dict[str, Any] = {}
         self.missing: Any = None
+        self.job: Any = None
 
     def ask(self) -> Told:
         """Ask once, and take in the answer."""
@@ -41,13 +46,15 @@ class Browser:
         self.nodes |= {node["position"]: node for node in told["nodes"]}
         if told["missing"] is not None:
             self.missing = told["missing"]
+        if told["job"] is not None or told["whole"]:
+            self.job = told["job"]
         self.token = told["token"]
         return told
 
 
-def look(feed: Feed, made: Made) -> int:
+def look(feed: Feed, made: Made, job: JobView | None = None) -> int:
     """Look at a mesh; how many slices it took."""
-    return sum(1 for _ in feed.look(made.now, made.entries()))
+    return sum(1 for _ in feed.look(made.now, made.entries(), job))
 
 
 def feed_of(made: Made, expected: str = "", life: str = "life") -> Feed:
@@ -122,6 +129,23 @@ def test_who_has_left_is_told_and_who_came_back_is_not_removed() -> None:
     told = browser.ask()
     assert (told["removed"], [node["position"] for node in told["nodes"]]) == (["Worker/0/4"], ["Worker/0/3"])
     assert set(browser.nodes) == {str(position) for position in made.nodes}
+
+
+def test_a_job_is_told_when_something_was_decided() -> None:
+    made = Made(1)
+    feed = feed_of(made)
+    early = Browser(feed)
+    assert early.ask()["job"] is None
+    look(feed, made, WHOLE)
+    assert early.ask()["job"]["job"] == "J" and early.job == panel(WHOLE)
+    beat = tuple(replace(agent, heartbeat=agent.heartbeat + 1.0) for agent in WHOLE.agents)
+    look(feed, made, replace(WHOLE, at=WHOLE.at + 1.0, agents=beat, counters=replace(WHOLE.counters, reports=999)))
+    assert early.ask()["job"] is None, "a heartbeat is no news"
+    look(feed, made, replace(WHOLE, restarts_left=1))
+    told = early.ask()
+    assert (told["job"]["restarts_left"], told["nodes"], told["whole"]) == (1, [], False)
+    late = Browser(feed)
+    assert late.ask()["job"] == early.job
 
 
 @pytest.mark.parametrize("since", ["", "life", "life-", "life-x", "life-99", "other-1", "life--1", "life-²"])

@@ -25,6 +25,7 @@ function goTo(position, key, ...inside) {
 function ofMesh() {
   const reporting = [...mesh.nodes.values()].filter((node) => node.parent);
   const parts = [
+    ...ofJob(),
     html("h2", {}, "All links together"),
     plot(
       "Messages/s",

@@ -19,6 +19,8 @@ const TOOL_RANKS = 1e9;
 const mesh = {
   head: { node: "", time: 0, expected: null, summary: {} },
   missing: [],
+  // The job's Manager; null where the node has none.
+  job: null,
   nodes: new Map(),
   // Nodes and missing ones by their parent, in order; and the state of each as it is shown.
   below: new Map(),
@@ -29,7 +31,7 @@ const mesh = {
 
 // Take in what the server tells. Returns whether the tree has another form, and whose state has changed.
 function take(told) {
-  const { nodes, removed, whole, token, ask_again: _, missing, ...head } = told;
+  const { nodes, removed, whole, token, ask_again: _, missing, job, ...head } = told;
   let form = whole;
   if (whole) mesh.nodes.clear();
   for (const position of removed) form = mesh.nodes.delete(position) || form;
@@ -41,6 +43,7 @@ function take(told) {
   }
   mesh.head = head;
   mesh.token = token;
+  if (job || whole) mesh.job = job;
   if (missing) {
     mesh.missing = missing;
     form = true;

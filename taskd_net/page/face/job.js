@@ -1,0 +1,59 @@
+// The job's Manager: its streams, the Agents in trouble, and the last decisions with what became of their commands.
+
+const ORDERS = { 203: "exit", 204: "switch cards", 205: "stress test", 208: "restart all", 209: "restart ranks", 210: "start", 213: "stop ranks" };
+
+function ofJob() {
+  const job = mesh.job;
+  if (!job) return [];
+  const { counters, state } = job;
+  const rows = [
+    ["decides on", job.decides_on === "ClusterD" ? "orders of ClusterD" : "reports of Agents"],
+    ["restarts left", job.restarts_left ?? "not said yet", job.restarts_left !== null && job.restarts_left <= 0],
+    ...(job.paused ? [["starts of Agents", "paused by ClusterD"]] : []),
+    ["rounds", number(counters.rounds)],
+    ["fault to command", duration(counters.fault_to_command)],
+    ["state file", state.file ?? "none", !state.durable],
+  ];
+  return [
+    html("div", { id: "job" },
+      html("h2", {}, `Job ${job.job}`),
+      ...job.trouble.map((text) => html("p", { class: "alarm" }, text)),
+      table(rows),
+      html("h3", {}, "Streams"),
+      table(job.streams.map((stream) => [stream.name, stream.owner ?? "free"])),
+      ...agentsInTrouble(job),
+      html("h3", {}, "Last decisions"),
+      job.decisions.length ? html("ol", {}, ...[...job.decisions].reverse().map(decided)) : html("p", { class: "muted" }, "none yet"),
+    ),
+  ];
+}
+
+function agentsInTrouble(job) {
+  if (!job.agents.length) return [];
+  const rows = job.agents.map((agent) => {
+    const position = `Agent/${agent.rank}`;
+    const ranks = agent.fault_ranks.length ? `ranks ${agent.fault_ranks.join(", ")}` : "ranks unknown";
+    const words = agent.state === "exited" ? "sent away, not back" : `faulty: ${ranks}`;
+    return [mesh.all.has(position) ? goTo(position, `job ${position}`, position) : position, words, true];
+  });
+  return [html("h3", {}, "Agents in trouble"), table(rows)];
+}
+
+function decided(decision) {
+  const round = decision.restarts_left === null ? "" : `; ${decision.restarts_left} restarts left`;
+  const hidden = decision.sent - decision.messages.length;
+  return html("li", {},
+    html("p", {}, html("b", {}, decision.plugin), ` at ${clock(decision.time)}${round}`),
+    html("p", { class: "muted" }, `after ${decision.cause}`),
+    ...decision.messages.map(sentCommand),
+    ...(hidden > 0 ? [html("p", {}, `and ${hidden} more: of all ${decision.acknowledged} acknowledged, ${decision.lost} lost`)] : []),
+    ...decision.calls.map((call) => html("p", {}, call)),
+  );
+}
+
+function sentCommand(message) {
+  const last = message.answer === null ? "" : `, last answer ${message.answer}`;
+  const outcome = message.answer === 0 ? "acknowledged" : message.lost ? `lost${last}` : `on its way${last}`;
+  const words = [message.code, ORDERS[message.code] ?? "", message.message && `(${message.message})`].filter(Boolean).join(" ");
+  return html("p", message.lost ? { class: "alarm" } : {}, `${words} to ${message.to}: ${outcome}`);
+}

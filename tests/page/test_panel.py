@@ -1,0 +1,34 @@
+"""The state of a job for browsers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from taskd_net import observe_limits
+from taskd_net.job_limits import DECISIONS_KEPT
+from taskd_net.job_view import AgentView, DecisionView, JobView
+from taskd_net.page.panel import panel
+from tests.observe.jobs import WHOLE
+
+pytestmark = pytest.mark.compat
+
+
+def test_agents_in_trouble_are_in_it_and_no_others() -> None:
+    assert [agent["rank"] for agent in panel(WHOLE)["agents"]] == [1, 2]
+    assert panel(WHOLE)["agents_known"] == 4
+
+
+def test_it_is_bounded() -> None:
+    agents = tuple(AgentView(rank, exited=True) for rank in range(500))
+    decisions = tuple(DecisionView(number) for number in range(DECISIONS_KEPT))
+    found = panel(JobView(agents=agents, decisions=decisions))
+    assert len(found["agents"]) == observe_limits.PAGE_AGENTS
+    numbers = [decision["number"] for decision in found["decisions"]]
+    assert numbers == list(range(DECISIONS_KEPT))[-observe_limits.PAGE_DECISIONS :]
+
+
+def test_reports_and_looks_change_nothing() -> None:
+    counters = replace(WHOLE.counters, reports=10**6, ticks=10**6, commands=0)
+    assert panel(replace(WHOLE, at=1.0, counters=counters)) == panel(WHOLE)
