@@ -25,6 +25,7 @@ from taskd_net.api import arguments, plans
 from taskd_net.api.agent_messages import read_command
 from taskd_net.api.member import Once, Refused, Slot, documented, leave, log
 from taskd_net.api.mindspore import MindSporeWorkers
+from taskd_net.api.node_proxy import AgentsProxy
 from taskd_net.api.operators import LocalWorkers, Operators
 from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.api.plans import Call, Leave, MindSporePlans, Plans, PyTorchPlans, Return
@@ -53,6 +54,7 @@ from taskd_net.wire.codec import Message
 
 MTYPE: Final = "DEFAULT"
 RANK_VARIABLE: Final = {"PyTorch": "RANK", "MindSpore": "MS_NODE_RANK"}
+MGR_VARIABLE: Final = {"PyTorch": "MASTER_ADDR", "MindSpore": "MS_SCHED_HOST"}
 FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
 RESTART_PAUSE: Final = "TASKD_NET_RESTART_PAUSE"
 FINISH_PAUSE: Final = "TASKD_NET_FINISH_PAUSE"
@@ -69,15 +71,18 @@ class Agent:
         config: the node.
         workers: the workers.
         their_plans: the meaning of each command for them.
+        proxy: the Proxy of the node, if this process is to run it.
     """
 
-    def __init__(self, config: NodeConfig, workers: LocalWorkers, their_plans: Plans) -> None:
+    def __init__(self, config: NodeConfig, workers: LocalWorkers, their_plans: Plans, proxy: AgentsProxy) -> None:
         self._workers = workers
         self._plans = their_plans
         self._fault_timeout = _fault_timeout()
         self._start = Once()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
         self._jobs: SimpleQueue[Call | _End] = SimpleQueue()
+        self._proxy = proxy
+        self._proxy.start()
         self.node = BlockingNode(config).start()
 
     def begin(self) -> None:
@@ -85,8 +90,10 @@ class Agent:
 
         Raises:
             Refused: it has been started already, or a function is not registered.
+            ConfigError: the variable with the Mgr's host is set meanwhile, and is no host.
         """
         _operators.require(self._workers.needs)
+        self._proxy.start()
         self._start.take()
         self.node.beside(self._run)
 
@@ -106,8 +113,9 @@ class Agent:
                 self._loop.call_soon_threadsafe(self._called, job, answer, error)
 
     def close(self) -> None:
-        """Leave the mesh; `serve` returns after the current call."""
+        """Leave the mesh, with the Proxy after the Agent; `serve` returns after the current call."""
         leave(self.node)
+        self._proxy.close()
 
     def _carry_out(self, call: Call) -> Done | Looked:
         workers = self._workers
@@ -256,6 +264,9 @@ slot: Final[Slot[Agent]] = Slot("agent")
 def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> bool:
     """Make this process the Agent of its node. It joins in the background, whenever its Proxy is there.
 
+    Where the platform names the Mgr's host and nobody listens at the upstream, the Proxy of the node runs in this
+    process too, until the Agent's end; see `taskd_net.api.node_proxy`.
+
     Args:
         config: `Framework` (`PyTorch`, the default, or `MindSpore`), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9602),
             `ServerRank` (the variable `RANK` for PyTorch, `MS_NODE_RANK` for MindSpore, else 0). `enable_tls` and
@@ -276,6 +287,7 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
     upstream = arguments.address(wanted, "Upstream", arguments.PROXY_PORT)
     secured = arguments.secured(wanted, listens=False, connects=True)
     node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
+    own_proxy = AgentsProxy(server_rank, upstream, MGR_VARIABLE[name], wanted)
     workers: LocalWorkers
     their_plans: Plans
     if name == "PyTorch":
@@ -284,7 +296,7 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
         workers, their_plans = PyTorchWorkers(_operators, cls), PyTorchPlans()
     else:
         workers, their_plans = MindSporeWorkers(_operators), _mindspore_plans()
-    slot.fill(lambda: Agent(node, workers, their_plans), f"agent-{server_rank}.log")
+    slot.fill(lambda: Agent(node, workers, their_plans, own_proxy), f"agent-{server_rank}.log")
     return True
 
 

@@ -88,7 +88,7 @@ class Attendant:
                     self._remember(body)
                     self._outbox.put(body)
                 case Ignored(reason):
-                    log.warning("command_ignored", reason=reason)
+                    log.info("command_ignored", reason=reason)
         if self._duties.testing:
             self._testing.set()
         else:

@@ -119,6 +119,11 @@ class Slot(Generic[M]):
                 raise _Reported from error
 
     @property
+    def filled(self) -> bool:
+        """True while there is a member."""
+        return self._member is not None
+
+    @property
     def member(self) -> M:
         """The member.
 

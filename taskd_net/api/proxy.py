@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net.api import arguments
-from taskd_net.api.member import Slot, documented
+from taskd_net.api import arguments, node_proxy
+from taskd_net.api.member import documented
 from taskd_net.blocking import BlockingNode
 from taskd_net.config import NodeConfig
 
-LOCAL: Final = "LOCAL_PROXY_ENABLE"
-
-
-slot: Final[Slot[BlockingNode]] = Slot("proxy")
+slot: Final = node_proxy.slot
 
 
 @documented
 def init_taskd_proxy(config: Mapping[str, object]) -> bool:
     """Make this process the Proxy of its node. It listens when this returns, and joins the Mgr in the background.
+
+    It replaces a Proxy that this process's Agent has started beside itself.
 
     Args:
         config: `ListenAddr` (127.0.0.1), `ListenPort` (9602), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9601),
@@ -38,7 +36,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
     wanted = arguments.checked(config)
     server_rank = arguments.server_rank(wanted, "RANK", "MS_NODE_RANK")
     listen = arguments.address(wanted, "Listen", arguments.PROXY_PORT)
-    if os.environ.get(LOCAL, "").strip().lower() == "on":
+    if node_proxy.mgr_is_local():
         wanted = {**wanted, "UpstreamAddr": arguments.LOOPBACK}
     upstream = arguments.address(wanted, "Upstream", arguments.MGR_PORT)
     # Without an inbox: nobody reads what is sent to a Proxy itself, so its sender has to hear that at once (5000).
@@ -50,6 +48,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
         inbox=0,
         tls=arguments.secured(wanted, listens=True, connects=True),
     )
+    node_proxy.make_way()
     slot.fill(lambda: BlockingNode(node).start(), f"taskd-proxy-{server_rank}.log")
     return True
 

@@ -1,0 +1,104 @@
+"""The Proxy of a node in this process: that of `init_taskd_proxy`, or that of an Agent.
+
+An Agent starts the Proxy of its node beside itself, as TaskD's does, under four conditions:
+
+- The platform names the Mgr's host: `MASTER_ADDR` (PyTorch), `MS_SCHED_HOST` (MindSpore), or `LOCAL_PROXY_ENABLE=on`.
+- The Agent's own upstream is a loopback address.
+- This process has no Proxy.
+- Nobody listens at that address.
+
+A Proxy of the user always has precedence: it is used where it is there, and `init_taskd_proxy` replaces the Agent's.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from taskd_net.address import Address
+from taskd_net.api import arguments
+from taskd_net.api.member import Refused, Slot, log
+from taskd_net.blocking import BlockingNode
+from taskd_net.codes import ConfigError
+from taskd_net.config import NodeConfig
+
+LOCAL: Final = "LOCAL_PROXY_ENABLE"
+
+slot: Final[Slot[BlockingNode]] = Slot("proxy")
+
+
+def mgr_is_local() -> bool:
+    """True where the Mgr is at 127.0.0.1, whatever else is configured."""
+    return os.environ.get(LOCAL, "").strip().lower() == "on"
+
+
+class AgentsProxy:
+    """The Proxy that an Agent starts beside itself.
+
+    Args:
+        server_rank: of the node.
+        listen: the Agent's upstream, `host:port`.
+        variable: names the Mgr's host.
+        config: of the Agent, for TLS.
+
+    Raises:
+        ConfigError: the variable is set, and no host.
+    """
+
+    def __init__(self, server_rank: int, listen: str, variable: str, config: arguments.Settings) -> None:
+        self._server_rank = server_rank
+        self._listen = listen
+        self._variable = variable
+        self._config = config
+        self._node: BlockingNode | None = None
+        self._upstream()
+
+    def start(self) -> None:
+        """Start it where the conditions hold; a second time, if the variable was not set at the first.
+
+        Raises:
+            ConfigError: the variable is set, and no host.
+        """
+        upstream = self._upstream()
+        if self._node is not None or upstream is None or not Address.parse(self._listen).is_loopback or slot.filled:
+            return
+        tls = arguments.secured(self._config, listens=True, connects=True)
+        try:
+            if tls is not None and tls.server_key is None:
+                raise ConfigError("the Agent's TLS has no server_key, so the Proxy must be another process")
+            config = NodeConfig.proxy(
+                server_rank=self._server_rank, listen=self._listen, upstream=upstream, inbox=0, tls=tls
+            )
+            node = BlockingNode(config).start()
+        except ConfigError as error:
+            # Whoever listens there is the node's Proxy.
+            log.info("no_own_proxy", reason=str(error))
+            return
+        try:
+            slot.fill(lambda: node, f"taskd-proxy-{self._server_rank}.log")
+        except Refused:  # of a call in another thread
+            node.close()
+            return
+        self._node = node
+        _agents.add(node)
+
+    def close(self) -> None:
+        """End it, unless a Proxy of the user has replaced it."""
+        node, self._node = self._node, None
+        if node is not None:
+            _agents.discard(node)
+            slot.clear(node)
+
+    def _upstream(self) -> str | None:
+        host = arguments.LOOPBACK if mgr_is_local() else os.environ.get(self._variable)
+        return arguments.joined(host, self._variable, arguments.MGR_PORT, "port") if host else None
+
+
+_agents: Final[set[BlockingNode]] = set()
+
+
+def make_way() -> None:
+    """End the Proxy of this process's Agent, for one of the user."""
+    for node in list(_agents):
+        _agents.discard(node)
+        slot.clear(node)

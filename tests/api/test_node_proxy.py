@@ -1,0 +1,181 @@
+"""The Proxy that an Agent starts beside itself, in a mesh of real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from taskd_net import BlockingNode, NodeConfig, Position, api
+from taskd_net.api import agent, node_proxy
+from taskd_net.api.body import Body
+from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
+from tests.api.frameworks import Msrun, SimpleElasticAgent
+from tests.peers.certificates import Folder
+
+MINDSPORE: dict[str, object] = {"Framework": "MindSpore"}
+PROXY, AGENT = Position.proxy(2), Position.agent(2)
+
+
+@pytest.fixture
+def master() -> Iterator[BlockingNode]:
+    """The Mgr at the fixed port."""
+    with BlockingNode(NodeConfig.mgr(listen=f"{OWN_IP}:9601")) as node:
+        yield node
+
+
+@pytest.fixture
+def port() -> int:
+    """The port of the node's Proxy."""
+    return free_port()
+
+
+def init(port: int, more: Mapping[str, object] = MINDSPORE) -> bool:
+    """Initialise an Agent of node 2."""
+    config = {"UpstreamPort": port, "ServerRank": 2, **more}
+    return api.init_taskd_agent(config, None if "MindSpore" in more.values() else SimpleElasticAgent())
+
+
+def there(master: BlockingNode, *positions: Position) -> None:
+    """Wait until exactly these nodes are routed."""
+    until(lambda: set(master.routes()) == set(positions))
+
+
+@pytest.mark.parametrize(("framework", "variable"), [("PyTorch", "MASTER_ADDR"), ("MindSpore", "MS_SCHED_HOST")])
+def test_proxy_of_an_agent_serves_the_node_until_the_agents_end(
+    framework: str, variable: str, master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, OWN_IP)
+    for _ in range(2):
+        assert init(port, {"Framework": framework})
+        there(master, PROXY, AGENT)
+        with BlockingNode(NodeConfig.worker(server_rank=2, rank=17, upstream=f"127.0.0.1:{port}")) as worker:
+            worker.joined(SOON)
+            assert master.send("down", to="Worker/2/17").ok
+        assert api.destroy_taskd_agent()
+        assert not node_proxy.slot.filled and not node_proxy._agents
+        until(lambda: AGENT not in master.routes())
+
+
+def test_host_that_is_known_later_and_an_exit(
+    master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
+) -> None:
+    """msrun may set it between the two calls. The Proxy has gone with the Agent's process when that leaves."""
+    msrun = Msrun()
+    msrun.register()
+    try:
+        assert init(port) and not node_proxy.slot.filled
+        monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+        result = threads.submit(api.start_taskd_agent)
+        there(master, PROXY, AGENT)
+        assert master.send(Body("ACTION", 203).to_json(), to=AGENT).ok
+        error = result.exception(SOON)
+        assert isinstance(error, SystemExit) and error.code == 1
+        assert not node_proxy.slot.filled
+    finally:
+        msrun.end()
+
+
+def test_proxy_that_listens_already_is_used(
+    master: BlockingNode, monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")
+    config = NodeConfig.proxy(server_rank=2, listen="127.0.0.1:0", upstream=master.address or "")
+    with BlockingNode(config) as near:
+        assert init(int((near.address or "").rpartition(":")[2]))
+        there(master, PROXY, AGENT)
+        assert not node_proxy.slot.filled
+        assert api.destroy_taskd_agent()
+        there(master, PROXY)
+
+
+def test_proxy_of_the_user_before_the_agent(
+    master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    """It stays the only one of this process, also at another address than the Agent's upstream."""
+    monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")
+    assert api.init_taskd_proxy({"ListenPort": port, "UpstreamAddr": OWN_IP, "ServerRank": 2})
+    assert init(port)
+    there(master, PROXY, AGENT)
+    assert api.destroy_taskd_agent()
+    there(master, PROXY)
+    assert init(free_port())
+    assert len(node_proxy._agents) == 0
+    assert api.destroy_taskd_agent() and api.destroy_taskd_proxy()
+
+
+def test_proxy_of_the_user_after_the_agent_replaces_the_agents(
+    master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")  # the Agent's Proxy finds no Mgr there
+    assert init(port) and node_proxy.slot.filled
+    assert api.init_taskd_proxy({"ListenPort": port, "UpstreamAddr": OWN_IP, "ServerRank": 2})
+    there(master, PROXY, AGENT)
+    assert api.destroy_taskd_agent()
+    there(master, PROXY)
+    assert api.destroy_taskd_proxy()
+
+
+def test_proxy_of_the_agent_may_be_destroyed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+    assert init(port) and api.destroy_taskd_proxy() and not node_proxy.slot.filled
+    assert api.destroy_taskd_agent()
+
+
+@pytest.mark.parametrize(
+    ("environment", "config", "upstream"),
+    [
+        ({}, {}, None),
+        ({"MS_SCHED_HOST": ""}, {}, None),
+        ({"MASTER_ADDR": "10.0.0.1"}, {}, None),
+        ({"MS_SCHED_HOST": "10.0.0.1"}, {}, "10.0.0.1:9601"),
+        ({"MS_SCHED_HOST": "fe80::1"}, {}, "[fe80::1]:9601"),
+        ({"MS_SCHED_HOST": "10.0.0.1"}, {"UpstreamAddr": "localhost"}, "10.0.0.1:9601"),
+        ({"MS_SCHED_HOST": "10.0.0.1"}, {"UpstreamAddr": "::1"}, "10.0.0.1:9601"),
+        ({"MS_SCHED_HOST": "10.0.0.1"}, {"UpstreamAddr": "10.0.0.2"}, None),
+        ({"MS_SCHED_HOST": "10.0.0.1"}, {"UpstreamAddr": "node-0.job"}, None),
+        ({"MS_SCHED_HOST": "10.0.0.1", "LOCAL_PROXY_ENABLE": "on"}, {}, "127.0.0.1:9601"),
+        ({"LOCAL_PROXY_ENABLE": "on"}, {}, "127.0.0.1:9601"),
+    ],
+)
+def test_conditions(
+    environment: dict[str, str],
+    config: dict[str, object],
+    upstream: str | None,
+    port: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert init(port, MINDSPORE | config)
+    proxies = [node.config for node in node_proxy._agents]
+    assert [(str(proxy.position), proxy.upstream) for proxy in proxies] == ([("Proxy/2", upstream)] if upstream else [])
+    assert api.destroy_taskd_agent()
+
+
+def test_host_that_is_none(port: int, failures: Failures, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", "a b")
+    assert init(port) is False and not agent.slot.filled
+    assert "MS_SCHED_HOST is 'a b'; expected a host name or an IP address" in failures.only()
+    monkeypatch.delenv("MS_SCHED_HOST")
+    Msrun().register()
+    assert init(port)
+    monkeypatch.setenv("MS_SCHED_HOST", "a b")
+    assert api.start_taskd_agent() is False
+    assert "MS_SCHED_HOST is 'a b'" in failures.only()
+    assert api.destroy_taskd_agent()
+
+
+def test_agent_without_the_files_of_a_server(
+    port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, failures: Failures
+) -> None:
+    """A Proxy that listens with TLS needs them, so it is another process."""
+    folder = Folder(tmp_path / "tls")
+    caplog.set_level("INFO")
+    monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+    files = {"ca": folder.ca, "client_key": folder.key, "client_crt": folder.crt}
+    assert init(port, MINDSPORE | {"enable_tls": True, "tls_conf": files})
+    assert not node_proxy.slot.filled and "no_own_proxy" in caplog.text
+    assert api.destroy_taskd_agent()
