@@ -127,6 +127,12 @@ class Job:
                 assert_never(event)
         return True
 
+    def unbar(self, name: str, *, alone: bool) -> None:
+        """Let a plugin have its streams again; with `alone` only those that nobody else may have."""
+        for stream, each in self.state.streams.items():
+            if not alone or self.candidates(stream) == (name,):
+                each.barred.discard(name)
+
     def candidates(self, stream: str) -> tuple[str, ...]:
         """Names of the plugins that may own a stream, by priority."""
         return self._streams.candidates(stream)

@@ -10,20 +10,26 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from taskd_net import job_limits
 from taskd_net.body import Body
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.job_view import JobView, StreamView
-from taskd_net.jobs.events import Acknowledged, Event, Reported
+from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
+from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.traffic import Call, Command, Notice, Outcome, Reply, agent
 from taskd_net.logger import get_logger
 from taskd_net.manager.agent_views import agent_views
 from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
 from taskd_net.manager.dispatch import Dispatch
+from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import Counters, History, cause, count
 from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
+from taskd_net.manager.loading import load
+from taskd_net.manager.reset_file import ResetFile
+from taskd_net.manager.threads import OwnThread
 from taskd_net.node import Node
 from taskd_net.reading import Reading, Unreadable
 from taskd_net.vocabulary import KEEP_ALIVE, REGISTER, RESTART_ALL
@@ -76,6 +82,7 @@ class Manager:
         self._closing = False
         self._unconfirmed: list[Message] = []
         self._cause = ""
+        self._guarded: list[Guarded] = []
         self._tasks: list[asyncio.Task[None]] = []
         """`_run` first: the others are cancelled at the end, this one comes to its own."""
 
@@ -88,10 +95,11 @@ class Manager:
             ConfigError: a newer release has written the state file, or another process uses it.
         """
         config = self.config
+        self._guarded = self._load_plugins()
         if config.state is not None:
             self._keeping = Keeping(config.state, config.job_id or "", self._counters, self._log)
         try:
-            self.job = await self._resumed() or Job(config.decisions(), os.urandom(SEED_BYTES).hex())
+            self.job = await self._resumed() or Job(config.decisions(), os.urandom(SEED_BYTES).hex(), self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
         except BaseException:
@@ -104,6 +112,7 @@ class Manager:
         self._node.job_view = self.view
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
+        self._spawn(self._watch(), "watches the reset file")
         if self._signals is not None:
             self._spawn(self._listen(self._signals), "listens to ClusterD")
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
@@ -116,7 +125,7 @@ class Manager:
         config, now = self.config.decisions(), self._now()
 
         def read(parts: Mapping[str, str]) -> tuple[Job, History]:
-            job = Job.from_parts(parts, config)
+            job = Job.from_parts(parts, config, self._plugins())
             return job, History(read_decisions(parts), job.state.outbox.commands())
 
         found = await self._keeping.load(now, read)
@@ -124,8 +133,35 @@ class Manager:
             return None
         job, self._history = found
         job.go_on(now)
+        for each in self._guarded:
+            job.unbar(each.name, alone=False)
         self._log.info("manager_resumed", file=str(self._keeping.path), sending=len(job.state.outbox.sending))
         return job
+
+    def _plugins(self) -> list[AnyPlugin]:
+        return [*built_in(), *self._guarded]
+
+    def _load_plugins(self) -> list[Guarded]:
+        def refuse(place: str, reason: str) -> None:
+            self._log.error("plugin_refused", place=place, reason=reason)
+
+        taken = {plugin.name for plugin in built_in()}
+        makes = load(self.config.plugins, taken, refuse)
+        made = [Guarded(make, self.config.plugin_timeout, self._wake, self._plugin_failed) for make in makes]
+        for each in made:
+            self._log.info("plugin_loaded", plugin=each.name, streams=",".join(each.streams))
+        return made
+
+    def _wake(self) -> None:
+        self.job.state.dirty = True
+        self._changed.set()
+
+    def _plugin_failed(self, name: str, reason: str, trace: BaseException | str) -> None:
+        count(self._counters.plugin_failures, name)
+        how = {"stack": trace} if isinstance(trace, str) else {"exc_info": trace}
+        self._log.error("plugin_failed", plugin=name, reason=reason, **how)
+        if any(each.name == name and each.off for each in self._guarded):
+            self._log.error("plugin_off", plugin=name)
 
     async def close(self) -> None:
         """End, with nothing half done. Idempotent."""
@@ -138,6 +174,8 @@ class Manager:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
         await self._dispatch.close()
+        for each in self._guarded:
+            await each.close()
         keeping, self._keeping = self._keeping, None
         if keeping is not None:
             await keeping.close()
@@ -234,6 +272,18 @@ class Manager:
         self._counters.reports += taken
         self._counters.refused += not taken
 
+    async def _watch(self) -> None:
+        file, thread = ResetFile(self.config.reset_file, self._log), OwnThread("reset file")
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):  # a file system that hangs: as if unchanged
+                    value = None if thread.busy else await thread.call(file.look, job_limits.RESET_READ_S)
+                    if value is not None and value != self.job.state.retry_time:
+                        self._take(RetryTime(value))
+                await asyncio.sleep(job_limits.RESET_LOOK_S)
+        finally:
+            thread.stop()
+
     async def _read(self) -> None:
         with Reading(self._node) as reading:
             async for message in self._node.messages():
@@ -281,6 +331,8 @@ class Manager:
         job, counters = self.job, self._counters
         faults = self._open_faults()
         outcome = job.tick(now)
+        for each in self._guarded:
+            job.unbar(each.name, alone=True)
         counters.ticks += 1
         if outcome.decided:
             self._history.add(now, self._cause or "time", outcome.decided, counters)
@@ -318,7 +370,7 @@ class Manager:
                 log.info("stream_released", **notice.fields)
             case "message_lost":
                 log.warning("command_not_taken", **notice.fields)
-            case _:
+            case _ if notice.fields["plugin"] not in {each.name for each in self._guarded}:  # those have said so
                 log.error("plugin_failed", **notice.fields)
                 count(self._counters.plugin_failures, str(notice.fields["plugin"]))
 

@@ -8,10 +8,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+STACK_CALLS: Final = 5
+"""Calls of a stack that are told: a value in the log has 500 characters at most."""
 
 
 class OwnThread:
@@ -71,15 +75,20 @@ class OwnThread:
         return await asyncio.wait_for(done, seconds)
 
     def stack(self) -> str:
-        """The lines that the thread executes now."""
+        """The calls that the thread is in, the last one first, in one line."""
         frame = None if self._thread is None else sys._current_frames().get(self._thread.ident or 0)
-        return "" if frame is None else "".join(traceback.format_stack(frame))
+        calls = [] if frame is None else reversed(traceback.extract_stack(frame)[-STACK_CALLS:])
+        return " < ".join(f"{Path(call.filename).name}:{call.lineno} {call.name}: {call.line}" for call in calls)
 
     async def end(self, last: Callable[[], object], seconds: float) -> None:
         """End the thread, after a last call whose errors are dropped; wait for that for a bounded time."""
         if self._thread is not None:
             with contextlib.suppress(TimeoutError):
                 await self.call(lambda: _quietly(last), seconds)
+        self.stop()
+
+    def stop(self) -> None:
+        """End the thread after its calls, without waiting for that."""
         self._calls.put(None)
 
     def _run(self) -> None:

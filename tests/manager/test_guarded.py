@@ -1,0 +1,115 @@
+"""Users' plugins at work: the example, and those that hang or raise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.manager import ManagerConfig
+from taskd_net.manager.guarded import Guarded
+from tests.manager.cluster import agent, leaves, managed, until, worker
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
+
+FAULTY = """
+import threading
+from dataclasses import dataclass, field
+from taskd_net.jobs.plugins import Plugin, Progress
+
+forever = threading.Event()
+
+@dataclass
+class Seen:
+    calls: list[int] = field(default_factory=list)
+
+class Faulty(Plugin[Seen]):
+    name = "Faulty"
+    streams = {STREAMS}
+
+    def __init__(self):
+        super().__init__(Seen())
+
+    def wants(self, snapshot):
+        return self.streams if snapshot.records.agents else ()
+
+    def step(self, stream, snapshot):
+        {STEP}
+"""
+
+
+def write(folder: Path, step: str, streams: str = "{'Own': None}") -> ManagerConfig:
+    """A folder with one plugin."""
+    folder.joinpath("faulty.py").write_text(FAULTY.replace("{STEP}", step).replace("{STREAMS}", streams))
+    return ManagerConfig(job_id="J", plugins=str(folder), plugin_timeout=0.1)
+
+
+def let_go(guarded: Guarded) -> None:
+    """Let the threads end that hang in the plugin."""
+    type(guarded._plugin).wants.__globals__["forever"].set()
+
+
+async def test_the_example_greets_the_workers() -> None:
+    config = ManagerConfig(job_id="J", plugins=str(EXAMPLES))
+    async with managed(config) as (node, manager), leaves(node, worker(0, 0), worker(0, 1)) as (zero, one):
+        await zero.report("REGISTER", 101)
+        for each in (zero, one):
+            assert (await each.command()).message == "1 of us"
+        await one.report("REGISTER", 101)
+        greeting = await one.command()
+        assert (greeting.code, greeting.message) == (9001, "2 of us")
+        greeter = manager.job.plugins[-1]
+        await until(lambda: manager.view().decisions[-1].acknowledged)
+        assert (greeter.state.workers, manager.view().decisions[-1].plugin) == (2, "Greeter")
+        assert manager.view().counters.plugin_failures == {}
+
+
+@pytest.mark.parametrize(("step", "trace"), [("forever.wait()", "forever.wait()"), ("raise KeyError(7)", "Traceback")])
+async def test_plugin_that_hangs_or_raises_is_reported_and_then_off(
+    tmp_path: Path, step: str, trace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = write(tmp_path, step)
+    async with managed(config) as (node, manager), leaves(node, agent(0), agent(1)) as (zero, one):
+        await zero.register()
+        await until(lambda: sum(manager.view().counters.plugin_failures.values()))
+        # The others do not notice.
+        assert (await zero.command()).code == 210
+        guarded = manager.job.plugins[-1]
+        assert isinstance(guarded, Guarded)
+        await until(lambda: guarded.off)
+        assert manager.view().counters.plugin_failures == {"Faulty": job_limits.PLUGIN_FAILURES}
+        await one.register()
+        assert (await one.command()).code == 210
+        await until(lambda: manager.job.wake == float("inf"))
+        stream = manager.job.state.streams["Own"]
+        assert (stream.owner, manager.view().counters.plugin_failures["Faulty"]) == ("", job_limits.PLUGIN_FAILURES)
+        let_go(guarded)
+    lines = [record.getMessage() for record in caplog.records]
+    failed = [line for line in lines if "event=plugin_failed " in line]
+    assert len(failed) == job_limits.PLUGIN_FAILURES and all(trace in line for line in failed)
+    assert sum("event=plugin_off " in line for line in lines) == 1
+
+
+async def test_plugin_that_fails_on_a_common_stream_gives_it_to_the_others(tmp_path: Path) -> None:
+    config = write(tmp_path, "forever.wait()", "{'ResumeTrainingAfterFaultStream': 0}")
+    async with managed(config) as (node, manager), leaves(node, agent(0), agent(1)) as (zero, one):
+        for each in (zero, one):
+            await each.register()
+            assert (await each.command()).code == 210
+        await one.fault(3)
+        assert (await one.command()).code == 203
+        assert (await zero.command()).code == 208
+        await until(lambda: manager.view().counters.plugin_failures)
+        guarded = manager.job.plugins[-1]
+        assert isinstance(guarded, Guarded)
+        let_go(guarded)
+
+
+async def test_state_of_a_plugin_survives(tmp_path: Path) -> None:
+    config = ManagerConfig(job_id="J", plugins=str(EXAMPLES), state=str(tmp_path / "state"))
+    for workers in (1, 2):
+        async with managed(config) as (node, manager), leaves(node, worker(0, workers)) as (one,):
+            await one.report("REGISTER", 101)
+            assert (await one.command()).message == f"{workers} of us"
+            await until(lambda: manager.view().decisions[-1].acknowledged)

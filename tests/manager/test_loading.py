@@ -1,0 +1,109 @@
+"""Users' plugins as they are found: each that cannot be used costs one line."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskd_net.jobs.plugins import built_in
+from taskd_net.manager import loading
+
+GOOD = """
+from taskd_net.jobs.plugins import Plugin, Progress
+
+class {name}(Plugin[None]):
+    name = "{name}"
+    streams = {streams}
+
+    def __init__(self):
+        super().__init__(None)
+
+    def wants(self, snapshot):
+        return ()
+
+    def step(self, stream, snapshot):
+        return Progress.FINAL
+"""
+
+
+def good(name: str, streams: str = "{'s': 3}") -> str:
+    """The source of a plugin."""
+    return GOOD.replace("{name}", name).replace("{streams}", streams)
+
+
+def found(folder: Path | None) -> tuple[list[str], dict[str, str]]:
+    """The names of the plugins, and the refusals by file."""
+    refused: dict[str, str] = {}
+    taken = {plugin.name for plugin in built_in()}
+    makes = loading.load(
+        None if folder is None else str(folder), taken, lambda place, reason: refused.update({Path(place).name: reason})
+    )
+    return [make().name for make in makes], refused
+
+
+def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Path) -> None:
+    files = {
+        "a": good("One"),
+        "b": good("One"),
+        "c": "import nothing_of_that_name",
+        "d": "raise SystemExit(3)",
+        "e": good("Two", "{'s': 'high'}"),
+        "f": good("Three") + good("Four"),
+        "g": "x = 1",
+        "h": good("StopTrainPlugin"),
+        "i": good("Five", "{'s': 1.5, 't': None}"),
+        "j": good("Six").replace('name = "Six"', "name = 6"),
+        "k": good("Seven", "{}"),
+        "l": good("Eight").replace("super().__init__(None)", "raise OSError('no disk')"),
+        "m": "syntax error",
+        "_n": "raise ValueError",
+    }
+    for name, text in files.items():
+        tmp_path.joinpath(f"{name}.py").write_text(text)
+    tmp_path.joinpath("readme.txt").write_text("")
+    names, refused = found(tmp_path)
+    assert names == ["One", "Five"]
+    reasons = {
+        "b.py": "a plugin One already",
+        "c.py": "No module named",
+        "d.py": "SystemExit: 3",
+        "e.py": "priority of 's' is 'high'; expected a number",
+        "f.py": "2 classes",
+        "g.py": "0 classes",
+        "h.py": "StopTrainPlugin already",
+        "j.py": "name is 6",
+        "k.py": "streams is {}",
+        "l.py": "no disk",
+        "m.py": "SyntaxError",
+    }
+    assert refused.keys() == reasons.keys()
+    for name, reason in reasons.items():
+        assert reason in refused[name], (name, refused[name])
+
+
+def test_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    names, refused = found(tmp_path / "missing")
+    assert names == [] and "No such file" in refused["missing"]
+    assert found(None) == ([], {})
+
+
+def test_installed_plugins_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [
+        importlib.metadata.EntryPoint("good", "tests.manager.test_loading:Installed", loading.GROUP),
+        importlib.metadata.EntryPoint("bad", "tests.manager.test_loading:GOOD", loading.GROUP),
+    ]
+    monkeypatch.setattr(loading, "entry_points", lambda group: entries if group == loading.GROUP else [])
+    names, refused = found(None)
+    assert names == ["Installed"]
+    assert "expected a class of" in refused["taskd_net.plugins: bad"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Installed":
+        raise AttributeError(name)
+    space: dict[str, Any] = {"__name__": __name__}
+    exec(good("Installed"), space)  # noqa: S102 - the text above
+    return space["Installed"]

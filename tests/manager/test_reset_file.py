@@ -1,0 +1,54 @@
+"""RetryTime: a change restarts the processes, an unreadable file is as if unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.logger import get_logger
+from taskd_net.manager import ManagerConfig
+from taskd_net.manager.reset_file import ResetFile
+from tests.manager.cluster import agent, leaves, managed, until
+
+
+def test_only_changes_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "reset.json"
+    file = ResetFile(str(path), get_logger())
+    assert file.look() is None
+    path.write_text('{"RetryTime": 4, "RankList": []}')
+    assert [file.look(), file.look()] == [4, None]
+    for text in ("", "[]", '{"RetryTime": "5"}', '{"RetryTime": true}', "[" * 100_000, "x" * 1_048_577):
+        path.write_text(text)
+        assert file.look() is None
+    path.unlink()
+    path.mkdir()
+    assert file.look() is None
+    path.rmdir()
+    assert len([record for record in caplog.records if "reset_file_unreadable" in record.getMessage()]) == 1
+    path.write_text('{"RetryTime": 3}')
+    assert file.look() == 3
+    replaced = tmp_path / "new"
+    replaced.write_text('{"RetryTime": 7}')
+    replaced.rename(path)
+    assert file.look() == 7
+
+
+async def test_a_change_is_a_round_and_the_first_value_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_limits, "RESET_LOOK_S", 0.01)
+    path = tmp_path / "reset.json"
+    path.write_text('{"RetryTime": 2}')
+    config = ManagerConfig(job_id="J", reset_file=str(path), state=str(tmp_path / "state"))
+    async with managed(config) as (node, manager), leaves(node, agent(0)) as (zero,):
+        await zero.register()
+        assert (await zero.command()).code == 210
+        await until(lambda: manager.view().retry_time == 2)
+        assert manager.view().counters.rounds == 0
+        path.write_text('{"RetryTime": 1}')
+        restart = await zero.command()
+        assert (restart.code, restart.message) == (208, "2")
+    path.write_text('{"RetryTime": 3}')
+    async with managed(config) as (node, manager), leaves(node, agent(0)) as (zero,):
+        restart = await zero.command()
+        assert (restart.code, restart.message) == (208, "1"), "changed while no Manager was there"
