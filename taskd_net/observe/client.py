@@ -156,6 +156,8 @@ class NodeClient:
         try:
             async for data in call:
                 yield probes.read_echo(data)
+        except Refusal as refusal:
+            raise AskFailed(f"{self._address}: {refusal}") from refusal
         except grpc.aio.AioRpcError as error:
             raise self._explain(error) from error
         finally:

@@ -1,6 +1,6 @@
 """Codec of the messages of `proto/probe.proto`.
 
-A node checks the requests to send probes; the client trusts the answers.
+Both ends check what they read: a node the requests for probes, a client the answers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from taskd_net.codes import Code
+from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Failure
 from taskd_net.limits import TIMEOUT_MAX_S
 from taskd_net.position import Position
+from taskd_net.untrusted import shown
 from taskd_net.wire import probe_pb2 as pb
 
 
@@ -118,11 +119,18 @@ def write_echo(echo: Echo) -> bytes:
 
 
 def read_echo(data: bytes) -> Echo:
-    """Read an Echo."""
-    echo = pb.Echo.FromString(data)
-    failures = tuple(Failure(Position.parse(failure.position), failure.code) for failure in echo.failures)
-    receivers = echo.receivers if echo.HasField("receivers") else None
-    return Echo(echo.code, Position.parse(echo.src), echo.seconds, echo.link, echo.detail, receivers, failures)
+    """Read an Echo.
+
+    Raises:
+        Refusal: 4999, the bytes are not an Echo.
+    """
+    try:
+        echo = pb.Echo.FromString(data)
+        failures = tuple(Failure(Position.parse(failure.position), failure.code) for failure in echo.failures)
+        receivers = echo.receivers if echo.HasField("receivers") else None
+        return Echo(echo.code, Position.parse(echo.src), echo.seconds, echo.link, echo.detail, receivers, failures)
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, f"the answer is not one to a probe: {shown(str(error))}") from error
 
 
 def write_about(about: About) -> bytes:
@@ -134,10 +142,17 @@ def write_about(about: About) -> bytes:
 
 
 def read_about(data: bytes) -> About:
-    """Read an AboutNode."""
-    about = pb.AboutNode.FromString(data)
-    parent = Position.parse(about.parent) if about.parent else None
-    return About(Position.parse(about.position), about.version, about.time_ns, parent)
+    """Read an AboutNode.
+
+    Raises:
+        Refusal: 4999, the bytes are not an AboutNode.
+    """
+    try:
+        about = pb.AboutNode.FromString(data)
+        parent = Position.parse(about.parent) if about.parent else None
+        return About(Position.parse(about.position), about.version, about.time_ns, parent)
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, f"the answer describes no node: {shown(str(error))}") from error
 
 
 def _path(position: Position) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,9 +32,15 @@ from taskd_net.expect import Expected
 from taskd_net.limits import BATCH_ANSWERS, BATCH_ANSWERS_READ, BATCH_MESSAGES, FAILURES_TOLD
 from taskd_net.links import peer as peers
 from taskd_net.links.remote import remote_of
+from taskd_net.observe import probe_codec, status_codec
+from taskd_net.observe.document import document
+from taskd_net.observe.ledger import Ledger, Report
+from taskd_net.observe.records import Mesh
+from taskd_net.observe_limits import STATUS_REPORT_NODES
 from taskd_net.page.feed import Feed
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
+from taskd_net.side_port import _Gate
 from taskd_net.untrusted import json_line, printable
 from taskd_net.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.wire import codec
@@ -43,6 +50,7 @@ from taskd_net.wire.fields import field_sizes, varint
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import Announcement, read_announcement, read_register
 from tests.fuzz.mesh import play
+from tests.fuzz.streams import from_child, from_parent
 from tests.wire.known import read_known_frame
 
 Target: TypeAlias = Callable[[bytes], None]
@@ -151,7 +159,9 @@ def requests(data: bytes) -> None:
     except Refusal as refusal:
         assert refusal.code == Code.NET_ERR
     else:
-        codec.write_ack(ack)
+        again = codec.read_ack(codec.write_ack(ack), Position.mgr())
+        assert (again.uuid, again.code, again.src) == (ack.uuid, ack.code, ack.src)
+        assert printable(str(ack.src)).isprintable()
 
 
 def metadata(data: bytes) -> None:
@@ -245,6 +255,42 @@ def given(data: bytes) -> None:
         json.loads(feed.answer(since))
 
 
+def reports(data: bytes) -> None:
+    """Reports, the state of the mesh, and the questions and answers of probes."""
+    for read in (status_codec.read_report, status_codec.read_mesh, status_codec.read_node, status_codec.read_pace):
+        with contextlib.suppress(Refusal):
+            told: object = read(data)
+            if isinstance(told, Report):
+                assert len(told.records) + len(told.gone) <= STATUS_REPORT_NODES
+                assert all(len(record.node) <= status_codec.RECORD_BYTES for record in told.records)
+                view = Ledger(64, STATUS_REPORT_NODES)
+                view.told("child", told)
+                assert len(view) <= 64
+                status_codec.read_records(view)
+            elif isinstance(told, Mesh):
+                json_line(document(told))
+    for answer in (status_codec.read_forget, status_codec.read_forgotten, probe_codec.read_echo, probe_codec.read_about):
+        with contextlib.suppress(Refusal):
+            answer(data)
+    for ask in (probe_codec.read_ping, probe_codec.read_trace):
+        with contextlib.suppress(ValueError):
+            ask(data)
+
+
+def hosts(data: bytes) -> None:
+    """The `Host` of a request: only addresses, `localhost` and the allowed names pass, with any port."""
+    gate = _Gate(_nobody, ("mgr.JOB.svc",))
+    host = data.decode("latin-1")
+    if gate._knows(host):
+        name = re.sub(r":[0-9]*$", "", host.lower())
+        if name not in ("localhost", "mgr.job.svc"):
+            assert set(name) <= set("0123456789abcdef.:%[]") or "%" in name, "a name has passed as an address"
+
+
+async def _nobody(*_: object) -> None:
+    raise AssertionError("nobody asks")
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "frames": frames,
     "headers": headers,
@@ -254,5 +300,9 @@ TARGETS: Final[Mapping[str, Target]] = {
     "configuration": configuration,
     "bodies": bodies,
     "given": given,
+    "hosts": hosts,
+    "reports": reports,
+    "child_stream": from_child,
+    "parent_stream": from_parent,
     "mesh": play,
 }

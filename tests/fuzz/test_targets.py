@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from taskd_net.wire import link_pb2
+from taskd_net.wire import link_pb2, status_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from tests.fuzz.targets import TARGETS
 
@@ -38,6 +38,30 @@ batches = st.builds(
     accepted=st.lists(texts, max_size=5),
     answers=st.lists(st.binary(max_size=10), max_size=3),
     taken=st.integers(0, 2**32 - 1),
+)
+streams = st.lists(
+    st.builds(
+        link_pb2.Batch,
+        messages=st.lists(messages.map(pb.Message.SerializeToString), max_size=3),
+        patience=st.lists(st.integers(0, 5000), max_size=3),
+        numbers=st.lists(st.integers(0, 4), max_size=3),
+        accepted_numbers=st.lists(st.integers(0, 4), max_size=3),
+        answers=st.lists(
+            st.builds(pb.Ack, uuid=texts, code=st.sampled_from([0, 5002, 6001]), src=positions).map(
+                pb.Ack.SerializeToString
+            ),
+            max_size=3,
+        ),
+        answer_numbers=st.lists(st.integers(0, 4), max_size=3),
+        taken=st.integers(0, 9),
+        joined=st.integers(0, 4),
+    ).map(link_pb2.Batch.SerializeToString),
+    max_size=4,
+).map(lambda batches: b"".join(len(data).to_bytes(2) + data for data in batches))
+reports = st.builds(
+    status_pb2.Report,
+    entries=st.lists(st.builds(status_pb2.Entry, position=texts, node=st.binary(max_size=20)), max_size=3),
+    gone=st.lists(texts, max_size=3),
 )
 
 
@@ -99,6 +123,15 @@ STRATEGIES = {
             [b"9" * 5000, b"\xb2", b"127.0.0.1:" + b"9" * 5000, b"a\x00b:1", b"1", b"4x8", b"on", b"\xe9:1"]
         ),
     ),
+    "hosts": st.one_of(
+        st.binary(max_size=30),
+        st.sampled_from(
+            [b"127.0.0.1:80", b"[::1]", b"[::1]x", b"localhost:1", b"localhost.evil", b"1.2.3.4@x", b"fe80::1%x"]
+        ),
+    ),
+    "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
+    "child_stream": damaged(streams),
+    "parent_stream": damaged(streams),
     "mesh": st.binary(max_size=150),
 }
 

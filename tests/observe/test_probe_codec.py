@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import Code, Position, limits
+from taskd_net.codes import Refusal
 from taskd_net.core.frame import Failure
 from taskd_net.observe import probe_codec
 from taskd_net.observe.probe_codec import About, Echo, Series
@@ -66,3 +69,12 @@ def test_garbage_is_refused() -> None:
         probe_codec.read_ping(b"\xff")
     with pytest.raises(ValueError, match="not a TraceRequest"):
         probe_codec.read_trace(b"\xff")
+
+
+@pytest.mark.parametrize("read", [probe_codec.read_echo, probe_codec.read_about])
+@pytest.mark.parametrize("data", [b"\xff", b"\x12\x02\xff\xff", b""], ids=["no message", "no text", "no position"])
+def test_answer_that_is_none_is_refused(read: Callable[[bytes], object], data: bytes) -> None:
+    """A client ended with a traceback."""
+    with pytest.raises(Refusal) as refused:
+        read(data)
+    assert refused.value.code == Code.CLIENT_ERR
