@@ -269,7 +269,8 @@ def reports(data: bytes) -> None:
                 status_codec.read_records(view)
             elif isinstance(told, Mesh):
                 json_line(document(told))
-    for answer in (status_codec.read_forget, status_codec.read_forgotten, probe_codec.read_echo, probe_codec.read_about):
+    answers = (status_codec.read_forgotten, probe_codec.read_echo, probe_codec.read_about)
+    for answer in (status_codec.read_forget, *answers):
         with contextlib.suppress(Refusal):
             answer(data)
     for ask in (probe_codec.read_ping, probe_codec.read_trace):
