@@ -55,6 +55,9 @@ ACK_TIMEOUT_PER_LEVEL: Final = 0.8
 """Factor on the ack timeout per level below the Mgr: a Proxy gives up, and can say who did not answer, before its
 parent gives up on the Proxy. Six levels still leave 0.8 s."""
 
+ACK_TIMEOUT_LEVELS: Final = 10
+"""Levels that shorten the ack timeout: a parent may say any depth. Ten leave 0.3 s."""
+
 ACK_BUDGET_PER_HOP: Final = 0.95
 """Share of what is left of a sender's timeout that a hop on the way spends: the rest brings the answer back."""
 

@@ -7,6 +7,12 @@ from typing import Final
 STATUS_FIGURES_S: Final = 2.0
 """Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
 
+STATUS_PACE_MAX_S: Final = 999.0
+"""Seconds between two reports that a parent can ask for: as many as it can say at Register."""
+
+STATUS_PACE_BYTES: Final = 1024
+"""Bytes of the answer to a report, which has one number, and those of later versions."""
+
 STATUS_REPORTS_PER_S: Final = 50
 """Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
 where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so all of them cost some 2 %

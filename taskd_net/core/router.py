@@ -261,7 +261,8 @@ class Router(Messages):
         up.since = now
         up.streams += 1
         self._advertisements.came_up(withdraws, quirks, told)
-        self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**depth
+        levels = min(depth, limits.ACK_TIMEOUT_LEVELS)
+        self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**levels
         self._sends.look_again()
         self._send_ready(now)
         return self._take()

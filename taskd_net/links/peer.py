@@ -189,7 +189,16 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
         pace: seconds between two reports of one child; sent only where they are longer than usual.
     """
     slower = ((PACE_KEY, str(min(_MOST, round(pace)))),) if pace > observe_limits.STATUS_FIGURES_S else ()
-    return ((VERSION_KEY, __version__), (DEPTH_KEY, str(depth)), REPORTS, PROBES, ENDS, COUNTS, *offers, *slower)
+    return (
+        (VERSION_KEY, __version__),
+        (DEPTH_KEY, str(min(_MOST, depth))),
+        REPORTS,
+        PROBES,
+        ENDS,
+        COUNTS,
+        *offers,
+        *slower,
+    )
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:

@@ -120,7 +120,10 @@ def read_pace(data: bytes) -> float:
     Raises:
         Refusal: 4999, the bytes are not such an answer.
     """
-    return float(_parsed(status_pb2.Pace, data, "the answer to a report").figures_ms) / 1000
+    if len(data) > observe_limits.STATUS_PACE_BYTES:
+        raise Refusal(Code.CLIENT_ERR, f"an answer of {len(data)} bytes to a report")
+    seconds = float(_parsed(status_pb2.Pace, data, "the answer to a report").figures_ms) / 1000
+    return min(observe_limits.STATUS_PACE_MAX_S, seconds)
 
 
 def write_forget(position: Position) -> bytes:

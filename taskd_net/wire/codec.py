@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Flow, Frame
+from taskd_net.limits import REMEMBERED_CHARS
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position
 from taskd_net.wire import tasknet_pb2 as pb
@@ -278,7 +279,7 @@ def write_ack(ack: Ack) -> bytes:
 
 
 def read_ack(data: bytes, default_src: Position) -> Ack:
-    """Read an answer. One without `src` gets `default_src`, the position of the peer that gave it.
+    """Read an answer. One without a `src`, or with one too long for a node, gets `default_src`, the peer's position.
 
     Raises:
         Refusal: 6999, the bytes are not an Ack.
@@ -287,7 +288,11 @@ def read_ack(data: bytes, default_src: Position) -> Ack:
         ack = pb.Ack.FromString(data)
     except DecodeError as error:
         raise Refusal(Code.NET_ERR, f"{default_src} answered with bytes that are not an Ack") from error
-    return Ack(ack.uuid, ack.code, read_position(ack.src) if ack.HasField("src") else default_src)
+    src = read_position(ack.src) if ack.HasField("src") else default_src
+    if len(data) > REMEMBERED_CHARS and sum(map(len, src)) > REMEMBERED_CHARS:
+        # Answers wait by their number, and are passed on to the sender.
+        src = default_src
+    return Ack(ack.uuid, ack.code, src)
 
 
 # ---- serialized fields that recur

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import Position
+from taskd_net import Position, observe_limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
@@ -73,6 +73,12 @@ def test_a_mesh_comes_out_as_it_went_in_without_what_cannot_be_read() -> None:
 
 def test_the_pace_comes_out_as_it_went_in() -> None:
     assert wire.read_pace(wire.write_pace(2.5)) == 2.5
+
+
+def test_pace_of_a_parent_is_bounded() -> None:
+    assert wire.read_pace(wire.write_pace(4e6)) == observe_limits.STATUS_PACE_MAX_S
+    with pytest.raises(Refusal):
+        wire.read_pace(wire.write_pace(2.5) + b"\x7a\x7f" * 1000)
 
 
 @pytest.mark.parametrize("state", [State.LOST, State.JOINED])
