@@ -15,7 +15,7 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Failure
-from taskd_net.limits import FAILURES_TOLD, REMEMBERED_CHARS
+from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import Position
 from taskd_net.wire import codec
 from taskd_net.wire.fields import cached_varint, field_sizes
@@ -121,7 +121,7 @@ def read_branches(branches: Iterable[Branch], peer: Position) -> dict[int, Told]
 
 def _read_failures(branch: Branch, peer: Position) -> tuple[Failure, ...]:
     acks = [codec.read_ack(data, peer) for data in branch.failures[:FAILURES_TOLD]]
-    return tuple(Failure(ack.src, ack.code) for ack in acks if sum(map(len, ack.src)) <= REMEMBERED_CHARS)
+    return tuple(Failure(ack.src, ack.code) for ack in acks)
 
 
 def write_span(uuid: str, headers: Mapping[str, str]) -> SpanContext:

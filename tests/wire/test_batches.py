@@ -170,7 +170,7 @@ def test_what_a_peer_says_is_bounded() -> None:
     branches = [branch_of(0, Ack("u", 6001, PROXY, "", 2**40, many)), branch_of(1, Ack("u", 6001, PROXY, "", 0, long))]
     told = read_branches(branches, PROXY)
     assert told[0] == Told(2**32 - 1, many[:FAILURES_TOLD])
-    assert told[1] == Told(0, many[:1])
+    assert told[1] == Told(0, (Failure(PROXY, 6001), *many[:1]))
 
 
 def test_failure_that_is_no_ack_is_6999() -> None:
