@@ -153,7 +153,7 @@ class Daemon:
     async def _print(self, output: Output) -> None:
         """Print the ready line, then the messages to this node; those to a Manager are the Manager's."""
         if self._manager is not None:
-            await output.line(self._ready_line)
+            await output.line(iter((self._ready_line,)))
             return
         # `Reading` has logged the error that ended it.
         with contextlib.suppress(Exception), Reading(self._node) as reading:

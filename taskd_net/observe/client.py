@@ -45,6 +45,10 @@ class AskFailed(TaskdNetError):
         self.connected = connected
 
 
+class NoManager(AskFailed):
+    """A node without a Manager was asked for its job; the text says why it has none."""
+
+
 class NotForgotten(TaskdNetError):
     """The node has not forgotten another one; the text says why."""
 
@@ -92,9 +96,16 @@ class NodeClient:
         """The state of the node's Manager; without its histogram.
 
         Raises:
-            AskFailed: as for `about`, or the node has no Manager.
+            NoManager: the node decides nothing.
+            AskFailed: as for `about`.
         """
-        return await self._ask(f"/{JOB_SERVICE}/Look", b"", read_job)
+        try:
+            return await self._ask(f"/{JOB_SERVICE}/Look", b"", read_job)
+        except AskFailed as failed:
+            cause = failed.__cause__
+            if isinstance(cause, grpc.aio.AioRpcError) and cause.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                raise NoManager(cause.details() or "") from cause
+            raise
 
     async def forget(self, position: Position) -> State | None:
         """Have the node forget another one that is not connected.

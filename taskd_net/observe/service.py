@@ -17,7 +17,7 @@ import grpc
 
 from taskd_net import limits, observe_limits
 from taskd_net.address import Address
-from taskd_net.codes import Refusal, TaskdNetError
+from taskd_net.codes import Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
@@ -32,7 +32,7 @@ from taskd_net.observe.probe_codec import About, Echo, Series
 from taskd_net.observe.prober import Prober, one_node
 from taskd_net.observe.shared_answer import SharedAnswer
 from taskd_net.observe.view import View
-from taskd_net.position import Position, Role
+from taskd_net.position import Role
 from taskd_net.states import State
 from taskd_net.version import __version__
 
@@ -48,16 +48,6 @@ class Observed(Host, Protocol):
     """
 
     job_view: Callable[[], JobView] | None
-
-
-class NoManager(TaskdNetError):
-    """A node without a Manager was asked for the state of the job."""
-
-    def __init__(self, node: Position) -> None:
-        if node.role == Role.MGR:
-            super().__init__(f"{node} decides nothing: it was started without --job-id")
-        else:
-            super().__init__(f"{node} has no Manager: ask the Mgr")
 
 
 class NodeService:
@@ -160,16 +150,18 @@ class NodeService:
         return wire.write_mesh(self._host.router.identity, view.wall(), view.expected, view.records())
 
     async def _answer_job(self, _: bytes, context: Context) -> bytes:
-        try:
-            return await self._job.get()
-        except NoManager as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        data = await self._job.get()
+        if not data:
+            node = self._host.router.identity
+            text = "decides nothing: it has no --job-id, or its Manager has not begun"
+            text = f"{node} {text if node.role == Role.MGR else 'has no Manager: ask the Mgr'}"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        return data
 
     async def _look_at_job(self) -> bytes:
+        """The state of the job; empty where this node has no Manager."""
         look = self._host.job_view
-        if look is None:
-            raise NoManager(self._host.router.identity)
-        return write_job(look())
+        return b"" if look is None else write_job(look())
 
     async def _forget(self, data: bytes, context: Context) -> bytes:
         host, view, router = self._host, self._view, self._host.router

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from taskd_net import Node, NodeConfig
 from taskd_net.manager import ManagerConfig
-from tests.cli.processes import Command, run
-from tests.manager.cluster import agent, leaves, managed, until
+from taskd_net.observe.document import Document
+from tests.cli.processes import PATIENCE_S, Command, Daemon, run
+from tests.manager.cluster import Leaf, agent, leaves, managed, until
 from tests.peers.parent import RawParent
 
 pytestmark = pytest.mark.timeout(120)
@@ -50,6 +53,36 @@ async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
         assert code == 0 and "restarts left: 2\n" in output
 
 
+async def test_a_manager_that_was_killed_shows_what_it_had_decided(tmp_path: Path) -> None:
+    state = tmp_path / "j.sqlite3"
+    arguments = ("--job-id", "J", "--expect", "1x1", "--state", state)
+    async with Daemon("mgr", *arguments, logs=tmp_path) as mgr:
+        async with Node(agent(0)(mgr.address)) as node:
+            await node.joined(PATIENCE_S)
+            zero = Leaf(node)
+            await zero.register()
+            await zero.command()
+            before = await shown(mgr, lambda found: found["counters"]["acknowledged"] == 1)
+        assert before["state"] == {"file": str(state), "durable": True, "failures": 0} and before["trouble"] == []
+        mgr.signal(signal.SIGKILL)
+        await mgr.exit_code()
+    async with Daemon("mgr", *arguments, logs=tmp_path) as mgr:
+        after = await shown(mgr, lambda _: True)
+        assert after["restarts_left"] == 3
+        assert after["decisions"] == before["decisions"] and len(after["decisions"]) == 1
+        assert (await run("doctor", "mgr", "--listen", mgr.address))[0] == 0
+
+
+async def shown(mgr: Daemon, holds: Callable[[Document], bool]) -> Document:
+    """The document, once it is as expected."""
+    while True:
+        code, output, errors = await run("job", mgr.address, "--json")
+        assert (code, errors) == (0, "")
+        found: Document = json.loads(output)
+        if holds(found):
+            return found
+
+
 async def test_it_is_shown_again_until_a_signal() -> None:
     async with (
         managed(ManagerConfig(job_id="J")) as (node, _),
@@ -73,8 +106,8 @@ async def test_nodes_without_a_manager_say_so() -> None:
         RawParent() as foreign,
     ):
         for address, text in (
-            (mgr.address, "refused: Mgr/0 decides nothing: it was started without --job-id"),
-            (proxy.address, "refused: Proxy/3 has no Manager: ask the Mgr"),
+            (mgr.address, "Error: Mgr/0 decides nothing: it has no --job-id, or its Manager has not begun"),
+            (proxy.address, "Error: Proxy/3 has no Manager: ask the Mgr"),
             (foreign.address, "is not a node of taskd_net, or one too old to be asked"),
         ):
             code, output, errors = await run("job", address)

@@ -8,10 +8,10 @@ from typing import Final
 import click
 import uvloop
 
-from taskd_net import ConfigError, NodeConfig
+from taskd_net import ConfigError, NodeConfig, Role
 from taskd_net.address import Address
 from taskd_net.cli.command import add_each
-from taskd_net.cli.doctor import listening, tls_files, upstream
+from taskd_net.cli.doctor import listening, manager, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
 from taskd_net.cli.lines import Screen, say_json
@@ -30,7 +30,10 @@ async def examine(config: NodeConfig) -> list[Finding]:
     for address in (config.listen, config.plain_listen):
         if address is not None:
             secured = config.tls is not None and config.tls.listens and address == config.listen
-            findings += await listening.check(Address.parse(address), config.position, tls=secured)
+            listen = Address.parse(address)
+            findings += await listening.check(listen, config.position, tls=secured)
+            if config.position.role == Role.MGR and listen.port and not secured:
+                findings += await manager.check(listen)
     if config.upstream is not None:
         tls = config.tls if config.tls is not None and config.tls.connects else None
         if tls is None or usable:

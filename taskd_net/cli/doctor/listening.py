@@ -17,6 +17,11 @@ VISIT_S = 3.0
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
+def reached(listen: Address) -> Address:
+    """The address by which this machine reaches who listens there."""
+    return Address(_EVERYWHERE.get(listen.host, listen.host), listen.port)
+
+
 async def check(listen: Address, position: Position, *, tls: bool) -> list[Finding]:
     """Resolve the address, and bind it for a moment. `tls`: whether children are to speak TLS there."""
     loop = asyncio.get_running_loop()
@@ -61,7 +66,7 @@ async def _explain(listen: Address, position: Position, error: OSError, *, tls: 
 
 
 async def _in_use(listen: Address, position: Position) -> Finding:
-    met = await identify(Address(_EVERYWHERE.get(listen.host, listen.host), listen.port), VISIT_S)
+    met = await identify(reached(listen), VISIT_S)
     if met.about is not None and met.about.position.identity == position.identity:
         return ok(
             "port", f"{listen} is in use by {met.about.position} itself, which runs (taskd_net {met.about.version})"

@@ -1,0 +1,25 @@
+"""Whether the Manager that runs at an address keeps its state, and has all its plugins."""
+
+from __future__ import annotations
+
+from taskd_net.address import Address
+from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning
+from taskd_net.cli.doctor.listening import VISIT_S, reached
+from taskd_net.observe.client import AskFailed, NodeClient, NoManager
+from taskd_net.observe.job_document import manager_trouble
+
+_ADVICE = "`taskd-net job` shows the Manager; its log has the cause: a disk without room, or a plugin's traceback."
+
+
+async def check(listen: Address) -> list[Finding]:
+    """Ask the Mgr for its Manager; no finding where no Mgr of ours runs."""
+    try:
+        async with NodeClient(reached(listen), VISIT_S) as client:
+            job = await client.job()
+    except NoManager as error:
+        return [skipped("manager", str(error))]
+    except AskFailed:
+        return []  # the check of the port says who is there
+    if trouble := manager_trouble(job):
+        return [warning("manager", text, _ADVICE) for text in trouble]
+    return [ok("manager", f"job {job.job_id}: the state is kept, and no plugin is off")]

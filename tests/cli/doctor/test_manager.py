@@ -1,0 +1,53 @@
+"""The doctor's look at a Manager that runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from taskd_net import Node, NodeConfig
+from taskd_net.address import Address
+from taskd_net.cli.doctor import manager
+from taskd_net.cli.doctor.finding import Finding, State
+from taskd_net.job_view import JobCounters, JobView
+from tests.cli.processes import run
+from tests.observe.jobs import WHOLE
+from tests.peers.mesh import free_address
+
+
+@pytest.fixture
+async def mgr() -> AsyncIterator[Node]:
+    """A Mgr."""
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        yield node
+
+
+async def checked(mgr: Node, job: JobView | None) -> list[Finding]:
+    """The findings about a Mgr with this Manager."""
+    mgr.job_view = None if job is None else lambda: job
+    return await manager.check(Address.parse(str(mgr.address)))
+
+
+async def test_a_state_that_is_not_kept_and_a_plugin_that_is_off_are_said(mgr: Node) -> None:
+    found = await checked(mgr, WHOLE)
+    assert [(each.check, each.state) for each in found] == [("manager", State.WARNING)] * 2
+    assert found[0].text == "the state in /var/lib/taskd/J.sqlite3 is not durable: a restart may repeat commands"
+    assert found[1].text == "plugin Greeter is off until the Manager restarts" and found[1].advice
+    code, output, _ = await run("doctor", "mgr", "--listen", mgr.address)
+    assert code == 0 and "warning  manager   plugin Greeter is off until the Manager restarts\n" in output
+
+
+async def test_agents_in_trouble_are_no_fault_of_the_manager(mgr: Node) -> None:
+    (found,) = await checked(mgr, replace(WHOLE, counters=JobCounters(), plugins_off=()))
+    assert (found.state, found.text) == (State.OK, "job J: the state is kept, and no plugin is off")
+
+
+async def test_a_mgr_that_decides_nothing(mgr: Node) -> None:
+    (found,) = await checked(mgr, None)
+    assert found.state is State.SKIPPED and "Mgr/0 decides nothing" in found.text
+
+
+async def test_nobody_there_is_no_finding() -> None:
+    assert await manager.check(Address.parse(await free_address())) == []
