@@ -167,7 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Attack a node, and measure its bystanders.")
     parser.add_argument("--only", nargs="*", choices=ATTACKS, help="these attacks")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn of calm and of attack")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each kind")
+    parser.add_argument("--rounds", type=int, default=4, help="turns of each kind")
     parser.add_argument("--no-write", action="store_true", help="leave the document as it is")
     said = parser.parse_args()
     print(f"{'attack':38} {'p50, ms':>14} {'p99, ms':>16} {'grown':>8} {'MiB (most)':>10} {'strikes':>7}  most 50 ms")

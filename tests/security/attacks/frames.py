@@ -114,11 +114,16 @@ PRIORITIES: Final = frame(http2.PRIORITY, 0, 1, b"\x00\x00\x00\x00\x10") * 50_00
 
 ATTACKS: Final[Mapping[str, Attack]] = {
     "http2-settings": Attack(
-        "SETTINGS over one connection, without a pause", "acknowledged", partial(_flood, _same(SETTINGS))
+        "SETTINGS over one connection, without a pause", "acknowledged", partial(_flood, _same(SETTINGS)),
+        promised=False,
     ),
-    "http2-pings": Attack("PINGs without a pause", "the connection is closed", partial(_flood, _same(PINGS))),
+    "http2-pings": Attack(
+        "PINGs without a pause", "the connection is closed", partial(_flood, _same(PINGS)),
+        promised=False,
+    ),
     "http2-resets": Attack(
-        "calls with a message, begun and reset", "they end", partial(_flood, _resets), share=ALL_BYTES
+        "calls with a message, begun and reset", "they end", partial(_flood, _resets), share=ALL_BYTES,
+        promised=False,
     ),
     "http2-headers-without-end": Attack(
         "HEADERS and CONTINUATION frames without an end", "the connection is closed",
@@ -136,5 +141,6 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "http2-endless-event-engine": Attack(
         "the same, to a node with gRPC's event engine", "other threads serve the others",
         partial(_flood, _same(PRIORITIES)), environment=EVENT_ENGINE,
+        promised=False,
     ),
 }  # fmt: skip

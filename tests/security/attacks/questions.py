@@ -1,4 +1,4 @@
-"""Reports of the state of the mesh, questions for it, and series of probes, without an end."""
+"""Questions for the state of the mesh, and series of probes, without an end."""
 
 from __future__ import annotations
 
@@ -28,26 +28,15 @@ NODES: Final = 10 * STATUS_REPORT_NODES
 
 PING: Final = f"/{PROBE_SERVICE}/Ping"
 
-REFUSALS: Final = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.FAILED_PRECONDITION)
 
-
-def _reports(since: float) -> list[bytes]:
-    """Full reports of nodes below a Proxy, each of them changed since the last ones."""
-    status = status_codec.write_node(NodeStatus(Position.proxy(7), State.JOINED, since, "taskd_net"))
+def _reports() -> list[bytes]:
+    """Full reports of nodes below a Proxy."""
+    status = status_codec.write_node(NodeStatus(Position.proxy(7), State.JOINED, 1.0, "taskd_net"))
     names = [f"Worker/7/{rank}" for rank in range(NODES)]
     return [
         status_codec.write_report(Report([Record(name, status) for name in names[at : at + STATUS_REPORT_NODES]]))
         for at in range(0, NODES, STATUS_REPORT_NODES)
     ]
-
-
-async def _tell(child: LinkChild, data: bytes) -> None:
-    call = child.channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
-    try:
-        await call(data, metadata=stream_metadata(child.place), timeout=60.0)
-    except grpc.aio.AioRpcError as error:
-        if error.code() not in REFUSALS:
-            raise
 
 
 async def _channels(stack: AsyncExitStack, stand: Stand, number: int) -> list[Any]:
@@ -58,24 +47,13 @@ async def _channels(stack: AsyncExitStack, stand: Stand, number: int) -> list[An
     ]
 
 
-async def _told(stand: Stand) -> AsyncGenerator[None, None]:
-    """A Proxy reports thousands of nodes as changed, again and again."""
-    turns = [_reports(1.0), _reports(2.0)]
-    async with LinkChild("Proxy/7") as child:
-        await child.join(stand.address)
-        yield
-        while True:
-            for reports in turns:
-                await asyncio.gather(*(_tell(child, data) for data in reports))
-                yield
-
-
 async def _trees(stand: Stand) -> AsyncGenerator[None, None]:
     """Strangers ask for a tree of thousands of nodes, over connections of their own."""
     async with LinkChild("Proxy/7") as child, AsyncExitStack() as stack:
         await child.join(stand.address)
-        for data in _reports(1.0):
-            await _tell(child, data)
+        tell = child.channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
+        for data in _reports():
+            await tell(data, metadata=stream_metadata(child.place), timeout=60.0)
         channels = await _channels(stack, stand, 16)
         yield
         while True:
@@ -102,9 +80,6 @@ async def _probes(stand: Stand) -> AsyncGenerator[None, None]:
 
 
 ATTACKS: Final[Mapping[str, Attack]] = {
-    "reports": Attack(
-        f"reports of {NODES:,} nodes, all of them changed", "taken as fast as others allow, or refused", _told
-    ),
     "trees": Attack(f"64 questions at a time for a tree of {NODES:,} nodes", "one look answers all", _trees),
     "probes": Attack(
         f"{PROBE_SERIES} endless series of probes, and more", "one pace for all; RESOURCE_EXHAUSTED", _probes
