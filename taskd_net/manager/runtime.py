@@ -10,12 +10,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net import job_limits
 from taskd_net.body import Body
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.job_view import JobView, StreamView
-from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime
+from taskd_net.jobs.events import Acknowledged, Event, ProfilingSwitch, Reported, RetryTime
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
@@ -29,8 +28,9 @@ from taskd_net.manager.history import Counters, History, cause, count
 from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
 from taskd_net.manager.loading import load
 from taskd_net.manager.reset_file import ResetFile
-from taskd_net.manager.threads import OwnThread
+from taskd_net.manager.watching import watch
 from taskd_net.node import Node
+from taskd_net.profiling_switch import SwitchFile
 from taskd_net.reading import Reading, Unreadable
 from taskd_net.vocabulary import KEEP_ALIVE, REGISTER, RESTART_ALL
 from taskd_net.wire.codec import Message
@@ -112,7 +112,10 @@ class Manager:
         self._node.job_view = self.view
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
-        self._spawn(self._watch(), "watches the reset file")
+        reset = ResetFile(self.config.reset_file, self._log)
+        self._spawn(watch("reset file", reset.look, self._retried), "watches the reset file")
+        if not config.clusterd:
+            self._spawn(watch("profiling switch", SwitchFile().look, self._switched), "watches the profiling switch")
         if self._signals is not None:
             self._spawn(self._listen(self._signals), "listens to ClusterD")
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
@@ -272,17 +275,13 @@ class Manager:
         self._counters.reports += taken
         self._counters.refused += not taken
 
-    async def _watch(self) -> None:
-        file, thread = ResetFile(self.config.reset_file, self._log), OwnThread("reset file")
-        try:
-            while True:
-                with contextlib.suppress(TimeoutError):  # a file system that hangs: as if unchanged
-                    value = None if thread.busy else await thread.call(file.look, job_limits.RESET_READ_S)
-                    if value is not None and value != self.job.state.retry_time:
-                        self._take(RetryTime(value))
-                await asyncio.sleep(job_limits.RESET_LOOK_S)
-        finally:
-            thread.stop()
+    def _retried(self, value: int) -> None:
+        if value != self.job.state.retry_time:
+            self._take(RetryTime(value))
+
+    def _switched(self, switch: ProfilingSwitch) -> None:
+        if switch != self.job.state.profiling:
+            self._take(switch)
 
     async def _read(self) -> None:
         with Reading(self._node) as reading:
