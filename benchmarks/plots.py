@@ -21,6 +21,7 @@ PAPER, INK, FAINT, GRID = "#fcfcfd", "#1f2933", "#66727f", "#dfe4ea"
 # A palette for colour-blind readers, too; ours stands out.
 COLOURS: Final = {
     OURS: "#0b62d6",
+    "direct": "#12a4a4",
     "tasknet": "#5aa9e6",
     "unary": "#d1495b",
     "stream": "#edae49",
@@ -29,6 +30,7 @@ COLOURS: Final = {
 }
 NAMES: Final = {
     OURS: "taskd_net",
+    "direct": "taskd_net, direct links",
     "tasknet": "taskd_net, links = tasknet",
     "unary": "unary gRPC relay",
     "stream": "streaming gRPC relay",

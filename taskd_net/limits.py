@@ -367,6 +367,10 @@ DIRECT_ACCEPT_PAUSE_S: Final = 0.1
 DIRECT_RETRY_S: Final = 60.0
 """Seconds between two looks at whether a port that did not answer does so now."""
 
+NOT_ANSWERING_S: Final = 8.0
+"""Seconds without a sign of life after which messages over a direct link are answered 6001 at once (contract, section
+3)."""
+
 SILENT_S: Final = 60.0
 """Seconds without a sign of life after which a direct link ends. A process that holds its interpreter while it imports
 or compiles gives none for up to 30 s (contract, section 3)."""

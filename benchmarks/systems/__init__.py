@@ -5,14 +5,14 @@ from __future__ import annotations
 from benchmarks.systems.member import Member, Spec
 
 OURS = "taskd_net"
-PEERS = ("tasknet", "unary", "stream", "nats", "zmq")
+PEERS = ("direct", "tasknet", "unary", "stream", "nats", "zmq")
 ALL = (OURS, *PEERS)
 
 
 def make(spec: Spec) -> Member:
     """Make the member that a specification describes, and import its libraries only here."""
     match spec["system"]:
-        case "taskd_net" | "tasknet":
+        case "taskd_net" | "direct" | "tasknet":
             from benchmarks.systems.taskd import Nodes
 
             return Nodes(spec)

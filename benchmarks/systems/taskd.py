@@ -1,4 +1,4 @@
-"""This package: nodes as they are, nodes with `links = "tasknet"`, and `BlockingNode`."""
+"""This package: nodes as they are, with direct links, with `links = "tasknet"`, and `BlockingNode`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 import threading
 import time
 from functools import lru_cache
-from typing import Literal
 
+from benchmarks.systems import OURS
 from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Ack, Node, NodeConfig, Position, Role
 from taskd_net.blocking import BlockingNode
@@ -20,9 +20,9 @@ JOIN_S = 60.0
 
 
 def config(
-    position: Position, upstream: str, links: Literal["batched", "tasknet"] = "batched", certificates: str = ""
+    position: Position, upstream: str, links: str = "batched", certificates: str = ""
 ) -> NodeConfig:
-    """The configuration of a node here: defaults except a large inbox, and TLS with certificates."""
+    """The configuration of a node here: defaults except a large inbox, links of one kind, and TLS with certificates."""
     tls = None
     if certificates:
         key, crt = f"{certificates}/node.key", f"{certificates}/node.crt"
@@ -30,6 +30,7 @@ def config(
     return NodeConfig(
         position=position,
         listen=None if Role(position.role).is_leaf else "127.0.0.1:0",
+        direct_listen="127.0.0.1:0" if links == "direct" else "off",
         upstream=upstream or None,
         links=links,
         inbox=INBOX,
@@ -43,10 +44,9 @@ class Nodes(Member):
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        links: Literal["batched", "tasknet"] = "tasknet" if spec["system"] == "tasknet" else "batched"
         self._positions = [Position.parse(position) for position in spec["positions"]]
         self._upstream = spec["upstream"]
-        self._links = links
+        self._links = "batched" if spec["system"] == OURS else spec["system"]
         self._certificates = spec["certificates"]
         self._nodes: list[Node] = []
         self._readers: list[asyncio.Task[None]] = []

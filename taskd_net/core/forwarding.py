@@ -14,7 +14,7 @@ from taskd_net.core.backlog import Backlog
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
-from taskd_net.core.in_flight import Collision, Run
+from taskd_net.core.in_flight import INFINITY, Collision, Run
 from taskd_net.core.links import UP, Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Key, Withdraw
@@ -125,6 +125,9 @@ class Forwarding:
                 text = f"the message has {size} bytes serialized; {link.position} takes at most {quirks.largest}"
                 return Refusal(Code.CLIENT_ERR, text)
             frame = spelled(link, frame)
+        if link.silent and part is not None:
+            self._lose(now, link, part)
+            return None
         if link.queued_messages >= self._messages or link.queued_bytes + size > self._size:
             return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
         if part is not None and (link.in_flight.count >= link.in_flight_limit or self.draining):
@@ -174,6 +177,7 @@ class Forwarding:
         if (
             not in_flight.numbered
             or link.session is None
+            or link.silent
             or link.quirks is not None
             or self.draining
             or link.queued_messages + count > self._messages
@@ -232,6 +236,15 @@ class Forwarding:
             self.next_turn(now, link, link.quirks)
         if link.in_flight.collisions:
             self.give_up_collisions(now, link)
+
+    def give_up_all(self, now: float, link: Link) -> None:
+        """Answer 6001 to every message on a link whose neighbour gives no sign of life."""
+        for part in link.in_flight.take_due(INFINITY):
+            self._lose(now, link, part)
+
+    def _lose(self, now: float, link: Link, part: Awaited) -> None:
+        self._counters.ended(now, link, part, Code.NETWORK_ACK_LOST)
+        self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "it gives no sign of life")
 
     def give_up_collisions(self, now: float, link: Link) -> None:
         """Refuse the collisions whose deadlines have passed, and send those whose uuid is free."""

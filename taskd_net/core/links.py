@@ -69,6 +69,7 @@ class Link:
         granted: bytes that may wait in its queue: some of its own, and those of the pool (`core.backlog`).
         grants: what it has taken out of the pool, oldest first: in whose name, and bytes.
         quota: the child's; None towards a parent.
+        silent: the neighbour gives no sign of life, and its stream stands.
         waiting, waiting_bytes: messages of this stream whose answers have not left, and the bytes that count.
         announcements, positions: what the child may announce; None towards a parent.
         dropped: routes that are gone since its time has ended.
@@ -99,6 +100,7 @@ class Link:
     counts: bool = False
     bare: bool = False
     quota: Quota | None = None
+    silent: bool = False
     waiting: int = 0
     waiting_bytes: int = 0
     announcements: Allowance | None = None
@@ -125,6 +127,7 @@ class Link:
     def agree(self, terms: Terms) -> None:
         """A stream stands, on these terms."""
         self.in_flight.numbered, self.bare, self.counts, self.probes = terms
+        self.silent = False
 
     def next_deadline(self) -> float:
         """The earliest deadline of the messages in flight, or infinity."""

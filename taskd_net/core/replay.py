@@ -53,6 +53,7 @@ EVENTS: Final = (
     "register_pause",
     "renewed",
     "report_violation",
+    "signs_of_life",
     "submit",
     "tick",
     "upstream_down",

@@ -316,6 +316,20 @@ class Router(Messages):
                 self._sends.look_again()
         return self._take()
 
+    # ---- any neighbour
+
+    def signs_of_life(self, now: float, link_id: LinkId, session: object, *, seen: bool) -> Ready:
+        """Take in that a neighbour whose stream stands gives no sign of life, or gives one again.
+
+        Its messages in flight are answered 6001, and further ones at once. `sync=false` messages of others wait.
+        """
+        link = self._topology.link(link_id)
+        if link is not None and link.session is session:
+            link.silent = not seen
+            if not seen:
+                self._forwarding.give_up_all(now, link)
+        return self._take()
+
     # ---- time
 
     def next_deadline(self) -> float:

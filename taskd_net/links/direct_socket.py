@@ -24,8 +24,9 @@ from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, head, wr
 _PING: Final = write_frame(Kind.PING)
 _PONG: Final = write_frame(Kind.PONG)
 
-# Of Linux's `struct tcp_info`: segments that are not acknowledged, and milliseconds since the last acknowledgement.
-_TCP_INFO: Final = struct.Struct("=24xI28xI")
+# Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, and milliseconds since the last
+# acknowledgement.
+_TCP_INFO: Final = struct.Struct("=3xB20xI28xI")
 
 
 class Writer(Protocol):
@@ -46,6 +47,9 @@ class Reader(Writer, Protocol):
 
     def drained(self) -> None:
         """The kernel has all that was written."""
+
+    def answering(self, *, seen: bool) -> None:
+        """The other end gives no sign of life, or gives one again."""
 
     def ended(self) -> None:
         """The other end writes no more, or the socket is gone."""
@@ -107,7 +111,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._frames = FrameReader(limits.DIRECT_GREETING_BYTES)
         self._transport: asyncio.Transport
         self._link: Reader | None = None
-        self._full = self._paused = self._ended = self._aborted = self._connected = False
+        self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
         self._heard = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self.first: asyncio.Future[tuple[int, bytes] | None] = self._loop.create_future()
@@ -133,6 +137,8 @@ class DirectSocket(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come in."""
         self._heard = time.monotonic()
+        if self._silent:
+            self._answering(seen=True)
         self._frames.received(nbytes)
         self._take()
 
@@ -310,9 +316,17 @@ class DirectSocket(asyncio.BufferedProtocol):
             if silent >= limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S and self._unreachable():
                 self.abort(f"the network is cut: nothing was acknowledged for {silent:.0f} s")
                 return
+            if silent >= limits.NOT_ANSWERING_S and not self._silent:
+                self._answering(seen=False)
         if not self._full:
             self.control(_PING)
-        self._look_in(limits.KEEPALIVE_TIMEOUT_S)
+        until = limits.NOT_ANSWERING_S - silent
+        self._look_in(min(until, limits.KEEPALIVE_TIMEOUT_S) if until > 0.0 else limits.KEEPALIVE_TIMEOUT_S)
+
+    def _answering(self, *, seen: bool) -> None:
+        self._silent = not seen
+        if self._link is not None:
+            self._link.answering(seen=seen)
 
     def _unreachable(self) -> bool:
         """Whether the kernel waits for an acknowledgement of the other machine's kernel, which has been silent as well.
@@ -323,5 +337,6 @@ class DirectSocket(asyncio.BufferedProtocol):
         if sys.platform != "linux":
             return False
         info = self.info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-        unacknowledged, since = _TCP_INFO.unpack(info)
-        return bool(unacknowledged) and since >= 1000 * (limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S - 1.0)
+        probes, unacknowledged, since = _TCP_INFO.unpack(info)
+        # A closed window is probed, and each probe answered. Packets that do not leave this machine are probes as well.
+        return bool(unacknowledged or probes > 1) and since >= 1000.0 * (limits.KEEPALIVE_TIME_S + 1.0)

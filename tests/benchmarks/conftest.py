@@ -9,7 +9,7 @@ from benchmarks.measures import Bench, Effort
 from benchmarks.results import Results
 
 SHORT = Effort(turns=1, seconds=0.05, latency_seconds=0.05, settle=0.05)
-OWN = ("taskd_net", "tasknet", "unary", "stream")
+OWN = ("taskd_net", "direct", "tasknet", "unary", "stream")
 
 Measure: TypeAlias = Callable[[Bench], None]
 Take: TypeAlias = Callable[[Measure], Results]

@@ -306,6 +306,9 @@ class Driven:
     def parent_told(self, now: float, joined: bool) -> list[Action]:
         return self.read(self.core.parent_told(now, joined))
 
+    def signs_of_life(self, now: float, link_id: LinkId, session: object, *, seen: bool) -> list[Action]:
+        return self.read(self.core.signs_of_life(now, link_id, session, seen=seen))
+
     def upstream_down(
         self, now: float, session: object, unwritten: Iterable[Frame | tuple[Frame, int]]
     ) -> list[Action]:

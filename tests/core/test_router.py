@@ -482,6 +482,56 @@ def test_a_stream_that_goes_on_as_another_keeps_what_is_in_flight_and_queued() -
     assert answers(mgr.accepted(1.0, child.id, ["a", "b"])) == [(Code.OK, "Worker/0/0")] * 2
 
 
+# ---- neighbours that give no sign of life
+
+
+def test_messages_to_a_silent_neighbour_are_answered_6001_at_once_and_its_stream_stands() -> None:
+    mgr = router("Mgr/0")
+    child = add_child(mgr, "Worker/0/0")
+    early, late, after = Caller("early"), Caller("late"), Caller("after")
+    mgr.send(0.0, frame("Worker/0/0", uuid="early"), early, 100.0)
+    told = mgr.signs_of_life(8.0, child.id, "Worker/0/0", seen=False)
+    assert answers(told) == [(Code.NETWORK_ACK_LOST, "Worker/0/0")]
+    told = mgr.send(9.0, frame("Worker/0/0", uuid="late"), late, 100.0)
+    assert answers(told) == [(Code.NETWORK_ACK_LOST, "Worker/0/0")]
+    assert child.in_flight.count == 0
+    assert child.up
+    assert mgr.signs_of_life(10.0, child.id, "Worker/0/0", seen=True) == []
+    assert hops(mgr.send(11.0, frame("Worker/0/0", uuid="after"), after, 100.0)) == [child.id]
+
+
+def test_post_of_another_node_waits_for_a_silent_neighbour() -> None:
+    mgr = router("Mgr/0")
+    sender, child = add_child(mgr, "Worker/0/0"), add_child(mgr, "Worker/0/1")
+    mgr.signs_of_life(8.0, child.id, "Worker/0/1", seen=False)
+    message = frame("Worker/0/1", "Worker/0/0", sync=False)
+    told = mgr.frame_arrived(9.0, sender.id, message, Caller())
+    assert [action.link for action in told if isinstance(action, Forward)] == [child.id]
+
+
+def test_broadcast_names_the_neighbour_that_is_silent() -> None:
+    mgr = router("Mgr/0")
+    add_child(mgr, "Worker/0/0")
+    silent = add_child(mgr, "Worker/0/1")
+    mgr.signs_of_life(8.0, silent.id, "Worker/0/1", seen=False)
+    mgr.send(9.0, frame("Worker/All/All", uuid="all"), Caller(), 100.0)
+    assert answers(mgr.accepted(9.5, mgr.children.find(at("Worker/0/0")).id, ["all"])) == [
+        (Code.NETWORK_ACK_LOST, "Worker/0/1")
+    ]
+
+
+def test_next_stream_of_a_silent_neighbour_begins_with_a_sign_of_life() -> None:
+    mgr = router("Mgr/0")
+    child = add_child(mgr, "Worker/0/0")
+    mgr.signs_of_life(8.0, child.id, "Worker/0/0", seen=False)
+    assert child.silent
+    mgr.signs_of_life(8.0, child.id, "an older stream", seen=True)
+    mgr.signs_of_life(8.0, STRANGER, "of nobody", seen=True)
+    assert child.silent
+    mgr.link_up(9.0, child, "newer")
+    assert not child.silent
+
+
 def test_the_stream_to_the_parent_goes_on_as_another() -> None:
     worker = joined("Worker/0/0")
     worker.send(0.0, frame("Mgr", uuid="a"), Caller(), 9.0)

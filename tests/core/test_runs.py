@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
-from taskd_net.core.links import Terms
+from taskd_net.core.links import UP, Terms
 from taskd_net.core.ready import Kind, Ready
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
@@ -145,6 +145,7 @@ CONFIGS = st.builds(
     size=st.sampled_from([10, 5000]),
     answered=st.lists(st.integers(0, 40), max_size=30),
     drained=st.just(False) | st.booleans(),
+    silent=st.none() | st.sampled_from([0, 1, 2, 3]),
 )
 def test_batch_is_decided_as_its_messages_one_by_one(
     runs: list[tuple[Any, ...]],
@@ -156,11 +157,15 @@ def test_batch_is_decided_as_its_messages_one_by_one(
     size: int,
     answered: list[int],
     drained: bool,
+    silent: int | None,
 ) -> None:
     pair = Pair(terms, config, joined)
     frames, keys, budgets = messages(runs, resend, size)
     if drained:
         pair.check(pair.whole.drain(), [pair.single.drain()])
+    if silent is not None:
+        for router in (pair.whole, pair.single):
+            router.signs_of_life(0.5, silent, _session(router, silent), seen=False)
     ready = pair.arrive(1.0, link, frames, keys, budgets)
     for hop, writes in ready.writes.items():
         numbered = terms[0 if hop else 1].numbered
@@ -201,7 +206,7 @@ def test_broken_stream_ends_a_run_as_its_messages_one_by_one(
 
 
 def _session(router: Router, link: int) -> object:
-    return router.children.by_id[link].session
+    return "up" if link == UP else router.children.by_id[link].session
 
 
 def test_run_has_one_entry_in_flight_and_is_answered_by_name() -> None:

@@ -76,7 +76,7 @@ LONG = Form(
     rounds=5,
     away=3.0,
     stop=30.0,
-    cut=10.0,
+    cut=1.0,
     absence=60.0,
     late=10.0,
     lossy=60.0,
@@ -97,6 +97,16 @@ def form(request: pytest.FixtureRequest) -> Form:
     """The extent of the faults."""
     form: Form = request.param
     return form
+
+
+@pytest.fixture(scope="module", params=["batched", "direct"])
+def listening(form: Form, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings of nodes whose links are of each kind between nodes of ours."""
+    if request.param == "batched":
+        return {}
+    if form.long:
+        pytest.skip("the table has the figures of the default kind of link")
+    return {"direct_listen": "127.0.0.1:0"}
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ with the time, then answers each order by its `id`, and ends with its input. Its
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import json
 import logging
@@ -136,6 +137,10 @@ class Member:
         clock, clock_ns = time.time, time.time_ns
         time.time = lambda: clock() + seconds
         time.time_ns = lambda: clock_ns() + int(seconds * 1e9)
+
+    async def hold(self, seconds: float) -> None:
+        """Hold the interpreter, so that no other thread of Python runs."""
+        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
     async def usage(self) -> dict[str, int]:
         """The process's open files, tasks, threads and memory, after a garbage collection."""

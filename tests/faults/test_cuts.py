@@ -80,10 +80,14 @@ def machines(form: Form) -> Iterator[Machines]:
 
 
 @pytest.fixture(scope="module")
-def far_lab(form: Form, machines: Machines, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def far_lab(
+    form: Form, machines: Machines, listening: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
     """A mesh on both of them."""
     folder: Path = tmp_path_factory.mktemp("lab", numbered=True)
-    with Lab(folder, workers=form.workers, machines=machines) as lab:
+    # Every address of the two namespaces, in which nobody else is.
+    settings = dict.fromkeys(listening, "0.0.0.0:0")
+    with Lab(folder, workers=form.workers, machines=machines, settings=settings) as lab:
         yield lab
 
 

@@ -260,7 +260,7 @@ async def test_ping_is_answered(cable: Cable) -> None:
 @pytest.fixture
 async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
     """A link whose seconds are twentieths."""
-    for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "SILENT_S"):
+    for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "NOT_ANSWERING_S", "SILENT_S"):
         monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
     cable = await Cable().begin()
     yield cable
@@ -274,6 +274,18 @@ async def test_silent_end_is_pinged_and_let_go_after_its_time(quick: Cable) -> N
     await soon(quick.running)
     assert time.monotonic() - began >= limits.SILENT_S * 0.9
     assert quick.stream.reason.startswith("no sign of life for")
+
+
+async def test_silent_end_is_answered_for_at_once_until_it_gives_a_sign_of_life(quick: Cable) -> None:
+    answers = quick.node.send(frame(uuid="early"))
+    await until(lambda: answers)
+    assert answers[0].code == Code.NETWORK_ACK_LOST
+    assert answers[0].src == WORKER
+    assert quick.node.send(frame(uuid="late"))[0].code == Code.NETWORK_ACK_LOST
+    assert not quick.running.done()
+    await quick.write(write_frame(Kind.PONG))
+    await until(lambda: not quick.child.silent)
+    assert not quick.node.send(frame(uuid="after"))
 
 
 async def test_any_frame_is_a_sign_of_life(quick: Cable) -> None:
