@@ -88,6 +88,18 @@ class Answers:
             link.queued_bytes -= size
             self._forwarding.backlog.give_back(link)
 
+    def signs_of_life(self, now: float, link_id: LinkId, session: object, *, seen: bool) -> Ready:
+        """Take in that a neighbour whose stream stands gives no sign of life, or gives one again.
+
+        Its messages in flight are answered 6001, and further ones at once. `sync=false` messages of others wait.
+        """
+        link = self._topology.link(link_id)
+        if link is not None and link.session is session:
+            link.silent = not seen
+            if not seen:
+                self._forwarding.give_up_all(now, link)
+        return self._take()
+
     # ---- decisions
 
     def _accepted(self, now: float, link: Link, keys: Sequence[Key]) -> None:

@@ -170,10 +170,7 @@ class Router(Messages):
         return self._take()
 
     def renewed(self, link_id: LinkId, session: object, probed: int | None = None) -> None:
-        """Another stream continues the stream of a link. It has taken over the queue, so nothing is lost.
-
-        `probed`: the answer to a probe that comes this way now, where the neighbour knows probes.
-        """
+        """Another stream continues the stream of a link, with its queue; `probed` is its answer to a probe."""
         link = self._topology.link(link_id)
         assert link is not None and link.up, "only a stream that stands can go on"
         link.session = session
@@ -314,20 +311,6 @@ class Router(Messages):
             self._advertisements.answered(code, src)
             if self._advertisements.judge():
                 self._sends.look_again()
-        return self._take()
-
-    # ---- any neighbour
-
-    def signs_of_life(self, now: float, link_id: LinkId, session: object, *, seen: bool) -> Ready:
-        """Take in that a neighbour whose stream stands gives no sign of life, or gives one again.
-
-        Its messages in flight are answered 6001, and further ones at once. `sync=false` messages of others wait.
-        """
-        link = self._topology.link(link_id)
-        if link is not None and link.session is session:
-            link.silent = not seen
-            if not seen:
-                self._forwarding.give_up_all(now, link)
         return self._take()
 
     # ---- time
