@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,16 +95,26 @@ async def make(attack: Attack, seconds: float, rounds: int, figures: Figures) ->
             await stand.joined()
             await stand.offer(0.3)
             stand.reset_peak()
+            give_up_at = loop.time() + 3.0 * rounds * seconds
             for _ in range(rounds):
                 figures.calm.append(await stand.offer(seconds))
-                offering = asyncio.create_task(stand.offer(seconds))
-                end = loop.time() + seconds
-                # An attack that stops all others ends here, not with their answers.
-                while loop.time() < end:
-                    await anext(strikes)
-                    figures.strikes += 1
-                figures.during.append(await offering)
+                # An attack that stops all others ends with its turn; one long strike makes several turns of it.
+                striking = asyncio.create_task(_strike(strikes, loop.time() + seconds))
+                while not striking.done():
+                    figures.during.append(await stand.offer(seconds))
+                figures.strikes += striking.result()
+                if loop.time() > give_up_at:
+                    break
             figures.growth = max(figures.growth, stand.growth())
+
+
+async def _strike(strikes: AsyncGenerator[None, None], until: float) -> int:
+    """Strike until a moment of the loop's time. Returns the number of strikes."""
+    made = 0
+    while asyncio.get_running_loop().time() < until:
+        await anext(strikes)
+        made += 1
+    return made
 
 
 def measure(attack: Attack, seconds: float, rounds: int) -> Figures:
