@@ -224,6 +224,7 @@ class Manager:
             decisions=self._history.decisions,
             counters=self._counters.view(),
             state_file=config.state or "",
+            plugins_off=tuple(each.name for each in self._guarded if each.off),
         )
 
     # ---- inside

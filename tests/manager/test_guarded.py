@@ -78,6 +78,7 @@ async def test_plugin_that_hangs_or_raises_is_reported_and_then_off(
         guarded = manager.job.plugins[-1]
         assert isinstance(guarded, Guarded)
         await until(lambda: guarded.off)
+        assert manager.view().plugins_off == ("Faulty",)
         assert manager.view().counters.plugin_failures == {"Faulty": job_limits.PLUGIN_FAILURES}
         await one.register()
         assert (await one.command()).code == 210
