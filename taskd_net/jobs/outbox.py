@@ -91,7 +91,7 @@ class Outbox:
     def hurry(self, now: float) -> None:
         """Make every entry due now: a Manager that goes on does not know which of them have left."""
         for uuid, sending in self.sending.items():
-            sending.tries, sending.due = max(sending.tries - 1, 0), min(now, sending.due)
+            sending.tries, sending.due = min(sending.tries, job_limits.COMMAND_ATTEMPTS - 1), min(now, sending.due)
             self.unsaved.add(uuid)
 
     def remove(self, uuid: str) -> Sending | None:
@@ -131,6 +131,15 @@ class Outbox:
         self.by_target.setdefault(command.to, []).append(command.uuid)
         self.codes[command.code] = self.codes.get(command.code, 0) + 1
 
+    def is_fresh(self, to: str, code: int) -> bool:
+        """True while the first try of a command is under way: nobody can have taken it long ago."""
+        return any(self.sending[uuid].tries <= 1 for uuid in self.by_target.get(to, ()) if self._code(uuid) == code)
+
+    def _code(self, uuid: str) -> int:
+        command = self.sending[uuid].command
+        assert command is not None
+        return command.code
+
     def _to(self, to: str) -> Iterator[Command]:
         for uuid in self.by_target.get(to, ()):
             command = self.sending[uuid].command
@@ -140,10 +149,13 @@ class Outbox:
     def _superseded(self, item: Command) -> list[str]:
         """Earlier commands to the same destination that this one replaces.
 
-        An Agent that restarts or exits needs none of the earlier ones; a profiling switch replaces the one before.
+        An Agent that exits needs none of the earlier ones, and one that restarts only its 210, which it may not have;
+        a profiling switch replaces the one before.
         """
-        everything = item.code in (vocabulary.EXIT, vocabulary.RESTART_ALL) and item.to.startswith(f"{Role.AGENT}/")
-        return [command.uuid for command in self._to(item.to) if everything or _subject(command) == _subject(item)]
+        kept = {vocabulary.EXIT: (), vocabulary.RESTART_ALL: (vocabulary.START,)}.get(item.code)
+        if kept is None or not item.to.startswith(f"{Role.AGENT}/"):
+            return [command.uuid for command in self._to(item.to) if _subject(command) == _subject(item)]
+        return [command.uuid for command in self._to(item.to) if command.code not in kept]
 
 
 def uuid_of(sending: Sending) -> str:

@@ -77,8 +77,11 @@ class Snapshot:
         return self.outbox.has(traffic.agent(rank), vocabulary.EXIT)
 
     def starting(self, rank: int) -> bool:
-        """True while a 210 is on its way to an Agent."""
-        return self.outbox.has(traffic.agent(rank), vocabulary.START)
+        """True while the first try of a 210 is on its way to an Agent.
+
+        After that the Agent may have started long ago, and only its acknowledgements are lost.
+        """
+        return self.outbox.is_fresh(traffic.agent(rank), vocabulary.START)
 
     def needs_answer(self, rank: int) -> bool:
         """True for an Agent with a fault that no restart on its way will settle."""

@@ -105,7 +105,7 @@ class PodRescheduling(Recovery[Round]):
         return Progress.HOLD if self.state.open else Progress.FINAL
 
     def _restart_others(self, snapshot: Snapshot, faulty: frozenset[int]) -> None:
-        """208, with one restart less, to all who run. Whoever waits for a 210, or has it on its way, starts anyway."""
+        """208, with one restart less, to all who run. Whoever waits for a 210, or was just sent one, starts anyway."""
         records = snapshot.records
         left = (ASSUMED_RESTARTS if records.restarts is None else records.restarts) - 1
         self.decide(Restarts(left))

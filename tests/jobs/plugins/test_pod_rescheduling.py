@@ -83,3 +83,16 @@ def test_a_newer_signal_ends_clusterds_round() -> None:
     scene.settle()
     scene.signal("stopTrain", "stop_train")
     assert [call.name for call in scene.tick().calls] == ["stop_train"]
+
+
+def test_an_agent_whose_acknowledgement_of_the_go_is_lost_is_restarted_with_the_others() -> None:
+    scene = started(0, 1)
+    scene.away.add("Agent/2")
+    scene.register(2)
+    scene.settle()
+    scene.tick(job_limits.COMMAND_RETRY_S)
+    scene.fault(1, 3)
+    assert commands(scene.tick()) == [("Agent/1", 203), ("Agent/0", 208), ("Agent/2", 208)]
+    # It may also be waiting still: 208 means nothing to it then, and the 210 goes on.
+    scene.away.clear()
+    assert sorted(commands(scene.tick(job_limits.COMMAND_RETRY_S))) == [("Agent/2", 208), ("Agent/2", 210)]

@@ -1,0 +1,82 @@
+"""A Manager's process that kills itself: `python -m tests.manager.killed PORT STATE POINT`.
+
+Its points are the boundaries of messages: before and after each commit, before and after the Acks to reports, before
+each command, and before each answer is taken in. With POINT 0 it lives until SIGTERM, and until its commands are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from taskd_net import Node, NodeConfig
+from taskd_net.core.frame import Ack
+from taskd_net.jobs.traffic import Command
+from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.manager.dispatch import Dispatch
+from taskd_net.manager.keeping import Keeping
+from tests.manager.cluster import until
+
+
+class Points:
+    """Counts the points; at the last one the process dies."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+        self.passed = 0
+
+    def __call__(self) -> None:
+        self.passed += 1
+        if self.passed == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def instrument(point: Points) -> None:
+    """Pass a point at every boundary."""
+    save, send = Keeping.save, Dispatch.send
+    confirm, answered = Node.confirm, Manager._answered
+
+    async def saved(self: Keeping, now: float, parts: Mapping[str, str | None]) -> None:
+        point()
+        await save(self, now, parts)
+        point()
+
+    def confirmed(self: Node, messages: Any) -> None:
+        point()
+        confirm(self, messages)
+        point()
+
+    def sent(self: Dispatch, command: Command) -> None:
+        point()
+        send(self, command)
+
+    def taken(self: Manager, uuid: str, ack: Ack) -> None:
+        point()
+        answered(self, uuid, ack)
+
+    changes: list[tuple[Any, str, Any]] = [(Keeping, "save", saved), (Dispatch, "send", sent)]
+    changes += [(Node, "confirm", confirmed), (Manager, "_answered", taken)]
+    for owner, name, changed in changes:
+        setattr(owner, name, changed)
+
+
+async def main(port: str, state: str, last: int) -> None:
+    """Run until SIGTERM, and say how many points were passed."""
+    point = Points(last)
+    instrument(point)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    config = NodeConfig.mgr(listen=f"127.0.0.1:{port}", confirms=True)
+    async with Node(config) as node, Manager(node, ManagerConfig(job_id="J", state=state)) as manager:
+        print("ready", flush=True)
+        await ended.wait()
+        await until(lambda: manager.job.wake == float("inf"))
+        print(point.passed, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
