@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from taskd_net.observe.job_document import job_document, manager_trouble
 from tests.observe.jobs import AT, WHOLE
 
 pytestmark = pytest.mark.compat
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manager.md"
 
 
 def test_a_job_in_trouble() -> None:
@@ -55,6 +59,25 @@ def test_a_job_that_has_just_begun() -> None:
     found = job_document(JobView("J", AT))
     assert (found["trouble"], found["expected"], found["decides_on"]) == ([], None, "reports")
     assert found["counters"]["fault_to_command"] is None and found["state"]["file"] is None
+
+
+def names(document: object) -> set[str]:
+    """The keys of a document and of the objects in it; numbers by plugin or by state are no keys."""
+    if isinstance(document, list):
+        return {name for each in document for name in names(each)}
+    if not isinstance(document, dict):
+        return set()
+    by_other = ("profiling", "plugin_failures", "decisions") if "rounds" in document else ("profiling",)
+    below = (value for name, value in document.items() if name not in by_other)
+    return set(document).union(*map(names, below))
+
+
+@pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout")
+def test_every_field_is_documented() -> None:
+    (section,) = re.findall(r"^## Looking at it$(.*?)^## ", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    tables = re.sub(r"```.*?```", "", section, flags=re.DOTALL)
+    known = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", tables))))
+    assert names(job_document(WHOLE)) - known == set()
 
 
 def test_troubles_of_agents_are_not_those_of_the_manager() -> None:
