@@ -17,7 +17,7 @@ from tests.security.http2 import Frame, Http2, frame
 
 SILENT: Final = 400
 CONNECTIONS: Final = 4
-CALLS: Final = 500
+CALLS: Final = 400
 """Calls of each connection whose answers nobody reads."""
 
 MESSAGE: Final[bytes] = pb.Message(
