@@ -34,7 +34,7 @@ STATUS_REPORT_BYTES: Final = 256 * 1024
 """Bytes of one report: three times those of a full one."""
 
 STATUS_NODES_PER_S: Final = 8192
-"""Nodes of which one child reports a second, after STATUS_NODES at once; a further report waits. Reading that many
+"""Nodes of which one child reports a second, after half as many at once; a further report waits. Reading that many
 takes some 7 % of a core. A Proxy with 16,000 busy nodes below it reports all of them every 2 s."""
 
 STATUS_REPORT_COST: Final = 10

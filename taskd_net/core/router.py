@@ -203,7 +203,7 @@ class Router(Messages):
             return self._take()
         assert link is not None
         self._admission.report_disputed(link, disputed)
-        if kind is Kind.COMPLETE:
+        if kind is Kind.COMPLETE and self._topology.has_stale(link):
             gone = self._sweep.begin(now, link)
         self._advertisements.gone(gone)
         self._advertisements.pass_on(link, new, token, uuid, now + patience if patience > 0.0 else 0.0)

@@ -83,7 +83,10 @@ class Routes:
         The epochs of one link never decrease.
         """
         old = self._next_hop.get(identity)
-        if old != link:
+        if old == link:
+            if self._claims[link][identity] == epoch:
+                return
+        else:
             if old is not None:
                 replaced = self._replaced.setdefault(identity, {})
                 replaced.pop(link, None)

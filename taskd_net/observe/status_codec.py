@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Iterable
 from functools import lru_cache
@@ -17,6 +18,7 @@ from taskd_net.position import Position, require_node
 from taskd_net.states import State
 from taskd_net.untrusted import shown
 from taskd_net.wire import status_pb2
+from taskd_net.wire.fields import field_sizes
 
 _M = TypeVar("_M", bound=Message)
 
@@ -97,6 +99,11 @@ def read_report(data: bytes) -> Report:
     if len(data) > observe_limits.STATUS_REPORT_BYTES:
         text = f"a report of {len(data)} bytes; {observe_limits.STATUS_REPORT_BYTES} are allowed"
         raise Refusal(Code.CLIENT_ERR, text)
+    try:
+        # Four more: the flags. Millions of empty entries would take many times their bytes.
+        collections.deque(field_sizes(data, observe_limits.STATUS_REPORT_NODES + 4), maxlen=0)
+    except (IndexError, ValueError) as error:
+        raise Refusal(Code.CLIENT_ERR, f"the bytes are not a report of a bounded number of nodes: {error}") from error
     whole = _parsed(status_pb2.Report, data, "a report")
     nodes = len(whole.entries) + len(whole.gone)
     if nodes > observe_limits.STATUS_REPORT_NODES:

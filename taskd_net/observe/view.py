@@ -190,8 +190,8 @@ class View:
             child: the child.
             size: bytes of the report.
         """
-        rate, most = observe_limits.STATUS_NODES_PER_S, observe_limits.STATUS_NODES
-        allowance = self._reports.setdefault(child.id, Allowance(rate, most))
+        rate = observe_limits.STATUS_NODES_PER_S
+        allowance = self._reports.setdefault(child.id, Allowance(rate, rate / 2))
         return allowance.borrow(self._host.now(), observe_limits.STATUS_REPORT_COST + size / wire.USUAL_BYTES)
 
     def told(self, child: Link, report: Report) -> None:
