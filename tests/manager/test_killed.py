@@ -49,7 +49,7 @@ async def scene(zero: Leaf, one: Leaf) -> dict[str, list[tuple[int, str]]]:
 
 
 def stored(state: Path) -> Any:
-    """What the last Manager has left, without times and uuids."""
+    """The records of the last Manager, without times and uuids."""
     store = Store(state, "J")
     parts = store.open()
     store.close()
