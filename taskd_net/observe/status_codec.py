@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from taskd_net import limits, observe_limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.codes import Code, ConfigError, Refusal
+from taskd_net.expect import Expected
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 from taskd_net.position import Position, require_node
@@ -183,6 +184,11 @@ def read_mesh(data: bytes) -> Mesh:
     root = read_position(whole.root)
     if root is None:
         raise Refusal(Code.CLIENT_ERR, "the state of a mesh names no single node")
+    try:
+        if whole.expected:
+            Expected.parse(whole.expected)
+    except ConfigError as error:
+        raise Refusal(Code.CLIENT_ERR, f"the state of a mesh: {error}") from error
     nodes = read_records(Record(entry.position, entry.node) for entry in whole.entries)
     return Mesh(root, whole.now_ms / 1000, whole.expected, nodes)
 
