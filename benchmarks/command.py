@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from benchmarks import documents, report
+from benchmarks.job import job
 from benchmarks.machine import Machine, caption, describe
 from benchmarks.measures import Bench, Effort
 from benchmarks.processes import ROOT, BenchFailed
@@ -33,6 +34,7 @@ MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
     "busy": Bench.busy,
     "tls": tls,
     "worker": worker,
+    "job": job,
     "router": Bench.router,
 }
 

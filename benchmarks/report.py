@@ -28,6 +28,7 @@ TITLES: Final = {
     "busy": "A Worker beside a thread that computes in pure Python, one message in flight",
     "tls": "TLS on both hops, beside plain text in the same turns",
     "worker": "What a Worker costs the training process that it is in",
+    "job": "The Manager of a job",
     "router": "The Router alone, in memory, a message and its answers",
 }
 
@@ -120,8 +121,8 @@ def _conditions(case: Case) -> Iterator[str]:
                 yield f"{rate:,}/s"
             case "switch_us", int(interval):
                 yield f"switch interval {interval / 1000:g} ms"
-            case (("hops" | "workers" | "children" | "routes" | "links"), int(count)):
-                yield f"{count:,} {name if name != 'workers' else 'Workers'}"
+            case (("hops" | "workers" | "agents" | "children" | "routes" | "links"), int(count)):
+                yield f"{count:,} {name.capitalize() if name in ('workers', 'agents') else name}"
             case _:
                 yield str(value)
 

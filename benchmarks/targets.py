@@ -100,6 +100,28 @@ def targets(results: Results) -> Iterator[Target]:
             ("CPU at rest", "CPU time of a Worker at rest", "% of a core", 0.1),
         ):
             yield Target(name, results.value("worker", metric, OURS), unit, bound)
+    if any(key.measure == "job" for key in results.figures):
+        yield from job(results)
+
+
+def job(results: Results) -> Iterator[Target]:
+    """The targets of a job's Manager. An interval is 100 ms."""
+    for agents, which, bound in (
+        (2, "first", 250.0),
+        (2, "last", 250.0),
+        (1000, "first", 250.0),
+        (1000, "last", 400.0),
+    ):
+        at = results.value("job", f"202 until the {which} command is acknowledged", OURS, agents=agents)
+        yield Target(f"Manager: 202 to the {which} command of {agents:,} Agents acknowledged", at, "ms", bound)
+    for metric, unit, bound in (
+        ("a tick over all records", "ms", 5.0),
+        ("KEEP_ALIVE of 1,000 Agents below 125 Proxies", "% of a core", 10.0),
+        ("idle with 9,000 silent records", "% of a core", 0.5),
+        ("killed Manager: command after the Agent is back", "ms", 1000.0),
+        ("memory of 9,000 records", "MB", 60.0),
+    ):
+        yield Target(f"Manager: {metric}", results.value("job", metric, OURS), unit, bound)
 
 
 GROWTH = 1.5

@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import click
@@ -15,6 +16,8 @@ from rich.text import Text
 
 from taskd_net.demo import display
 from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
+from taskd_net.demo.job.run import Result, play_all
+from taskd_net.demo.job.scenarios import SCENARIOS, Scenario
 from taskd_net.demo.report import Report
 from taskd_net.demo.tour import Tour
 
@@ -25,17 +28,20 @@ MAX_WORKERS: Final = 64
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--nodes", type=click.IntRange(1, MAX_NODES), default=2, show_default=True, help="Proxies, and Agents.")
 @click.option("--workers", type=click.IntRange(1, MAX_WORKERS), default=8, show_default=True, help="Workers in all.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tree and the table.")
-def demo(nodes: int, workers: int, as_json: bool) -> None:
+@click.pass_context
+def demo(ctx: click.Context, nodes: int, workers: int, as_json: bool) -> None:
     """Start a mesh of processes on this machine and show what it does.
 
     One Mgr, a Proxy and an Agent per node, and Workers on all nodes. They send in every direction, broadcast, are
     refused with codes, and lose a Proxy that comes back. Exits with 0 if every result was as expected. Progress goes to
     stderr, the result to stdout; no process is left.
     """
+    if ctx.invoked_subcommand is not None:
+        return
     if workers < nodes:
         text = f"{workers} is too few for {nodes} nodes, each of which has at least one."
         raise click.BadParameter(text, param_hint="'--workers'")
@@ -79,3 +85,65 @@ async def _run(nodes: int, workers: int, report: Report, messages: Console) -> N
         with progress.step("Ending every process") as step:
             report.problems += await fleet.close()
             step.done("Every process has ended")
+
+
+@demo.command()
+@click.argument("names", nargs=-1, type=click.Choice([each.name for each in SCENARIOS]), metavar="[SCENARIO]...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def job(names: tuple[str, ...], as_json: bool) -> None:
+    """Show what the Manager of a job decides, in real processes on this machine.
+
+    A job of two nodes with two simulated training processes each. Processes are killed, a card is switched, a plugin
+    hangs. In each SCENARIO (default: all) the Manager is killed with -9 in the middle. Exits with 0 if every process
+    and every command was as expected, as seen from outside the Manager. No process is left.
+
+    \b
+    Examples:
+      taskd-net demo job
+      taskd-net demo job worker-dies rank-0-dies --json
+    """
+    messages = display.console(stderr=True)
+    scenarios = [each for each in SCENARIOS if each.name in names or not names]
+    titles = {each.name: each.title for each in scenarios}
+    began = time.monotonic()
+
+    def show(result: Result) -> None:
+        mark = Text(" ✓ ", "bold green") if result.ok else Text(" ✗ ", "bold red")
+        took = Text(f"  {result.seconds:.1f} s", "bright_black")
+        name = Text(f"{result.name:<17}", "bold")
+        messages.print(mark + name + Text(titles[result.name]) + took, soft_wrap=True)
+        for problem in result.problems:
+            messages.print(Text(f"     {problem}", "red"), soft_wrap=True)
+
+    try:
+        results = asyncio.run(_play(scenarios, show))
+    except Interrupted as failed:
+        messages.print(Text(f" ✗ {failed}", "red"), soft_wrap=True)
+        sys.exit(failed.exit_code)
+    ok = all(result.ok for result in results)
+    if as_json:
+        click.echo(json.dumps({"scenarios": [result.as_json() for result in results], "ok": ok}))
+    took = time.monotonic() - began
+    words = "Everything as it had to be, in" if ok else "Failed, after"
+    messages.print(Text(f" {words} {took:.1f} s.", "bold green" if ok else "bold red"), soft_wrap=True)
+    sys.exit(int(not ok))
+
+
+async def _play(scenarios: Sequence[Scenario], show: Callable[[Result], None]) -> list[Result]:
+    """Play scenarios; a signal ends all of them."""
+    playing = asyncio.create_task(play_all(scenarios, show))
+    signals: list[signal.Signals] = []
+
+    def interrupt(number: signal.Signals) -> None:
+        signals.append(number)
+        playing.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        return await playing
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+        raise Interrupted(signals[0]) from None

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from taskd_net.cli.demo import demo
+from taskd_net.demo.job.run import Result
+from taskd_net.demo.job.scenarios import Scenario
 
 EVERYWHERE = [
     ("worker_to_mgr", 0),
@@ -34,7 +36,7 @@ EVERYWHERE = [
 ]
 
 # A process that was started by a demo under test has this in its environment, whoever its parent is by now.
-MARK = "TASKD_NET_TEST_DEMO"
+MARK = "TEST_OF_TASKD_NET_DEMO"
 
 
 class Running:
@@ -58,6 +60,28 @@ class Running:
         """Wait for its end. Returns exit code, stdout and stderr."""
         stdout, stderr = self.process.communicate(timeout=50)
         return self.process.returncode, stdout, self.seen + stderr
+
+    def programs(self, *names: str) -> list[psutil.Process]:
+        """Wait until each of these programs of the demo of a job runs; returns all processes of the demo."""
+        deadline = time.monotonic() + 50
+        while time.monotonic() < deadline:
+            found = self.marked()
+            modules = [each.cmdline()[2].rpartition(".")[2] for each in found if len(each.cmdline()) > 2]
+            if set(names) <= set(modules):
+                return found
+            time.sleep(0.05)
+        pytest.fail(f"not all of {names} have begun")
+
+    def marked(self) -> list[psutil.Process]:
+        """The living processes that the demo has started."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid != self.process.pid and process.environ().get(MARK) == self.mark and process.cmdline():
+                    found.append(process)
+            except psutil.Error:
+                continue  # it has ended, or is somebody else's
+        return found
 
     def nodes(self) -> dict[str, psutil.Process]:
         """The living processes that the demo has started, by the position of their node."""
@@ -153,7 +177,7 @@ def test_the_smallest_size_as_people_read_it() -> None:
         (["--workers", "65"], "65 is not in the range 1<=x<=64"),
         (["--workers", "many"], "'many' is not a valid integer range"),
         (["--workers", "1"], "1 is too few for 2 nodes"),
-        (["extra"], "unexpected extra argument"),
+        (["extra"], "No such command 'extra'"),
     ],
 )
 def test_bad_arguments(arguments: list[str], reason: str) -> None:
@@ -219,3 +243,49 @@ def test_a_process_that_dies_early_is_shown_with_its_last_words(tmp_path: Path) 
     assert stdout == ""  # no tree and no table of a mesh that never was
     assert re.search(r"✗ Agent/0 \(pid \d+\) ended with exit code 3; the end of its stderr:\n", stderr)
     assert "\n    an early line\n    no memory for an Agent\n" in stderr
+
+
+# ---- the demo of a job
+
+
+def result(name: str, *problems: str) -> Result:
+    return Result(name, 1.23456, problems)
+
+
+@pytest.mark.parametrize("problems", [(), ("commands of Agent/1: none; expected 203",)])
+def test_job_prints_the_results_and_exits_with_their_verdict(
+    problems: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play_all(scenarios: Sequence[Scenario], done: Callable[[Result], None]) -> list[Result]:
+        results = [result(scenario.name, *problems) for scenario in scenarios]
+        for each in results:
+            done(each)
+        return results
+
+    monkeypatch.setattr("taskd_net.cli.demo.play_all", play_all)
+    done = CliRunner().invoke(demo, ["job", "retry-time", "start", "--json"])
+    assert done.exit_code == bool(problems)
+    more = {"problems": list(problems)} if problems else {}
+    rows = [{"name": name, "ok": not problems, "seconds": 1.235, **more} for name in ("start", "retry-time")]
+    assert json.loads(done.stdout) == {"scenarios": rows, "ok": not problems}
+    assert f"{'✗' if problems else '✓'} start" in done.stderr
+    assert ("commands of Agent/1: none; expected 203" in done.stderr) is bool(problems)
+
+
+def test_job_refuses_an_unknown_scenario() -> None:
+    done = CliRunner().invoke(demo, ["job", "dinner"])
+    assert done.exit_code == 2
+    assert "'dinner' is not one of 'start', 'worker-dies'" in done.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_job_that_is_ended_leaves_no_process(number: signal.Signals) -> None:
+    with running("job", "worker-dies") as started:
+        nodes = started.programs("manager", "launcher", "trainee")
+        started.process.send_signal(number)
+        code, _, stderr = started.finish()
+        _, alive = psutil.wait_procs(nodes, timeout=10)
+        assert alive == []
+    assert code == (143 if number == signal.SIGTERM else -9)
+    assert ("interrupted by SIGTERM" in stderr) is (number == signal.SIGTERM)
+    assert "Traceback" not in stderr

@@ -1,0 +1,68 @@
+"""The program of a simulated training process: a Worker that obeys, and says which commands it got."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from taskd_net import api, vocabulary
+from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, RESTARTS, SILENT
+from taskd_net.demo.job.witness import Witness, end_with_parent
+
+
+class Trainee:
+    """A training process.
+
+    Args:
+        rank: its global rank.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._witness = Witness(f"Worker/{rank}")
+
+    def run(self) -> None:
+        """Train, that is wait for commands, until the launcher kills this process."""
+        self._witness.say(BEGAN, text=os.environ[RESTARTS])
+        obeys: dict[int, Callable[[api.Command], None]] = dict.fromkeys(vocabulary.PROFILING_COMMANDS, self._profile)
+        obeys[vocabulary.SWITCH_NIC] = self._switch
+        obeys[vocabulary.STRESS_TEST] = self._test
+        for code, obey in obeys.items():
+            api.register_handler(code, obey)
+        if not (api.init_taskd_worker(self._rank) and api.start_taskd_worker()):
+            sys.exit("the Worker could not be started")
+        threading.Event().wait()
+
+    def _profile(self, command: api.Command) -> None:
+        self._say(command)
+        state = command.code - vocabulary.PROFILING_COMMANDS.start
+        api.send_to_manager(vocabulary.PROFILING_STATES.start + state, vocabulary.STATUS)
+
+    def _switch(self, command: api.Command) -> None:
+        self._say(command)
+        self._answer(command, "switchNicUUID", "switchFail" if self._is(FAILS) else "switchOK")
+
+    def _test(self, command: api.Command) -> None:
+        self._say(command)
+        if not self._is(SILENT):
+            ops = json.loads(command.extension["StressTestRankOPStr"])[str(self._rank)]["ops"]
+            result = {str(op): {"code": "0", "result": "OK"} for op in ops}
+            self._answer(command, "stressTestUUID", json.dumps({"rankResult": result}))
+
+    def _is(self, variable: str) -> bool:
+        return os.environ.get(variable) == str(self._rank)
+
+    def _say(self, command: api.Command) -> None:
+        self._witness.say(COMMAND, command.code, command.message)
+
+    def _answer(self, command: api.Command, uuid: str, message: str) -> None:
+        extension = {uuid: command.extension[uuid]}
+        api.send_to_manager(command.code, vocabulary.ACTION, message, extension)
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    Trainee(int(sys.argv[1])).run()

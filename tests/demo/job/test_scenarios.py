@@ -1,0 +1,112 @@
+"""The scenarios in real processes: played as they are, and with a broken step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from taskd_net.demo.job.evidence import Seen
+from taskd_net.demo.job.run import Result, play, play_all, problems
+from taskd_net.demo.job.scenarios import SCENARIOS, Scenario
+from taskd_net.demo.job.stage import Stage
+from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, HUNG, REGISTERED, REPLY
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+async def test_scenarios_leave_the_expected_evidence_and_each_piece_of_it_counts() -> None:
+    """All are played once, in one test, so that no two test processes play them."""
+    shown: list[Result] = []
+    results = await play_all(SCENARIOS, shown.append)
+    assert [result.name for result in results] == list(BY_NAME)
+    assert sorted(result.name for result in shown) == sorted(BY_NAME)
+    assert {result.name: result.problems for result in results} == dict.fromkeys(BY_NAME, ())
+    for result in results:
+        assert result.as_json() == {"name": result.name, "ok": True, "seconds": round(result.seconds, 3)}
+        kills = [each for each in result.seen if each.who == "Mgr" and each.what == ENDED]
+        assert [kill.code for kill in kills] == [-9], "the Manager was killed in the middle"
+        assert not any(map(runs, {each.pid for each in result.seen}))
+        for place in range(len(result.seen)):
+            for wrong in broken(result.seen, place):
+                assert problems(BY_NAME[result.name], wrong), result.seen[place]
+        silent = [each for each in result.seen if each.what != REGISTERED]
+        assert not problems(BY_NAME[result.name], silent), "the Manager's own word is no evidence"
+    kinds = {each.what for result in results for each in result.seen}
+    assert kinds == {BEGAN, ENDED, COMMAND, REPLY, REGISTERED, HUNG}
+
+
+def broken(seen: Sequence[Seen], place: int) -> list[list[Seen]]:
+    """Evidence of courses in which one step was another: without an event, twice, or with another code or text."""
+    each = seen[place]
+    without = [*seen[:place], *seen[place + 1 :]]
+    match each.what:
+        case "command":
+            return [without, [*seen, each], changed(seen, place, code=299), changed(seen, place, text="7")]
+        case "ended" if not each.who.startswith("Worker/"):
+            return [without, changed(seen, place, code=0)]
+        case "ended":
+            return [without]
+        case "began":
+            # A launcher and a Mgr that nobody saw begin show in what they do.
+            return [without, changed(seen, place, text="7")] if each.who.startswith("Worker/") else []
+        case "reply":
+            none = [event for event in seen if event.uuid != each.uuid]
+            return [none, [*seen, replace(each, uuid="another")], [*none, replace(each, text="true")]]
+        case "hung":
+            return [[event for event in seen if event.what != HUNG]]
+    return []
+
+
+async def test_manager_that_forgets_its_state_fails_the_start() -> None:
+    class Forgetful(Stage):
+        async def kill(self, who: str) -> None:
+            await super().kill(who)
+            for file in self.folder.glob("state*"):
+                file.unlink()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("taskd_net.demo.job.run.Stage", Forgetful)
+        result = await play(BY_NAME["start"])
+    assert not result.ok
+    assert "commands of Agent/1: 210 5; expected 210 3" in result.problems
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("switch-nic", "replies: ReplySwitchNicResult true; expected ReplySwitchNicResult false"),
+        ("stress-test", '{"0": {"code": "0", "result": "OK"}}}; expected ReplyStressTestResult'),
+    ],
+)
+async def test_worker_that_obeys_fails_the_scenario_of_one_that_does_not(name: str, problem: str) -> None:
+    result = await play(replace(BY_NAME[name], variables={}))
+    assert not result.ok
+    (found,) = result.problems
+    assert problem in found
+
+
+async def test_step_that_does_not_happen_fails_the_scenario() -> None:
+    async def nothing_dies(stage: Stage) -> None:
+        await stage.until(lambda seen: seen.count("Agent/0", ENDED) == 1, "Agent 0 leaves")
+
+    scenario = Scenario("none", "nothing happens", nothing_dies, BY_NAME["start"].expected)
+    result = await play(scenario, patience=0.01)
+    assert not result.ok
+    assert result.problems[0].startswith("not within 0.01 s: Agent 0 leaves")
+    assert result.as_json()["problems"] == list(result.problems)
+
+
+def changed(seen: Sequence[Seen], place: int, **fields: object) -> list[Seen]:
+    """Evidence with one event changed."""
+    return [*seen[:place], replace(seen[place], **fields), *seen[place + 1 :]]  # type: ignore[arg-type]
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; one that waits for its parent to look at its exit code does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
