@@ -7,9 +7,10 @@ import json
 import pytest
 
 from taskd_net.codes import ConfigError
+from taskd_net.jobs.events import Acknowledged
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.state import SCHEMA
-from tests.jobs.scene import LOCAL, started
+from tests.jobs.scene import LOCAL, Scene, started
 
 
 def test_a_newer_one_is_refused_in_words() -> None:
@@ -38,3 +39,53 @@ def test_a_plugin_that_fails_to_read_its_state_is_named() -> None:
     stored["plugins"]["StopTrainPlugin"] = {"until": "x"}
     with pytest.raises(ConfigError, match=r"plugins\.StopTrainPlugin\.until is 'x'; expected float"):
         Job.from_json(json.dumps(stored), LOCAL)
+
+
+def parts_of(job: Job) -> dict[str, str]:
+    """The parts of a state that is stored for the first time."""
+    return {name: text for name, text in job.unsaved().items() if text is not None}
+
+
+def test_only_changed_parts_are_unsaved() -> None:
+    scene = Scene()
+    scene.register(0, 1)
+    scene.workers(2)
+    scene.job.tick(scene.now)
+    sending = scene.job.state.outbox.commands()
+    names = {"agent/0", "agent/1", "worker/2", "rest", "plugins", *(f"sending/{uuid}" for uuid in sending)}
+    assert scene.job.unsaved().keys() == names and len(sending) == 2
+    assert scene.job.unsaved().keys() == {"rest", "plugins"}
+    scene.job.take(scene.now, Acknowledged(sending[0]))
+    assert scene.job.unsaved()[f"sending/{sending[0]}"] is None
+
+
+def test_parts_that_are_none_are_refused() -> None:
+    parts = parts_of(started(0).job)
+    wrong = ({}, parts | {"rest": '{"schema": 1}'}, parts | {"agent/0": "nonsense"}, parts | {"agent/0": "3"})
+    for each in wrong:
+        with pytest.raises(ConfigError, match=r"stored state|agents"):
+            Job.from_parts(each, LOCAL)
+
+
+def test_a_manager_that_goes_on_sends_again_what_is_on_its_way() -> None:
+    scene = Scene()
+    scene.register(0)
+    (command,) = scene.job.tick(scene.now).commands
+    job = Job.from_parts(parts_of(scene.job), LOCAL)
+    assert job.wake > scene.now + 1.0
+    job.go_on(scene.now + 0.5)
+    assert job.tick(scene.now + 0.5).commands == [command]
+    assert (job.state.records.since, job.state.outbox.codes_to("Agent/0")) == (scene.now + 0.5, [210])
+
+
+def test_a_bar_is_lifted_for_a_stream_of_its_own_or_for_all() -> None:
+    job = started(0).job
+    for stream in job.state.streams.values():
+        stream.barred |= {"ProfilingPlugin", "StopTrainPlugin"}
+    job.unbar("ProfilingPlugin", alone=True)
+    job.unbar("StopTrainPlugin", alone=True)
+    left = {name: stream.barred for name, stream in job.state.streams.items()}
+    assert left["ProfilingCollect"] == {"StopTrainPlugin"}
+    assert left["ResumeTrainingAfterFaultStream"] == {"ProfilingPlugin", "StopTrainPlugin"}
+    job.unbar("StopTrainPlugin", alone=False)
+    assert not any("StopTrainPlugin" in stream.barred for stream in job.state.streams.values())
