@@ -8,19 +8,19 @@ NODES: Final = 2
 LOCAL: Final = 2
 """Training processes of a node."""
 
-SOCKET: Final = "TASKD_NET_DEMO_SOCKET"
+SOCKET: Final = "DEMO_JOB_SOCKET"
 """Variable with the path of the controller's socket."""
 
-PARENT: Final = "TASKD_NET_DEMO_PARENT"
+PARENT: Final = "DEMO_JOB_PARENT"
 """Variable with the pid of the process that started this one."""
 
-RESTARTS: Final = "TASKD_NET_DEMO_RESTARTS"
+RESTARTS: Final = "DEMO_JOB_RESTARTS"
 """Variable with the restarts that were left when a training process was started."""
 
-FAILS: Final = "TASKD_NET_DEMO_FAILS"
+FAILS: Final = "DEMO_JOB_FAILS"
 """Variable with the rank whose switch of cards fails."""
 
-SILENT: Final = "TASKD_NET_DEMO_SILENT"
+SILENT: Final = "DEMO_JOB_SILENT"
 """Variable with the rank that never answers a stress test."""
 
 BEGAN: Final = "began"
