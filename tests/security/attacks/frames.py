@@ -93,15 +93,15 @@ async def _unread(stand: Stand) -> AsyncGenerator[None, None]:
             await connection.__aexit__()
 
 
-async def _silent(stand: Stand) -> AsyncGenerator[None, None]:
-    """Hundreds of connections that send nothing; some are replaced each time."""
+async def _silent(pause: float, stand: Stand) -> AsyncGenerator[None, None]:
+    """Hundreds of connections that send nothing; one is replaced each time, with a pause in seconds."""
     standing = deque(connect(stand.address) for _ in range(SILENT))
     try:
         yield
         while True:
-            for _ in range(20):
-                standing.popleft().close()
-                standing.append(connect(stand.address))
+            standing.popleft().close()
+            standing.append(connect(stand.address))
+            await asyncio.sleep(pause)
             yield
     finally:
         for connection in standing:
@@ -133,7 +133,13 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         f"{CONNECTIONS} connections with {CALLS} calls each, whose answers are not read",
         "they hold their streams", _unread,
     ),
-    "http2-silent": Attack(f"{SILENT} connections that send nothing", "closed after a time", _silent),
+    "http2-silent": Attack(
+        f"{SILENT} connections that send nothing", "closed after a time", partial(_silent, 0.01)
+    ),
+    "http2-connections": Attack(
+        "connections opened and closed at full speed", "none: gRPC accepts them", partial(_silent, 0.0),
+        promised=False,
+    ),
     "http2-endless": Attack(
         "PRIORITY frames without an end, at full speed", "none: gRPC reads on", partial(_flood, _same(PRIORITIES)),
         promised=False,
