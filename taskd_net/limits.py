@@ -1,7 +1,7 @@
 """Limits and defaults of the mesh, each with its unit and the reason for its value.
 
-The layers above the mesh have `job_limits` and `observe_limits`. Settings of users are fields of `config.NodeConfig`,
-`peer_limits.Limits` or `tls.files.Tls`.
+Links between nodes of ours have `link_limits`, the layers above the mesh `job_limits` and `observe_limits`. Settings of
+users are fields of `config.NodeConfig`, `peer_limits.Limits` or `tls.files.Tls`.
 """
 
 from __future__ import annotations
@@ -292,80 +292,6 @@ ORIGINAL_ANNOUNCE_POSITIONS: Final = 100_000
 
 COPIES_S: Final = 10.0
 """Seconds for which a broadcast is known that a neighbour sends once for each receiver. A later resend is intended."""
-
-BATCH_MESSAGES: Final = 256
-"""Messages in one batch of a batched link. More gains nothing measurable and delays the answers in the same batch."""
-
-BATCH_BYTES: Final = 512 * 1024
-"""Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB are about twice as fast eight in a
-batch as one by one (docs/performance.md). More would delay the messages behind a batch more."""
-
-BATCH_ANSWERS: Final = 1024
-"""Answers of each of the two forms in one batch: some milliseconds of work for who reads it."""
-
-ANSWERS_AT_ONCE: Final = 256
-"""Acks of a batch that are read in one go, some 2 ms; then other links have their turn."""
-
-BATCH_ANSWERS_READ: Final = SHARED_IN_FLIGHT + ABANDONED_UUIDS
-"""Answers of each form in a batch that is read. Nodes of 0.1.0 write all that wait in one batch, and a neighbour has so
-many messages in flight or given up."""
-
-BATCH_ANSWER_BYTES: Final = 512 * 1024
-"""Bytes of the answers in one batch that are Acks, with their branches: 1,024 answers to broadcasts with a dozen
-failures each."""
-
-BATCH_FIELDS: Final = BATCH_ANSWERS_READ + 2048
-"""Fields in one batch: one for each message, answer, branch and span, and one for all numbers of a kind."""
-
-BATCH_OTHER_BYTES: Final = 2 * BATCH_ANSWER_BYTES
-"""Bytes of everything but the messages in one batch: answers, and as much for uuids, numbers and spans."""
-
-BATCH_COUNTED_BYTES: Final = 256 * 1024
-"""Bytes from which on the fields of a batch are counted before it is read. Below, even a batch of nothing but empty
-fields is read in some 3 ms; above, honest batches have large messages, and so few fields."""
-
-BATCHES_AHEAD: Final = 4
-"""Batches that an end of a batched link writes ahead of what the other end has taken in. Without this bound a steady
-stream of single messages piles up before a busy receiver as many small batches, whose cost lets it fall further behind:
-4,000 messages a second then took 20 to 190 ms each, with it 2 ms (docs/performance.md). More: the pile is that much
-longer; fewer: an end would have to confirm each batch by one of its own."""
-
-BATCHES_CONFIRMED: Final = 2
-"""Batches after which an end says so by itself, if nothing else goes back: before the other end has to wait."""
-
-DIRECT_IDLE_BYTES: Final = 4 * 1024
-"""Bytes of the buffer of a direct link over which little comes. A parent has thousands of them."""
-
-DIRECT_READ_BYTES: Final = 64 * 1024
-"""Bytes of the buffer of a busy direct link, and so of one read: some hundred small messages, whose decisions take
-some milliseconds. A larger frame has a larger buffer until it is read."""
-
-DIRECT_JOINED_BYTES: Final = 16 * 1024
-"""Bytes of a batch from which on its head is written beside it: joining the two would copy it."""
-
-DIRECT_TOKEN_BYTES: Final = 32
-"""Bytes of the random token that a parent gives to a child for one direct link: nobody guesses it."""
-
-DIRECT_GREETING_BYTES: Final = 1024
-"""Bytes of the first frame on a direct link, whose sender is still unknown: a greeting has 50."""
-
-DIRECT_GREETING_S: Final = 2.0
-"""Seconds for TLS and the greeting of whoever connects to the port of direct links."""
-
-DIRECT_GREETINGS: Final = 1024
-"""Connections to the port of direct links that have not greeted; the next one is closed at once."""
-
-DIRECT_GREETINGS_PER_ADDRESS: Final = 256
-"""The same of one address: as many as its registrations without a stream (PENDING_PER_ADDRESS)."""
-
-DIRECT_CONNECT_S: Final = 0.05
-"""Seconds for a connection to the offered port: a firewall that drops packets costs no join more than this."""
-
-DIRECT_ACCEPT_PAUSE_S: Final = 0.1
-"""Seconds before the next connection is accepted where none could be, mostly for want of file descriptors."""
-
-DIRECT_RETRY_S: Final = 60.0
-"""Seconds between two looks at whether a port that did not answer does so now."""
 
 NOT_ANSWERING_S: Final = 8.0
 """Seconds without a sign of life after which messages over a direct link are answered 6001 at once (contract, section

@@ -9,10 +9,13 @@ from types import ModuleType
 
 import pytest
 
-from taskd_net import job_limits, limits, observe_limits
+from taskd_net import job_limits, limits, link_limits, observe_limits
 
 
-@pytest.mark.parametrize("module", [limits, job_limits, observe_limits], ids=lambda module: module.__name__)
+MODULES = [limits, link_limits, job_limits, observe_limits]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_every_constant_has_a_reason(module: ModuleType) -> None:
     source = ast.parse(Path(module.__file__ or "").read_text()).body
     for before, after in itertools.pairwise(source):

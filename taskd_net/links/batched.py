@@ -26,7 +26,8 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Terms
 from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import (
+from taskd_net.limits import LARGE_WRITE_BYTES
+from taskd_net.link_limits import (
     ANSWERS_AT_ONCE,
     BATCH_ANSWER_BYTES,
     BATCH_ANSWERS,
@@ -34,7 +35,6 @@ from taskd_net.limits import (
     BATCH_MESSAGES,
     BATCHES_AHEAD,
     BATCHES_CONFIRMED,
-    LARGE_WRITE_BYTES,
 )
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, Final, cast
 
-from taskd_net import limits
+from taskd_net import limits, link_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError
 from taskd_net.core.identity import Violation
@@ -105,7 +105,7 @@ class DirectAcceptor(Acceptor):
         if sockets is None or not self._port or (names is None) != (sockets.context() is None):
             return ()
         self.forget(link)
-        self._token_of[link] = token = secrets.token_bytes(limits.DIRECT_TOKEN_BYTES)
+        self._token_of[link] = token = secrets.token_bytes(link_limits.DIRECT_TOKEN_BYTES)
         # The call of gRPC is over when the token comes.
         self._offers[token] = link, Caller(caller.remote, lambda: names)
         return ((KEY, f"{_VERSION} {self._port} {token.hex()}"),)
@@ -140,10 +140,10 @@ class DirectAcceptor(Acceptor):
             except OSError as error:
                 # No file descriptor is free, or the connection has gone.
                 self._parent.host.log.warning("accept_failed", reason=str(error))
-                await asyncio.sleep(limits.DIRECT_ACCEPT_PAUSE_S)
+                await asyncio.sleep(link_limits.DIRECT_ACCEPT_PAUSE_S)
                 continue
-            greeting = self._greeting
-            if greeting[host] < limits.DIRECT_GREETINGS_PER_ADDRESS and greeting.total() < limits.DIRECT_GREETINGS:
+            greeting, most = self._greeting, link_limits.DIRECT_GREETINGS
+            if greeting[host] < link_limits.DIRECT_GREETINGS_PER_ADDRESS and greeting.total() < most:
                 greeting[host] += 1
                 self._accepted.add(connection)
                 _spawn(self._waiting, self._greeted(connection, host, sockets.context()))
@@ -156,7 +156,7 @@ class DirectAcceptor(Acceptor):
         loop, stream = asyncio.get_running_loop(), DirectSocket()
         self._accepted.discard(connection)
         try:
-            async with asyncio.timeout(limits.DIRECT_GREETING_S):
+            async with asyncio.timeout(link_limits.DIRECT_GREETING_S):
                 await loop.connect_accepted_socket(lambda: stream, connection, ssl=context)
                 first = await stream.first
             if first is None:
@@ -249,7 +249,7 @@ class Direct(Kind):
         """Connect, greet, and wait for the answer."""
         offer = _read_offer(way.peer)
         assert offer is not None
-        connection = await _connect(way, limits.DIRECT_CONNECT_S)
+        connection = await _connect(way, link_limits.DIRECT_CONNECT_S)
         stream = DirectSocket()
         try:
             async with asyncio.timeout(way.ack_timeout):
@@ -292,7 +292,7 @@ def _read_offer(peer: Peer) -> tuple[int, bytes] | None:
     version, _, rest = peer.said.get(KEY, "").partition(" ")
     port, _, token = rest.partition(" ")
     number = natural(port, 65535)
-    if version != _VERSION or not number or len(token) != 2 * limits.DIRECT_TOKEN_BYTES:
+    if version != _VERSION or not number or len(token) != 2 * link_limits.DIRECT_TOKEN_BYTES:
         return None
     try:
         return number, bytes.fromhex(token)

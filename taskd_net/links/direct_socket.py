@@ -18,7 +18,7 @@ import time
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
-from taskd_net import limits
+from taskd_net import limits, link_limits
 from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, head, write_frame
 
 _PING: Final = write_frame(Kind.PING)
@@ -108,7 +108,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._turns = turns()
-        self._frames = FrameReader(limits.DIRECT_GREETING_BYTES)
+        self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES)
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
@@ -201,7 +201,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def write(self, batch: bytes) -> bool:
         """Write a batch. Returns whether the kernel has all of it; if not, `drained` comes."""
         size = len(batch)
-        if size < limits.DIRECT_JOINED_BYTES:
+        if size < link_limits.DIRECT_JOINED_BYTES:
             self._transport.write(head(Kind.BATCH, size) + batch)
         else:
             self._transport.writelines((head(Kind.BATCH, size), batch))

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from taskd_net import limits
+from taskd_net import limits, link_limits
 from taskd_net.core.links import UP
 from taskd_net.links.kind import Failed
 from taskd_net.links.session import Host
@@ -45,7 +45,7 @@ class Renewal:
     async def improve(self, stay: Stay) -> None:
         """Move to the preferred kind of link when that can be reached."""
         while stay.connection.better is not None:
-            await asyncio.sleep(random.uniform(limits.DIRECT_RETRY_S / 2, limits.DIRECT_RETRY_S))
+            await asyncio.sleep(random.uniform(link_limits.DIRECT_RETRY_S / 2, link_limits.DIRECT_RETRY_S))
             if stay.renewing or not await self.connector.better_answers(stay.connection, stay.parent, stay.peer):
                 continue
             stay.renewing = True

@@ -11,7 +11,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from taskd_net import limits
+from taskd_net import link_limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Failure
@@ -48,21 +48,21 @@ def read_batch(data: bytes) -> Batch:
             `patience` for each message, or numbers for some of the messages or answers only.
     """
     try:
-        if len(data) > limits.BATCH_COUNTED_BYTES:
+        if len(data) > link_limits.BATCH_COUNTED_BYTES:
             _require_bounds(data)
         batch = Batch.FromString(data)
     except (DecodeError, IndexError, ValueError) as error:
         raise Refusal(Code.NET_ERR, f"the bytes are not a batch: {error}") from error
     messages, numbers, answers = len(batch.messages), len(batch.numbers), len(batch.answers)
-    most = limits.BATCH_ANSWERS_READ
+    most = link_limits.BATCH_ANSWERS_READ
     # A message or a span takes two bytes at least, so a batch with a single message needs no look.
-    if len(data) > 2 * limits.BATCH_MESSAGES and (
-        messages > limits.BATCH_MESSAGES
+    if len(data) > 2 * link_limits.BATCH_MESSAGES and (
+        messages > link_limits.BATCH_MESSAGES
         or answers > most
         or len(batch.accepted) > most
         or len(batch.accepted_numbers) > most
-        or len(batch.branches) > limits.BATCH_ANSWERS
-        or len(batch.spans) > limits.BATCH_MESSAGES
+        or len(batch.branches) > link_limits.BATCH_ANSWERS
+        or len(batch.spans) > link_limits.BATCH_MESSAGES
     ):
         raise Refusal(Code.NET_ERR, "more messages or answers than a batch may have")
     if messages != len(batch.patience):
@@ -81,16 +81,16 @@ def _require_bounds(data: bytes) -> None:
         IndexError, ValueError: it has more in it than a batch may have.
     """
     messages = size = other = 0
-    for number, taken in field_sizes(data, limits.BATCH_FIELDS):
+    for number, taken in field_sizes(data, link_limits.BATCH_FIELDS):
         if number == Batch.MESSAGES_FIELD_NUMBER:
             messages += 1
             size += taken
         else:
             other += taken
     # The fields of messages have up to five bytes more than the messages.
-    if messages > 1 and size > limits.BATCH_BYTES + 5 * messages:
+    if messages > 1 and size > link_limits.BATCH_BYTES + 5 * messages:
         raise ValueError(f"{messages} messages of {size} bytes together")
-    if other > limits.BATCH_OTHER_BYTES:
+    if other > link_limits.BATCH_OTHER_BYTES:
         raise ValueError(f"{other} bytes beside the messages")
 
 

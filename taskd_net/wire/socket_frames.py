@@ -10,12 +10,12 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from taskd_net import limits
+from taskd_net import link_limits
 
 _HEAD: Final = struct.Struct("<IB")
 _MAGIC: Final = b"taskd-net direct"
 _VERSION: Final = 1
-_GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{limits.DIRECT_TOKEN_BYTES}s")
+_GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{link_limits.DIRECT_TOKEN_BYTES}s")
 _CONTINUES: Final = 1
 _JOINED: Final = {None: b"\x00", True: b"\x01", False: b"\x02"}
 
@@ -108,7 +108,7 @@ class FrameReader:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._buffer = bytearray(limits.DIRECT_IDLE_BYTES)
+        self._buffer = bytearray(link_limits.DIRECT_IDLE_BYTES)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         # Whether the last read filled the buffer, or took little of it.
@@ -117,7 +117,7 @@ class FrameReader:
     def space(self) -> memoryview:
         """The part of the buffer for the next bytes. Never empty."""
         if self._end == len(self._buffer):
-            self._make_room(self._end - self._start + limits.DIRECT_READ_BYTES)
+            self._make_room(self._end - self._start + link_limits.DIRECT_READ_BYTES)
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -153,10 +153,10 @@ class FrameReader:
     def _fit(self) -> None:
         """Make the empty buffer larger or smaller after what the last read was like."""
         size = len(self._buffer)
-        if self._spared or size > limits.DIRECT_READ_BYTES:
-            fitting = max(limits.DIRECT_IDLE_BYTES, min(size // 4, limits.DIRECT_READ_BYTES))
+        if self._spared or size > link_limits.DIRECT_READ_BYTES:
+            fitting = max(link_limits.DIRECT_IDLE_BYTES, min(size // 4, link_limits.DIRECT_READ_BYTES))
         else:
-            fitting = min(4 * size, limits.DIRECT_READ_BYTES) if self._filled else size
+            fitting = min(4 * size, link_limits.DIRECT_READ_BYTES) if self._filled else size
         if fitting != size:
             self._replace(fitting)
 

@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 import pytest
 
-from taskd_net import Code, job_limits, limits, observe_limits
+from taskd_net import Code, job_limits, limits, link_limits, observe_limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core.ready import Kind
 from taskd_net.links import batched_kind, direct_kind, grpc_status, peer
@@ -70,8 +70,8 @@ FIGURES: Final = {
         f"full jitter, {limits.BACKOFF_INITIAL_S * 1000:g} ms to {_seconds(limits.BACKOFF_MAX_S)}",
         f"it has {_seconds(limits.CONNECT_S)} to connect",
         f"requests of at most {limits.ANNOUNCE_POSITIONS:,} positions",
-        f"At most {limits.BATCH_MESSAGES} messages and {limits.BATCH_BYTES // 1024} KiB in a batch",
-        "the other is at most four ahead" if limits.BATCHES_AHEAD == 4 else "",
+        f"At most {link_limits.BATCH_MESSAGES} messages and {link_limits.BATCH_BYTES // 1024} KiB in a batch",
+        "the other is at most four ahead" if link_limits.BATCHES_AHEAD == 4 else "",
         "waits for the announcement, for a second" if limits.QUARANTINE_S == 1.0 else "",
         f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
         f"A receive limit of {limits.RECEIVE_BYTES // _MIB} MiB at both ends",
@@ -114,7 +114,7 @@ FIGURES: Final = {
         "for `seconds`; every 5 minutes until it is" if limits.NOT_JOINED_LOG_S == 300.0 else "",
     ],
     "docs/performance.md": [
-        "at most four batches ahead of the other end (`BATCHES_AHEAD`)" if limits.BATCHES_AHEAD == 4 else "",
+        "at most four batches ahead of the other end (`BATCHES_AHEAD`)" if link_limits.BATCHES_AHEAD == 4 else "",
     ],
     "docs/reliability.md": [
         f"after {_seconds(limits.KEEPALIVE_TIME_S)} of silence it is pinged",

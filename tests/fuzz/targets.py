@@ -29,7 +29,8 @@ from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.expect import Expected
-from taskd_net.limits import BATCH_ANSWERS, BATCH_ANSWERS_READ, BATCH_MESSAGES, FAILURES_TOLD
+from taskd_net.limits import FAILURES_TOLD
+from taskd_net.link_limits import BATCH_ANSWERS, BATCH_ANSWERS_READ, BATCH_MESSAGES
 from taskd_net.links import peer as peers
 from taskd_net.links.remote import remote_of
 from taskd_net.observe import probe_codec, status_codec

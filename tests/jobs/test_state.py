@@ -61,7 +61,8 @@ def test_only_changed_parts_are_unsaved() -> None:
 
 def test_parts_that_are_none_are_refused() -> None:
     parts = parts_of(started(0).job)
-    wrong = ({}, parts | {"rest": '{"schema": 1}'}, parts | {"agent/0": "nonsense"}, parts | {"agent/0": "3"})
+    wrong: list[dict[str, str]] = [{}, parts | {"rest": '{"schema": 1}'}]
+    wrong += [parts | {"agent/0": text} for text in ("nonsense", "3")]
     for each in wrong:
         with pytest.raises(ConfigError, match=r"stored state|agents"):
             Job.from_parts(each, LOCAL)

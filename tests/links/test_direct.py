@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from taskd_net import Ack, Code, Position, limits
+from taskd_net import Ack, Code, Position, limits, link_limits
 from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.wire import codec, link_pb2
@@ -136,7 +136,7 @@ async def test_end_that_does_not_read_costs_one_batch_beside_the_queue(cable: Ca
         sent.append(cable.node.send(frame("x" * 200_000, uuid=str(number))))
         await asyncio.sleep(0)
     assert limits.LINK_BYTES - 300_000 < cable.child.queued_bytes <= limits.LINK_BYTES
-    assert cable.stream.unsent <= limits.BATCH_BYTES + 1000
+    assert cable.stream.unsent <= link_limits.BATCH_BYTES + 1000
     assert {answers[0].code for answers in sent if answers} == {Code.RECV_BUF_BUSY}
     assert sum(not answers for answers in sent) == cable.child.in_flight.count
 

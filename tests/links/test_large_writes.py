@@ -10,7 +10,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from taskd_net import Position, limits
+from taskd_net import Position, limits, link_limits
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
@@ -74,7 +74,7 @@ async def test_time_that_the_copying_takes_is_no_pause() -> None:
 
 async def test_some_batches_begin_together() -> None:
     turns = LargeWrites()
-    size, later = limits.BATCH_BYTES, asyncio.Event()
+    size, later = link_limits.BATCH_BYTES, asyncio.Event()
     assert all(turns.begin(size, later.set) for _ in range(limits.LARGE_WRITES_AHEAD // size))
     assert not turns.begin(size, later.set)
     await soon(later.wait())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits
+from taskd_net import limits, link_limits
 from taskd_net.wire.socket_frames import (
     FrameError,
     FrameReader,
@@ -66,7 +66,7 @@ def test_length_of_4_gib_is_refused_before_any_memory_is_taken() -> None:
     reader = FrameReader(limits.RECEIVE_BYTES)
     with pytest.raises(FrameError, match="a frame of 4294967295 bytes; the limit is"):
         fed(reader, struct.pack("<IB", 0xFFFF_FFFF, Kind.BATCH), [5])
-    assert len(reader.space()) <= limits.DIRECT_IDLE_BYTES
+    assert len(reader.space()) <= link_limits.DIRECT_IDLE_BYTES
 
 
 @pytest.mark.parametrize(("size", "taken"), [(1000, True), (1001, False)])
@@ -81,15 +81,15 @@ def test_bound_is_exact(size: int, taken: bool) -> None:
 
 def test_buffer_grows_with_what_comes_and_shrinks_when_little_does() -> None:
     reader = FrameReader(limits.RECEIVE_BYTES)
-    assert len(reader.space()) == limits.DIRECT_IDLE_BYTES
+    assert len(reader.space()) == link_limits.DIRECT_IDLE_BYTES
     small = write_frame(Kind.BATCH, b"x" * 59)
-    fed(reader, small * 4096, [limits.DIRECT_READ_BYTES])
-    assert len(reader.space()) == limits.DIRECT_READ_BYTES
+    fed(reader, small * 4096, [link_limits.DIRECT_READ_BYTES])
+    assert len(reader.space()) == link_limits.DIRECT_READ_BYTES
     fed(reader, write_frame(Kind.BATCH, b"x" * 1_000_000), [1_000_000])
-    assert len(reader.space()) <= limits.DIRECT_READ_BYTES
+    assert len(reader.space()) <= link_limits.DIRECT_READ_BYTES
     for _ in range(5):
         fed(reader, small, [100])
-    assert len(reader.space()) == limits.DIRECT_IDLE_BYTES
+    assert len(reader.space()) == link_limits.DIRECT_IDLE_BYTES
 
 
 def test_head_is_that_of_the_frame() -> None:
@@ -99,8 +99,8 @@ def test_head_is_that_of_the_frame() -> None:
 @pytest.mark.parametrize("continues", [True, False])
 def test_greeting(continues: bool) -> None:
     data = write_greeting(Greeting(TOKEN, continues))
-    assert len(data) < limits.DIRECT_GREETING_BYTES
-    ((kind, payload),) = fed(FrameReader(limits.DIRECT_GREETING_BYTES), data, [7])
+    assert len(data) < link_limits.DIRECT_GREETING_BYTES
+    ((kind, payload),) = fed(FrameReader(link_limits.DIRECT_GREETING_BYTES), data, [7])
     assert read_greeting(kind, payload) == Greeting(TOKEN, continues)
 
 

@@ -8,7 +8,8 @@ from itertools import count
 from typing import Any, Final
 
 from taskd_net.core.ready import Reason
-from taskd_net.limits import ANSWERS_UNTAKEN, BATCH_ANSWERS_READ
+from taskd_net.limits import ANSWERS_UNTAKEN
+from taskd_net.link_limits import BATCH_ANSWERS_READ
 from taskd_net.peer_limits import Limits
 from taskd_net.wire.link_pb2 import Batch
 from tests.peers.floods import FloodingChild, FloodingParent, batch
