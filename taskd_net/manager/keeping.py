@@ -161,7 +161,8 @@ def read_decisions(parts: Mapping[str, str]) -> list[DecisionView]:
 
     Raises:
         ConfigError: one cannot be read.
+        ValueError: one is no JSON text.
     """
     return [
-        from_plain(DecisionView, json.loads(text), name) for name, text in parts.items() if name.startswith("decision/")
+        from_plain(DecisionView, json_value(text), name) for name, text in parts.items() if name.startswith("decision/")
     ]

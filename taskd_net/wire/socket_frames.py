@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from taskd_net import link_limits
+from taskd_net.codes import TaskdNetError
 
 _HEAD: Final = struct.Struct("<IB")
 _MAGIC: Final = b"taskd-net direct"
@@ -37,7 +38,7 @@ class Kind(IntEnum):
     """The sender's last frame; the payload is the reason, empty for a link that goes on over another socket."""
 
 
-class FrameError(ValueError):
+class FrameError(TaskdNetError):
     """The bytes are not those of a link; the text says why."""
 
 
