@@ -482,6 +482,15 @@ def test_a_stream_that_goes_on_as_another_keeps_what_is_in_flight_and_queued() -
     assert answers(mgr.accepted(1.0, child.id, ["a", "b"])) == [(Code.OK, "Worker/0/0")] * 2
 
 
+def test_stream_of_another_kind_goes_on_and_answers_probes_as_that_kind() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0")
+    for before, after in ((None, None), (1, 4)):
+        child.probes = before
+        mgr.renewed(child.id, "newer", 4)
+        assert child.probes == after
+
+
 # ---- neighbours that give no sign of life
 
 
