@@ -11,7 +11,6 @@ import pytest
 
 from taskd_net import job_limits, limits, link_limits, observe_limits
 
-
 MODULES = [limits, link_limits, job_limits, observe_limits]
 
 

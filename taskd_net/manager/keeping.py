@@ -16,6 +16,7 @@ from taskd_net.jobs.plain import from_plain, to_plain
 from taskd_net.manager.history import Counters
 from taskd_net.manager.store import Damaged, OtherJob, Store
 from taskd_net.manager.threads import OwnThread
+from taskd_net.untrusted import json_value
 
 T = TypeVar("T")
 
@@ -161,8 +162,9 @@ def read_decisions(parts: Mapping[str, str]) -> list[DecisionView]:
 
     Raises:
         ConfigError: one cannot be read.
-        ValueError: one is no JSON text.
     """
-    return [
-        from_plain(DecisionView, json_value(text), name) for name, text in parts.items() if name.startswith("decision/")
-    ]
+    kept = ((name, text) for name, text in parts.items() if name.startswith("decision/"))
+    try:
+        return [from_plain(DecisionView, json_value(text), name) for name, text in kept]
+    except ValueError as error:
+        raise ConfigError(f"stored decisions: {error}") from None

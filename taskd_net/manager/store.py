@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from taskd_net.codes import ConfigError
+from taskd_net.codes import ConfigError, TaskdNetError
 
 FILE_SCHEMA: Final = 1
 """Version of the tables; `taskd_net.jobs.state.SCHEMA` is that of the parts."""
@@ -24,11 +24,11 @@ _TABLES: Final = (
 _SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 
 
-class Damaged(Exception):
+class Damaged(TaskdNetError):
     """The file is no state of a Manager; the text says why."""
 
 
-class OtherJob(Exception):
+class OtherJob(TaskdNetError):
     """The file is that of another job, whose id is the text."""
 
 
