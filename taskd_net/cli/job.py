@@ -20,13 +20,13 @@ from taskd_net.observe.job_document import job_document
     "job",
     short_help="Show the job's Manager: streams, Agents, decisions.",
 )
-@click.argument("addr", default="127.0.0.1:9601")
+@click.argument("addr", envvar="TASKD_NET_AT", default="127.0.0.1:9601")
 @click.option("--watch", is_flag=True, help="Repeat it each second, until a signal.")
 @click.option("--all", "everything", is_flag=True, help="Show each Agent, and the last 50 decisions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
 @click.pass_context
 def job(ctx: click.Context, /, addr: str, watch: bool, everything: bool, as_json: bool, **_: object) -> None:
-    """Show the state of the Manager of the Mgr at ADDR (127.0.0.1:9601).
+    """Show the state of the Manager of the Mgr at ADDR (TASKD_NET_AT, then 127.0.0.1:9601).
 
     It shows the streams with their owners, Agents with their faults, the restarts that are left, and the last decisions
     with their cause, commands and answers. docs/manager.md describes the JSON object.

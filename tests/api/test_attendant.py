@@ -146,6 +146,7 @@ def test_handlers_of_the_application_go_first(mgr: BlockingNode, near: BlockingN
 def test_command_that_cannot_be_carried_out(
     mgr: BlockingNode, near: BlockingNode, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     started()
     reach(mgr, Body("ACTION", 205))
     until(lambda: "205 has no stressTestUUID" in caplog.text)

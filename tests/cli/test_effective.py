@@ -33,7 +33,7 @@ def test_every_value_is_printed_with_the_place_it_comes_from(tmp_path: Path, mon
     assert places["ack_timeout = 5.0"] == "--ack-timeout"
     assert places["server_rank = 3"] == "environment variable RANK"
     assert places["grace = 60.0"] == f"file {file}"
-    assert places['links = "batched"'] == "default"
+    assert places['links = "direct"'] == "default"
     assert places["# server_crt is not set"] == "default"
     assert places["# metrics_port is not set"] == "default"
     assert [name.removeprefix("# ").partition(" ")[0] for name in places] == [

@@ -16,7 +16,7 @@ def completed(*arguments: str, incomplete: str = "") -> list[CompletionItem]:
 
 def test_shells_complete_flags_words_files_and_folders() -> None:
     assert [item.value for item in completed("mgr", incomplete="--ack")] == ["--ack-timeout"]
-    assert [item.value for item in completed("send", "--links")] == ["batched", "tasknet"]
+    assert [item.value for item in completed("send", "--links")] == ["direct", "batched", "tasknet"]
     assert [item.value for item in completed("config", "mgr", "--identity", incomplete="c")] == ["certificate"]
     assert [(item.value, item.type) for item in completed("proxy", "--ca", incomplete="/e")] == [("/e", "file")]
     assert [(item.value, item.type) for item in completed("proxy", "--log-path", incomplete="/v")] == [("/v", "dir")]

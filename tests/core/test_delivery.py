@@ -219,7 +219,8 @@ def test_message_is_answered_when_the_application_confirms_it() -> None:
 
 def test_batch_waits_for_its_confirmation_as_single_messages_do() -> None:
     mgr = router("Mgr", inbox=8, confirms=True)
-    link = add_child(mgr, "Worker/0/0")
+    link = mgr.register(0.0, at("Worker/0/0"))
+    mgr.link_up(0.0, link, "s", numbered=True, bare=True)
     messages = [frame("Mgr", "Worker/0/0", uuid=uuid) for uuid in "abc"]
     arrived = mgr.frames_arrived(0.0, link.id, [(message, Caller(), None) for message in messages])
     assert arrived == [Deliver(message) for message in messages]

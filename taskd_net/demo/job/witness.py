@@ -11,9 +11,9 @@ import os
 import signal
 import socket
 import sys
-import threading
 from typing import Final
 
+from taskd_net import fork
 from taskd_net.demo.job.terms import PARENT, SOCKET
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -28,7 +28,7 @@ class Witness:
 
     def __init__(self, who: str) -> None:
         self._who = who
-        self._saying = threading.Lock()
+        self._saying = fork.Lock()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(os.environ[SOCKET])
 
