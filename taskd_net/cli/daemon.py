@@ -249,7 +249,8 @@ async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
 
     threading.Thread(target=run, name=name, daemon=True).start()
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(done), seconds)
+        async with asyncio.timeout(seconds):
+            return await asyncio.wrap_future(done)
     except TimeoutError:
         raise ConfigError(f"the thread that {name} has not come to its end within {seconds:g} s") from None
 

@@ -72,7 +72,9 @@ class OwnThread:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._calls.put(run)
-        return await asyncio.wait_for(done, seconds)
+        # `wait_for` of Python 3.11 loses a cancellation that comes as the call ends.
+        async with asyncio.timeout(seconds):
+            return await done
 
     def stack(self) -> str:
         """The calls that the thread is in, the last one first, in one line."""

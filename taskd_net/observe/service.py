@@ -219,7 +219,8 @@ class NodeService:
             share = max(1.0, self._running.total() / limits.PROBE_SERIES_AT_FULL_RATE)
             pause = max(series.interval, limits.PROBE_INTERVAL_S * share)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), began + pause - loop.time())
+                async with asyncio.timeout(began + pause - loop.time()):
+                    await self._closing.wait()
 
     async def _send(self, echoes: AsyncIterator[Echo], context: Context) -> None:
         """Write each answer to the caller as it comes."""

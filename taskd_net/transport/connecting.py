@@ -238,6 +238,7 @@ class Connector:
             Failed: there is none in time.
         """
         try:
-            await asyncio.wait_for(channel.channel_ready(), self._ack_timeout)
+            async with asyncio.timeout(self._ack_timeout):
+                await channel.channel_ready()
         except TimeoutError as error:
             raise Failed("there is no connection") from error

@@ -113,7 +113,8 @@ class Renewal:
 
     async def _comes_to_rest(self, connection: Connection) -> None:
         try:
-            await asyncio.wait_for(connection.session.pause(), 2 * limits.RENEWAL_S)
+            async with asyncio.timeout(2 * limits.RENEWAL_S):
+                await connection.session.pause()
         except BaseException as error:
             connection.session.resume()
             if isinstance(error, TimeoutError):
@@ -146,5 +147,6 @@ async def _end(connection: Connection) -> None:
     """End the link to a parent that would take a second one for another node's."""
     await connection.opened.line.finish()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(connection.session.over.wait(), limits.RENEWAL_S / 2)
+        async with asyncio.timeout(limits.RENEWAL_S / 2):
+            await connection.session.over.wait()
     connection.opened.line.cancel()

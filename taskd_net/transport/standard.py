@@ -97,7 +97,8 @@ class Health:
                 await asyncio.wait([self._work], timeout=limits.CLOSE_GRACE_S)
             # A watcher that does not read must not block the node's end.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._servicer.enter_graceful_shutdown(), limits.CLOSE_GRACE_S)
+                async with asyncio.timeout(limits.CLOSE_GRACE_S):
+                    await self._servicer.enter_graceful_shutdown()
 
     async def _tell(self) -> None:
         from grpc_health.v1 import health_pb2

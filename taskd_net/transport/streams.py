@@ -112,7 +112,8 @@ class Streams:
             if before is not None:
                 # The messages that come in over the old stream are older. The child ends it; so wait a bounded time.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(before.over.wait(), limits.RENEWAL_S)
+                    async with asyncio.timeout(limits.RENEWAL_S):
+                        await before.over.wait()
                 before.close()
             await session.run()
         finally:
@@ -203,7 +204,8 @@ class Streams:
 async def _comes_to_rest(session: Session[Any]) -> bool:
     """Let a stream come to rest, so that another one of the same child can go on with it."""
     try:
-        await asyncio.wait_for(session.pause(), limits.RENEWAL_S)
+        async with asyncio.timeout(limits.RENEWAL_S):
+            await session.pause()
     except TimeoutError:
         return False
     return True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from taskd_net.codes import Code
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Lost
 from tests.core.driven import Action, Answer, Deliver, Driven
@@ -221,7 +221,8 @@ def test_batch_waits_for_its_confirmation_as_single_messages_do() -> None:
     mgr = router("Mgr", inbox=8, confirms=True)
     link = mgr.register(0.0, at("Worker/0/0"))
     mgr.link_up(0.0, link, "s", numbered=True, bare=True)
-    messages = [frame("Mgr", "Worker/0/0", uuid=uuid) for uuid in "abc"]
+    first = frame("Mgr", "Worker/0/0", uuid="a")
+    messages = [first, *(Frame(uuid, True, first.src, first.dst, b"") for uuid in "bc")]
     arrived = mgr.frames_arrived(0.0, link.id, [(message, Caller(), None) for message in messages])
     assert arrived == [Deliver(message) for message in messages]
     assert len(answers(mgr.confirm(*messages))) == 3

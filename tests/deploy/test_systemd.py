@@ -65,7 +65,7 @@ def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
         pytest.skip("systemd-analyze is not installed")
     unit = tmp_path / UNIT.name
     # It checks for the program, which need not be installed here.
-    unit.write_text(UNIT.read_text().replace(PROGRAM, sys.executable))
+    unit.write_text(UNIT.read_text().replace(PROGRAM, f'"{sys.executable}"'))
     command = [analyze, "verify", "--man=no", str(unit)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
     assert (done.returncode, [line for line in done.stderr.splitlines() if "taskd-net" in line]) == (0, [])
