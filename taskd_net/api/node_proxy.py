@@ -71,7 +71,7 @@ class AgentsProxy:
             )
             node = BlockingNode(config).start()
         except ConfigError as error:
-            # Whoever listens there is the node's Proxy.
+            # The listener there is the node's Proxy.
             log.info("no_own_proxy", reason=str(error))
             return
         try:

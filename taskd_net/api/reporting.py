@@ -63,7 +63,7 @@ class Reports:
         self._missed = asyncio.Event()
         # Reports without a waiting caller; a SimpleQueue among them is notified at its turn.
         self._waiting: deque[_Waiting | SimpleQueue[None]] = deque()
-        # What follows a REGISTER, by kind: the report, and the time until which it matters.
+        # Reports to repeat after a REGISTER, by kind, with the time until which each matters.
         self._lasting: dict[str, tuple[Body, float]] = {}
         self._posted = asyncio.Event()
         self._lost = 0

@@ -332,7 +332,7 @@ class View:
             own = link.position.identity
             name = str(own)
             if link.is_leaf or name in self._own:
-                # What a child reports replaces what its routes told.
+                # The child's own reports replace the records made from its routes.
                 self._foreign.pop(name, None)
                 continue
             known, behind = self._foreign.setdefault(name, set()), routes.behind(link.id) - {own}

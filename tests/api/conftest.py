@@ -8,18 +8,23 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, Message, NodeConfig, Position, logs, profiling_switch
+from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, job_limits, logs, profiling_switch
 from taskd_net.api import agent, disk, manager, member, proxy, worker
 from taskd_net.api.body import Body
+from taskd_net.api.pytorch import RESTARTED
 from taskd_net.states import State
+from tests.api.frameworks import Double, Msrun, SimpleElasticAgent
 
 SOON = 10.0
+AGENT = "Agent/2"
+WORKER = "Worker/0/3"
 VARIABLES = (
     *("PROCESS_RECOVER", "TASKD_PROCESS_ENABLE", "TASKD_PROCESS_INTERVAL", "MINDX_TASK_ID"),
     *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
@@ -107,6 +112,17 @@ def rank_3_of_8(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
 
 
+def started() -> None:
+    """Make the Worker of these tests."""
+    assert api.init_taskd_worker(3) and api.start_taskd_worker()
+
+
+def reach(mgr: BlockingNode, body: Body, *, uuid: str | None = None) -> None:
+    """Send a command to the Worker as soon as it is there."""
+    while not (ack := mgr.send(body.to_json(), to=WORKER, timeout=SOON, uuid=uuid)).ok:
+        assert ack.code in (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED, Code.RECV_BUF_BUSY), ack
+
+
 @pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
     """Threads that call."""
@@ -146,3 +162,103 @@ def until(holds: Callable[[], bool]) -> None:
             return
         pause.wait(0.01)
     raise AssertionError("it does not come to hold")
+
+
+# ---- an Agent
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second of an Agent takes a twentieth."""
+    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 0.05)
+    monkeypatch.setenv(agent.FINISH_PAUSE, "0")
+
+
+@pytest.fixture
+def frameworks() -> Iterator[list[Double]]:
+    """The doubles of a test; their workers end after the Agent."""
+    made: list[Double] = []
+    yield made
+    for each in made:
+        each.end()
+    os.environ.pop(RESTARTED, None)
+
+
+@pytest.fixture
+def msrun(frameworks: list[Double]) -> Msrun:
+    """A registered msrun."""
+    made = Msrun()
+    made.register()
+    frameworks.append(made)
+    return made
+
+
+@pytest.fixture
+def elastic(frameworks: list[Double]) -> SimpleElasticAgent:
+    """A registered elastic agent."""
+    made = SimpleElasticAgent()
+    made.register()
+    frameworks.append(made)
+    return made
+
+
+@dataclass
+class Running:
+    """An Agent that serves in a thread, its Proxy, and its Mgr."""
+
+    mgr: BlockingNode
+    proxy: BlockingNode
+    result: Future[object]
+
+    def command(self, code: int, message: str = "", msg_type: str = "ACTION") -> None:
+        """Have the Mgr command something."""
+        assert self.mgr.send(Body(msg_type, code, message).to_json(), to=AGENT).ok
+
+    def report(self, code: int | str) -> Body:
+        """The next report of this code or msg_type; the others before it are dropped."""
+        while True:
+            message = self.mgr.receive(SOON)
+            body = Body.parse(message.body)
+            assert (str(message.src), message.mtype) == (AGENT, "DEFAULT")
+            if code in (body.code, body.msg_type):
+                return body
+
+    def exit_status(self) -> object:
+        """The status with which the Agent leaves."""
+        error = self.result.exception(SOON)
+        assert isinstance(error, SystemExit), error
+        assert agent.slot._member is None
+        return error.code
+
+
+Start = Callable[[Double], Running]
+
+
+@pytest.fixture
+def start(mgr: BlockingNode, threads: ThreadPoolExecutor, frameworks: list[Double]) -> Iterator[Start]:
+    """Start an Agent, up to its 201."""
+    begun: list[Running] = []
+    config = NodeConfig.proxy(server_rank=2, listen="127.0.0.1:0", upstream=mgr.address or "")
+    with BlockingNode(config) as near:
+
+        def started(framework: Double) -> Running:
+            assert init(near, framework)
+            running = Running(mgr, near, threads.submit(api.start_taskd_agent))
+            begun.append(running)
+            assert running.report("REGISTER").extension["Incarnation"]
+            return running
+
+        yield started
+        for running in begun:
+            if agent.slot._member is not None:
+                assert api.destroy_taskd_agent()
+            running.result.exception(SOON)
+
+
+def init(near: BlockingNode, framework: Double) -> bool:
+    """Initialise an Agent below a node."""
+    host, port = (near.address or "").split(":")
+    upstream: dict[str, object] = {"UpstreamAddr": host, "UpstreamPort": int(port), "ServerRank": "2"}
+    if isinstance(framework, SimpleElasticAgent):
+        return api.init_taskd_agent(upstream, cls=framework)
+    return api.init_taskd_agent({**upstream, "Framework": "MindSpore"})

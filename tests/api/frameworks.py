@@ -15,7 +15,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from taskd_net import api
-from tests.api.conftest import SOON
+
+PATIENCE_S = 10.0
 
 RUNS = (
     "import os, signal, sys; signal.signal(signal.SIGTERM, lambda *_: os._exit(7)); print(flush=True); sys.stdin.read()"
@@ -59,7 +60,7 @@ class Double:
 
     def called(self) -> tuple[object, ...]:
         """The next call."""
-        return self.calls.get(timeout=SOON)
+        return self.calls.get(timeout=PATIENCE_S)
 
     def looked(self) -> None:
         """Wait for a look that begins from now on, and for the end of the one before."""
@@ -67,7 +68,7 @@ class Double:
             while True:
                 self.looks.get_nowait()
         for _ in range(2):
-            self.looks.get(timeout=SOON)
+            self.looks.get(timeout=PATIENCE_S)
 
     def new(self) -> subprocess.Popen[bytes]:
         """Start a worker."""
@@ -118,7 +119,7 @@ class Msrun(Double):
         for worker in self.workers.values():
             if worker is not None and (pids == [-1] or worker.pid in pids):
                 worker.kill()
-                worker.wait(SOON)
+                worker.wait(PATIENCE_S)
         self.calls.put(("KILL_WORKER", [self._name(pid) for pid in pids]))
         return self.answer
 
@@ -257,4 +258,4 @@ class SimpleElasticAgent(Double):
         for worker in worker_group.workers:
             if worker.id is not None:
                 self._process(worker).kill()
-                self._process(worker).wait(SOON)
+                self._process(worker).wait(PATIENCE_S)

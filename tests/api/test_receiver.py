@@ -18,8 +18,7 @@ from taskd_net.api import arguments
 from taskd_net.api.body import Body
 from taskd_net.api.receiver import Receiver
 from taskd_net.wire.codec import Message
-from tests.api.conftest import SOON, Failures, free_port
-from tests.api.test_worker import WORKER, reach, started
+from tests.api.conftest import SOON, WORKER, Failures, free_port, reach, started
 
 pytestmark = pytest.mark.compat
 

@@ -1,119 +1,14 @@
-"""The decisions of an Agent, as transcripts: a line is a time, an event, and what follows from it."""
+"""The decisions of an Agent, as transcripts."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from taskd_net.api import agent_messages as messages
-from taskd_net.api.agent_messages import Command
-from taskd_net.api.plans import Leave, MindSporePlans, Plans, PyTorchPlans, Return
-from taskd_net.api.supervision import (
-    Action,
-    Commanded,
-    Done,
-    Event,
-    Failed,
-    Ignored,
-    Joined,
-    Looked,
-    Report,
-    Supervisor,
-    Tick,
-    Times,
-)
+from taskd_net.api.plans import MindSporePlans, PyTorchPlans
+from taskd_net.api.supervision import Times
+from tests.api.transcripts import BEGIN, played
 
 pytestmark = pytest.mark.compat
-
-TIMES = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0, fault=300.0)
-MINDSPORE = MindSporePlans(restart_pause=60.0, restart_ranks_pause=15.0, finish_pause=10.0)
-EPOCH = 1_000_000
-"""The time 0 of a transcript, in seconds since the epoch."""
-
-BEGIN = """
-    0    joined         | REGISTER, 201 2
-    0    210 2          | StartAll
-    0    done           |
-"""
-"""An Agent starts its workers; as for MindSpore, whose StartAll gets no count."""
-
-
-def played(transcript: str, plans: Plans = MINDSPORE, times: Times = TIMES) -> None:
-    """Check a transcript."""
-    supervisor = Supervisor(plans, times, "incarnation", "2", 0.0)
-    for line in filter(str.strip, transcript.splitlines()):
-        said, _, expected = (part.strip() for part in line.partition("|"))
-        at, _, event = said.partition(" ")
-        now = float(at)
-        actions = supervisor.handle(read_event(event.strip()), now, EPOCH + int(now))
-        assert ", ".join(map(shown, actions)) == expected, line
-
-
-def read_event(text: str) -> Event:
-    """An event as it is written in a transcript."""
-    name, *words = text.split()
-    match name:
-        case "joined":
-            return Joined()
-        case "tick":
-            return Tick()
-        case "done":
-            return Done()
-        case "failed":
-            return Failed()
-        case "seen":
-            failed = [word for word in words if word.isdigit()]
-            return Looked(ranks(failed), "ended" not in words, "finished" in words, "result")
-        case _:
-            return Commanded(read_command(name, words))
-
-
-def read_command(name: str, words: list[str]) -> Command:
-    """A command as it is written in a transcript."""
-    count = int(words[0]) if words and name in ("208", "210") else None
-    match name:
-        case "210":
-            return messages.Go(count, "ours" in words)
-        case "203":
-            return messages.Exit()
-        case "208":
-            return messages.RestartAll(count)
-        case "209":
-            return messages.RestartRanks(ranks(words))
-        case "213":
-            return messages.StopRanks(ranks(words))
-        case _:
-            assert name == "GRACE_EXIT"
-            return messages.ExitGracefully()
-
-
-def ranks(words: list[str]) -> frozenset[int]:
-    """Ranks as they are written in a transcript."""
-    return frozenset(map(int, words))
-
-
-def shown(action: Action) -> str:
-    """An action as it is written in a transcript."""
-    match action:
-        case Report(body):
-            if body.msg_type != "STATUS":
-                return body.msg_type
-            said = json.loads(body.message)
-            if isinstance(said, int):
-                return f"201 {said}"
-            seconds = int(body.extension["REPORT_FAULT_TIME"]) - EPOCH
-            return " ".join(["202", *map(str, said["fault_ranks"]), f"at {seconds}"])
-        case Ignored(_, reason):
-            return f"ignored: {reason}"
-        case Leave(status, reason):
-            return f"leave {status}: {reason}"
-        case Return(result):
-            return f"return {result}"
-        case _:
-            values = [getattr(action, name) for name in action.__match_args__]
-            said = [sorted(value) if isinstance(value, frozenset) else value for value in values if value is not None]
-            return " ".join([type(action).__name__, *map(str, said)])
 
 
 def test_life_of_a_job() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -18,22 +16,9 @@ from taskd_net.api import reporting, worker
 from taskd_net.api.body import Body
 from taskd_net.driver import Driver
 from taskd_net.states import State
-from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8, state_of, take, until
+from tests.api.conftest import SOON, WORKER, Failures, free_port, rank_3_of_8, reach, started, state_of, take
 
 pytestmark = pytest.mark.compat
-
-WORKER = "Worker/0/3"
-
-
-def started() -> None:
-    """Make the Worker of these tests."""
-    assert api.init_taskd_worker(3) and api.start_taskd_worker()
-
-
-def reach(mgr: BlockingNode, body: Body, *, uuid: str | None = None) -> None:
-    """Send a command to the Worker as soon as it is there."""
-    while not (ack := mgr.send(body.to_json(), to=WORKER, timeout=SOON, uuid=uuid)).ok:
-        assert ack.code in (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED, Code.RECV_BUF_BUSY), ack
 
 
 def test_start_registers_with_the_manager(mgr: BlockingNode, near: BlockingNode) -> None:
@@ -324,111 +309,3 @@ def test_answers_to_operations_follow_a_registration_while_they_matter(
     assert [take(mgr)[1].code for _ in range(6)] == [205, 1, 204, 204, 204, 204]
     assert take(mgr)[1] == switched
     assert api.destroy_taskd_worker()
-
-
-@pytest.mark.parametrize("role", ["Worker", "Agent"])
-def test_who_has_left_costs_no_broadcast_anything(role: str, mgr: BlockingNode, near: BlockingNode) -> None:
-    """Without being told, the Proxy keeps a place for 30 s for who has left, and answers 6002 for it."""
-    if role == "Worker":
-        assert api.init_taskd_worker(3) and api.start_taskd_worker()
-    else:
-        port = (near.address or "").rpartition(":")[2]
-        assert api.init_taskd_agent({"UpstreamPort": port, "Framework": "MindSpore"})
-    everybody = f"{role}/All/All"
-    while not mgr.send("", to=everybody, timeout=SOON).ok:
-        pass
-    assert api.destroy_taskd_worker() if role == "Worker" else api.destroy_taskd_agent()
-    assert mgr.send("", to=everybody, timeout=SOON).code == Code.NO_ROUTE
-
-
-def test_again_after_destroy(mgr: BlockingNode, near: BlockingNode) -> None:
-    threads = set(threading.enumerate())
-    for _ in range(5):
-        started()
-        until(lambda: worker.slot.member.node.position in mgr.routes())
-        assert api.send_to_manager(1, "STATUS") and take(mgr)[1].code == 1
-        assert api.destroy_taskd_worker()
-        assert set(threading.enumerate()) == threads
-    # Destroyed without a start, too.
-    assert api.init_taskd_worker(3) and api.destroy_taskd_worker()
-
-
-def test_handler_may_destroy_its_worker(mgr: BlockingNode, near: BlockingNode) -> None:
-    done: SimpleQueue[bool] = SimpleQueue()
-    api.register_handler(1, lambda _: done.put(api.destroy_taskd_worker()))
-    started()
-    reach(mgr, Body("ACTION", 1))
-    assert done.get(timeout=SOON) is True
-    until(lambda: not any(thread.name == "taskd_net handlers" for thread in threading.enumerate()))
-    started()
-    assert api.destroy_taskd_worker()
-
-
-def test_destroy_does_not_wait_for_a_handler_without_end(
-    mgr: BlockingNode, near: BlockingNode, failures: Failures, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_limits, "HANDLER_GRACE_S", 0.05)
-    go_on, began = threading.Event(), threading.Event()
-
-    def work(_: api.Command) -> None:
-        began.set()
-        go_on.wait(SOON)
-
-    api.register_handler(1, work)
-    started()
-    reach(mgr, Body("ACTION", 1))
-    assert began.wait(SOON)
-    assert api.destroy_taskd_worker() is False
-    assert "a handler has not returned within 0.05 s; the node is closed" in failures.only()
-    assert api.init_taskd_worker(3) and api.destroy_taskd_worker()
-    go_on.set()
-
-
-def test_signal_handler_may_destroy(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:
-    """The main thread may be anywhere in the Worker's calls at that moment."""
-    results: list[bool] = []
-    before = signal.signal(signal.SIGUSR1, lambda *_: results.append(api.destroy_taskd_worker()))
-    taking = threading.Thread(target=lambda: list(mgr.messages()))
-    taking.start()
-    try:
-        for turn in range(30):
-            started()
-            sent = 0
-            timer = threading.Timer(0.002 * (turn % 7), signal.raise_signal, (signal.SIGUSR1,))
-            timer.start()
-            while api.send_to_manager(1, "STATUS"):
-                sent += 1
-            timer.join()
-            until(lambda turn=turn: len(results) > turn)  # type: ignore[misc]
-            failures.only()
-        assert results == [True] * 30
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        mgr.close()
-        taking.join()
-
-
-UNTIL_EXIT = """
-import sys, taskd_net
-def registered(command): pass
-assert taskd_net.register_handler(700, registered)
-assert taskd_net.init_taskd_worker(3)
-assert taskd_net.start_taskd_worker()
-if sys.argv[1] == "joined":
-    assert taskd_net.send_to_manager(1, "STATUS")
-if sys.argv[2] == "raise":
-    raise SystemExit(5)
-"""
-
-
-@pytest.mark.parametrize("state", ["joined", "alone"])
-@pytest.mark.parametrize(("end", "status"), [("return", 0), ("raise", 5)])
-def test_interpreter_ends_promptly_without_destroy(
-    state: str, end: str, status: int, mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TASKD_STD_LOG_LEVEL", "ERROR")
-    if state == "alone":
-        monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
-    code = [sys.executable, "-c", UNTIL_EXIT, state, end]
-    run = subprocess.run(code, capture_output=True, text=True, timeout=SOON, check=False)
-    assert (run.returncode, run.stdout, run.stderr) == (status, "", "")

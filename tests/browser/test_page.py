@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image, ImageChops
 from playwright.async_api import Browser, Page
 
-from taskd_net.job_view import JobCounters, JobView
+from taskd_net.job_view import JobCounters
+from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
 from tests.observe.jobs import WHOLE
 from tests.page.meshes import Made, of_size
 from tests.page.stand import Stand
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
-
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "status-page"
-DRAWN = "() => performance.getEntriesByName('drawn').length > 0"
-
-
-@asynccontextmanager
-async def shown(
-    chromium: Browser,
-    made: Made,
-    expected: str = "",
-    *,
-    scheme: str = "light",
-    pace: float = 0.0,
-    nap: float = 0.25,
-    job: JobView | None = None,
-) -> AsyncIterator[tuple[Page, Stand]]:
-    """The drawn page of a mesh, and its server. The page closes first, so that it misses no answer."""
-    async with Stand(made, expected, pace=pace, nap=nap, job=job) as stand, Watched(chromium, scheme=scheme) as page:
-        await page.goto(stand.url)
-        await page.wait_for_function(DRAWN)
-        yield page, stand
-
-
-def node(position: str) -> str:
-    """The selector of a node in the picture."""
-    return f'#tree [data-position="{position}"]'
 
 
 async def focused(page: Page) -> str | None:
@@ -345,64 +316,3 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
 async def test_page_without_a_manager_has_no_job(chromium: Browser) -> None:
     async with shown(chromium, Made(1)) as (page, _):
         assert await page.query_selector("#job") is None
-
-
-# ---- appearance
-
-
-async def shot(page: Page) -> bytes:
-    """A picture of the page, in few colours."""
-    picture = Image.open(io.BytesIO(await page.screenshot()))
-    small = io.BytesIO()
-    picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-        small, "PNG", optimize=True
-    )
-    return small.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "nodes", "scheme", "chosen", "job"),
-    [
-        ("3-light", 3, "light", None, None),
-        ("64-light", 64, "light", "Worker/1/12", None),
-        ("64-dark", 64, "dark", "Worker/1/12", None),
-        ("job-light", 64, "light", None, WHOLE),
-        ("512-dark", 512, "dark", None, None),
-        ("512-light", 512, "light", None, None),
-        ("2000-light", 2000, "light", None, None),
-    ],
-)
-async def test_pictures(
-    chromium: Browser,
-    request: pytest.FixtureRequest,
-    name: str,
-    nodes: int,
-    scheme: str,
-    chosen: str | None,
-    job: JobView | None,
-) -> None:
-    """Write the pictures to docs/ with --rewrite-pictures; else check both colour schemes."""
-    made, expected = of_size(nodes)
-    async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0, job=job) as (page, _):
-        if chosen is not None:
-            await page.click(node(chosen))
-            await page.mouse.move(5, 500)
-        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 21, 27)"}[scheme]
-        if request.config.getoption("--rewrite-pictures"):
-            await page.wait_for_function(
-                "() => document.querySelectorAll('.plot .one')[0].getAttribute('d').length > 400"
-            )
-            PICTURES.mkdir(exist_ok=True)
-            (PICTURES / f"{name}.png").write_bytes(await shot(page))
-        else:
-            assert (PICTURES / f"{name}.png").exists()
-
-
-async def test_light_and_dark_differ_in_every_colour_of_a_state(chromium: Browser) -> None:
-    made, expected = of_size(64)
-    pictures = []
-    for scheme in ("light", "dark"):
-        async with shown(chromium, made, expected, scheme=scheme) as (page, _):
-            pictures.append(Image.open(io.BytesIO(await page.screenshot())).convert("RGB"))
-    assert ImageChops.difference(*pictures).getbbox() is not None

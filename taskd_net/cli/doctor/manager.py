@@ -1,4 +1,4 @@
-"""Whether the Manager that runs at an address keeps its state, and has all its plugins."""
+"""Check of the Manager at an address: its state file, and its plugins."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def changed(seen: Sequence[Seen], place: int, **fields: object) -> list[Seen]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process runs; one that waits for its parent to look at its exit code does not."""
+    """True for a process that runs, which a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
