@@ -35,7 +35,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint mutants profile proto proto-check soak test torch
+.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint matrix mutants profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,10 @@ bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 1
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
 
+# `make test` has each pair of kinds, and smaller sizes.
+matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in half an hour
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/api $(ARGS)
+
 faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
 	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)
 
@@ -88,7 +92,7 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 	@.venv-proto/bin/python proto/generate.py --check
 
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
-	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m compat $(ARGS)
+	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "compat and not matrix and not beside_grpc" $(ARGS)
 
 # Chromium comes from the system; if it is missing, Debian's package is installed where possible.
 browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)
@@ -103,8 +107,8 @@ guide: .venv/stamp-test  ## write the output of the commands, and the table of s
 	@.venv/bin/python -m tests.cli.settings_table
 	@.venv/bin/python -m tests.guide
 
-torch: .venv-torch/stamp  ## a data loader that forks 600 times beside a node, and 20,000 forks beside threads that log
-	@.venv-torch/bin/python -m pytest -s -m "torch or long" tests/api tests/test_logs.py $(ARGS)
+torch: .venv-torch/stamp  ## a data loader that forks 400 times beside a node, half of them beside threads that log
+	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
 
 fuzz: .venv/stamp-fuzz  ## fuzz all input for MINUTES=10; fail on a broken invariant
 	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)

@@ -20,6 +20,9 @@ import taskd_net  # noqa: F401
 # Seconds until closed things are gone: sockets and threads of gRPC end after close() has returned.
 SETTLE_S = 3.0
 
+# Modules about the links themselves: each kind of link runs in all of them, every time.
+ABOUT_LINKS = ("tests.links.", "tests.transport.", "tests.test_lifecycle", "tests.scenarios.test_delivery")
+
 # A deadline per example measures the machine, not the code; each test has its own timeout.
 hypothesis.settings.register_profile("taskd_net", deadline=None, print_blob=True)
 # --hypothesis-profile=thorough: an hour, after a change to the core.
@@ -51,6 +54,26 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     if item.get_closest_marker("both_loops"):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave combinations of link, loop and scenario to `make matrix` whose pairs other tests have.
+
+    Modules about links keep all of them. Elsewhere the kind of the tests is left out, batched links have both loops,
+    and each other kind one of them. `beside_grpc` marks direct links there: they hardly depend on gRPC's version.
+    """
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        kind = item.callspec.params.get("mesh") if hasattr(item, "callspec") else None
+        if kind is None or item.module.__name__.startswith(ABOUT_LINKS):
+            continue
+        loop = re.search(r"\[(asyncio|uvloop)", item.name) if item.get_closest_marker("both_loops") else None
+        other_loop = loop is not None and loop[1] == ("asyncio" if kind == "direct" else "uvloop")
+        if kind == "memory" or (kind != "batched" and other_loop):
+            item.add_marker("matrix")
+        elif kind == "direct":
+            item.add_marker("beside_grpc")
 
 
 @pytest.fixture(scope="session", autouse=True)
