@@ -1,7 +1,8 @@
 """Every combination of ours and the original's in the four roles, with the results in `docs/interop.md`.
 
 `make test` observes half of the trees, and `make matrix` compares the whole table. This writes it:
-`pytest -m matrix -k test_matrix --rewrite-matrix tests/scenarios`. Rules here define the expectation; the table has the observation.
+`pytest -m matrix -k test_matrix --rewrite-matrix tests/scenarios`.
+Rules here define the expectation; the table has the observation.
 """
 
 import asyncio
