@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,16 +15,23 @@ from queue import SimpleQueue
 from typing import Final
 
 from taskd_net import Message, limits
-from taskd_net.untrusted import PIECE_CHARS, json_pieces, printable_pieces
+from taskd_net.untrusted import json_pieces, printable_pieces
 
 STDOUT: Final = 1
+
+WRITE_BYTES: Final = 16_384
+"""Bytes of a long line from which on they are written."""
+
+SWITCH_S: Final = 0.0002
+"""Seconds after which a thread that runs lets another one run."""
 
 
 class Output:
     """The standard output of a process with an event loop.
 
     A write into a full pipe waits for its reader, so a thread of its own writes, and the loop's links go on. The thread
-    also makes the pieces of a long line. A caller waits for its own line alone. Nothing is buffered.
+    also makes the pieces of a long line. A caller waits for its own line alone. Nothing is buffered. The interpreter
+    changes between threads more often than by default, because the loop would wait for each piece.
 
     Args:
         gone: called once, in the loop, at the end of the reader (`| head`), also without a write.
@@ -31,6 +39,7 @@ class Output:
     """
 
     def __init__(self, gone: Callable[[], object], full: Callable[[], object] = bool) -> None:
+        sys.setswitchinterval(SWITCH_S)
         self._loop = asyncio.get_running_loop()
         self._gone = gone
         self._full = full
@@ -96,7 +105,7 @@ def _joined(pieces: Iterator[str]) -> Iterator[bytes]:
     data = b""
     for piece in pieces:
         data += piece.encode()
-        if len(data) >= PIECE_CHARS:
+        if len(data) >= WRITE_BYTES:
             yield data
             data = b""
     yield data + b"\n"

@@ -97,6 +97,7 @@ async def make(attack: Attack, seconds: float, rounds: int, figures: Figures) ->
             stand.reset_peak()
             give_up_at = loop.time() + 3.0 * rounds * seconds
             for _ in range(rounds):
+                await stand.rests()
                 figures.calm.append(await stand.offer(seconds))
                 # An attack that stops all others ends with its turn; one long strike makes several turns of it.
                 striking = asyncio.create_task(_strike(strikes, loop.time() + seconds))

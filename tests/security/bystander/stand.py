@@ -32,6 +32,9 @@ RATE: Final = 200.0
 ANSWER_S: Final = 60.0
 """Seconds that a bystander waits for an answer: a parent that stands still is measured to its end."""
 
+REST_S: Final = 0.2
+"""Seconds without work after which the target rests."""
+
 RESET_PEAK: Final = "5"
 """The word for `/proc/PID/clear_refs` that resets `VmHWM`."""
 
@@ -153,6 +156,19 @@ class Stand:
             within=seconds + 2.0 * ANSWER_S,
         )
         return Offered(told["p50"], told["p99"], told["slowest"], told["codes"])
+
+    async def rests(self) -> None:
+        """Wait until the target has done what an attack has left to it, such as printing."""
+        async with asyncio.timeout(ANSWER_S):
+            before, now = -1.0, self._worked()
+            while now - before > REST_S / 10.0:
+                await asyncio.sleep(REST_S)  # the measure is work done in this time
+                before, now = now, self._worked()
+
+    def _worked(self) -> float:
+        """Seconds of CPU time of the target."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     # ---- memory
 
