@@ -6,7 +6,6 @@ job runs. All may be called from any thread, and again after the `destroy_…` o
 """
 
 from taskd_net.api.agent import destroy_taskd_agent, init_taskd_agent, register_func, start_taskd_agent
-from taskd_net.api.body import Body
 from taskd_net.api.manager import (
     Report,
     destroy_taskd_manager,
@@ -23,6 +22,7 @@ from taskd_net.api.worker import (
     send_to_manager,
     start_taskd_worker,
 )
+from taskd_net.body import Body
 
 __all__ = [
     "Body",

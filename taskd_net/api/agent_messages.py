@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from taskd_net import vocabulary
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from taskd_net.codes import ArgumentError
 from taskd_net.untrusted import json_value, natural, shown
 

@@ -6,9 +6,9 @@ import asyncio
 from uuid import uuid4
 
 from taskd_net import job_limits
-from taskd_net.api.body import Body
 from taskd_net.api.member import log
 from taskd_net.api.reporting import MGR
+from taskd_net.body import Body
 from taskd_net.codes import describe
 from taskd_net.node import Node
 

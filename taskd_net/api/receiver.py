@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from taskd_net import job_limits
-from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
+from taskd_net.body import Body
 from taskd_net.position import Position
 from taskd_net.reading import Reading, Unreadable
 from taskd_net.wire.codec import Message

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from taskd_net import job_limits
-from taskd_net.api.body import Body
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
+from taskd_net.body import Body
 from taskd_net.codes import describe
 from taskd_net.core.frame import Ack
 from taskd_net.node import Node

@@ -23,8 +23,8 @@ from typing import assert_never
 from taskd_net.api import agent_messages as messages
 from taskd_net.api import plans as steps
 from taskd_net.api.agent_messages import Command
-from taskd_net.api.body import Body
 from taskd_net.api.plans import Call, Leave, Plan, Plans, Return
+from taskd_net.body import Body
 
 # ---- events
 

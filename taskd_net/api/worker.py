@@ -16,12 +16,12 @@ from uuid import uuid4
 from taskd_net import fork, limits
 from taskd_net.api import arguments
 from taskd_net.api.attendant import Attendant
-from taskd_net.api.body import Body
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver, from_mgr
 from taskd_net.api.reporting import Reports
 from taskd_net.blocking import BlockingNode
+from taskd_net.body import Body
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.jobs.events import ProfilingSwitch

@@ -17,8 +17,8 @@ import pytest
 
 from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, job_limits, logs, profiling_switch
 from taskd_net.api import agent, disk, manager, member, proxy, worker
-from taskd_net.api.body import Body
 from taskd_net.api.pytorch import RESTARTED
+from taskd_net.body import Body
 from taskd_net.states import State
 from tests.api.frameworks import Double, Msrun, SimpleElasticAgent
 

@@ -11,8 +11,8 @@ import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, Retry, api, job_limits, limits
 from taskd_net.api import agent, agent_messages
-from taskd_net.api.body import Body
 from taskd_net.api.supervision import Supervisor
+from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Failures, Start, until
 from tests.api.frameworks import FINISHES, RUNS, Msrun, RunResult, SimpleElasticAgent, WorkerState
 from tests.freezing import freeze

@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net import BlockingNode, NodeConfig, api, job_limits
 from taskd_net.api import agent, agent_messages
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Start, take
 from tests.api.frameworks import Msrun
 

@@ -13,8 +13,8 @@ import pytest
 
 from taskd_net import BlockingNode, api, job_limits, profiling_switch
 from taskd_net.api import duties
-from taskd_net.api.body import Body
 from taskd_net.api.duties import Detect, Outcome, Run, stressed, switched
+from taskd_net.body import Body
 from tests.api.conftest import SOON, WORKER, Failures, reach, started, take, until
 from tests.api.test_devices import Device, install
 from tests.api.test_duties import stress, switch

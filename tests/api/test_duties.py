@@ -7,7 +7,6 @@ import json
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.api.body import Body
 from taskd_net.api.duties import (
     Answer,
     Detect,
@@ -20,6 +19,7 @@ from taskd_net.api.duties import (
     stressed,
     switched,
 )
+from taskd_net.body import Body
 from taskd_net.jobs.plugins.stress_test import read_result
 
 pytestmark = pytest.mark.compat

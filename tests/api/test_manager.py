@@ -15,7 +15,7 @@ import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, Position, api, job_limits
 from taskd_net.api import arguments, manager
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from taskd_net.observe.document import document
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 

@@ -10,7 +10,7 @@ import pytest
 
 from taskd_net import BlockingNode, NodeConfig, Position, api
 from taskd_net.api import agent, node_proxy
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 from tests.peers.certificates import Folder

@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from taskd_net import Ack, Code, Node, Position, job_limits
-from taskd_net.api.body import Body
 from taskd_net.api.outbox import Heartbeat, Outbox
+from taskd_net.body import Body
 
 pytestmark = pytest.mark.compat
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from taskd_net import BlockingNode, Code, NodeConfig, api, limits
 from taskd_net.api import arguments
-from taskd_net.api.body import Body
 from taskd_net.api.receiver import Receiver
+from taskd_net.body import Body
 from taskd_net.wire.codec import Message
 from tests.api.conftest import SOON, WORKER, Failures, free_port, reach, started
 

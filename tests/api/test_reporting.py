@@ -11,7 +11,7 @@ import pytest
 
 from taskd_net import BlockingNode, api, job_limits, limits
 from taskd_net.api import worker
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, rank_3_of_8, take, until
 from tests.api.processes import Role
 from tests.freezing import freeze

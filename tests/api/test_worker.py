@@ -13,7 +13,7 @@ import pytest
 
 from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, job_limits, limits
 from taskd_net.api import reporting, worker
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from taskd_net.driver import Driver
 from taskd_net.states import State
 from tests.api.conftest import SOON, WORKER, Failures, free_port, rank_3_of_8, reach, started, state_of, take

@@ -12,7 +12,7 @@ import pytest
 
 from taskd_net import BlockingNode, Code, api, job_limits
 from taskd_net.api import worker
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from tests.api.conftest import SOON, Failures, reach, started, take, until
 
 pytestmark = pytest.mark.compat

@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 from taskd_net import NodeConfig
 from taskd_net.address import Address
 from taskd_net.api import agent_messages, arguments
-from taskd_net.api.body import Body
+from taskd_net.body import Body
 from taskd_net.cli import systemd
 from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
