@@ -46,9 +46,11 @@ class Acknowledged:
 
     Args:
         uuid: of the command or reply.
+        receivers: of a broadcast the nodes that have it, each counted once; None for all.
     """
 
     uuid: str
+    receivers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

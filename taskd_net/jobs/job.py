@@ -102,7 +102,7 @@ class Job:
 
         Returns:
             False where the event is refused: a report of something that is no Agent or Worker, or of one more than
-            `job_limits.JOB_NODES`.
+            `job_limits.JOB_NODES`; an acknowledgement of nothing on its way, or by some of a broadcast's receivers.
         """
         current = self.state
         current.now = max(now, current.now)
@@ -110,7 +110,7 @@ class Job:
             case Reported():
                 return self._report(event)
             case Acknowledged():
-                self._acknowledge(event.uuid)
+                return self._acknowledge(event)
             case Signal():
                 self._signal(event)
             case SwitchNic():
@@ -168,15 +168,25 @@ class Job:
         current.dirty = current.dirty or taken in (Taken.CHANGED, Taken.NEW_PROCESS)
         return taken is not Taken.REFUSED
 
-    def _acknowledge(self, uuid: str) -> None:
-        sending = self.state.outbox.remove(uuid)
+    def _acknowledge(self, event: Acknowledged) -> bool:
+        """Settle what has arrived.
+
+        A mesh that has just begun again knows some of a broadcast's receivers. The others get the next try, and these
+        drop it, as its uuid is the same.
+        """
+        outbox = self.state.outbox
+        sending = outbox.sending.get(event.uuid)
         if sending is None:
-            return
-        self.state.dirty = True
+            return False
         command = sending.command
+        if command is not None and event.receivers is not None and event.receivers < self._registered(command):
+            return False
+        outbox.remove(event.uuid)
+        self.state.dirty = True
         if command is not None and command.code in (vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
             for rank in self._agents(command):
                 self.state.records.settle(rank)
+        return True
 
     def _signal(self, signal: Signal) -> None:
         """Queue a signal; heartbeats say nothing, and the pause of Agents is a switch beside the others."""
@@ -290,6 +300,11 @@ class Job:
         except Exception as error:  # noqa: BLE001 - a plugin of the user's ends no Manager; the notice is logged
             outcome.note("plugin_failed", plugin=plugin.name, reason=f"{type(error).__name__}: {error}")
             return False
+
+    def _registered(self, command: Command) -> int:
+        """The number of registered processes that a broadcast or list goes to; 0 for a command to one."""
+        destination = Destination.of(command.destination)
+        return 0 if destination.unicast else self.state.records.registered(destination)
 
     def _agents(self, command: Command) -> list[int]:
         """Node ranks of the Agents that a command goes to."""

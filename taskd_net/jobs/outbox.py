@@ -89,9 +89,12 @@ class Outbox:
                 self._index(sending.command)
 
     def hurry(self, now: float) -> None:
-        """Make every entry due now: a Manager that goes on does not know which of them have left."""
+        """Make every entry due now: a Manager that goes on does not know which of them have left.
+
+        The tries count from one again, as its receivers have to rejoin first.
+        """
         for uuid, sending in self.sending.items():
-            sending.tries, sending.due = min(sending.tries, job_limits.COMMAND_ATTEMPTS - 1), min(now, sending.due)
+            sending.tries, sending.due = 1, min(now, sending.due)
             self.unsaved.add(uuid)
 
     def remove(self, uuid: str) -> Sending | None:

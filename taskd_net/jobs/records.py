@@ -15,11 +15,11 @@ from typing import Final, TypeVar
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.plain import UNSTORED
-from taskd_net.position import Role, is_rank
+from taskd_net.jobs.traffic import read_count
+from taskd_net.position import Destination, Position, Role, is_rank
 from taskd_net.untrusted import json_value, natural
 
 _UNIX_MOST: Final = 2**40
-_COUNT_MOST: Final = 2**31 - 1
 UNKNOWN: Final = -1
 
 
@@ -152,6 +152,14 @@ class Records:
         """Workers that have registered."""
         return sum(self.profiling.values())
 
+    def registered(self, destination: Destination) -> int:
+        """The number of registered Agents or Workers that a destination matches."""
+        if destination.position.role == Role.AGENT:
+            known = (Position.agent(rank) for rank, agent in self.agents.items() if agent.registered)
+        else:
+            known = (Position.worker(each.node, rank) for rank, each in self.workers.items() if each.registered)
+        return sum(map(destination.matches, known))
+
     def take(self, now: float, report: Reported) -> Taken:
         """Take a report in.
 
@@ -250,7 +258,7 @@ class Records:
         """Draw the conclusions from a 201 or 202."""
         if report.code == vocabulary.MAY_I_START:
             if self.restarts is None:
-                self.restarts = _count(report.message)
+                self.restarts = read_count(report.message)
             if not agent.exited:
                 agent.asked, agent.mtype = report.message, report.mtype
                 self.asking.add(rank)
@@ -355,11 +363,3 @@ def _keep(now: float, record: Record, report: Reported) -> bool:
         del record.reports[next(iter(record.reports))]  # the oldest
     record.reports[kind] = Report(report.message, report.extension, now, report.uuid)
     return True
-
-
-def _count(text: str) -> int | None:
-    """A count of restarts; None for another text."""
-    number = natural(text.strip().removeprefix("-"), _COUNT_MOST)
-    if number is None:
-        return None
-    return -number if text.strip().startswith("-") else number

@@ -9,8 +9,10 @@ from typing import Final
 
 from taskd_net.codes import ArgumentError, Refusal
 from taskd_net.position import ALL, Destination, Position, Role
-from taskd_net.vocabulary import ACTION, AGENT_COMMANDS, FAULT_RANKS
+from taskd_net.untrusted import json_value, natural, shown
+from taskd_net.vocabulary import ACTION, AGENT_COMMANDS, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, START, STOP_RANKS
 
+_COUNT_MOST: Final = 2**31 - 1
 ALL_WORKERS: Final = str(Position.worker(ALL, ALL))
 
 
@@ -69,6 +71,16 @@ class Command:
         if position.role == Role.AGENT and (self.code not in AGENT_COMMANDS or self.msg_type != ACTION):
             codes = ", ".join(map(str, sorted(AGENT_COMMANDS)))
             raise ArgumentError(f"{self.msg_type} {self.code} is for an Agent; expected ACTION with one of {codes}")
+        if position.role == Role.AGENT and not self._is_readable:
+            expected = "expected a whole number in a 208 and 210, a JSON list of ranks as texts in a 209 and 213"
+            raise ArgumentError(f"the message of a {self.code} for an Agent is {shown(self.message)}; {expected}")
+
+    @property
+    def _is_readable(self) -> bool:
+        """True where an original's Agent can read the message, of which it dies otherwise."""
+        if self.code in (RESTART_ALL, START):
+            return read_count(self.message) is not None
+        return self.code not in (RESTART_RANKS, STOP_RANKS) or _names_ranks(self.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +163,22 @@ class Outcome:
     def note(self, event: str, **fields: str | int) -> None:
         """Add a line for the log."""
         self.notices.append(Notice(event, fields))
+
+
+def read_count(text: str) -> int | None:
+    """A count of restarts, which may be negative; None for another text."""
+    number = natural(text.strip().removeprefix("-"), _COUNT_MOST)
+    if number is None:
+        return None
+    return -number if text.strip().startswith("-") else number
+
+
+def _names_ranks(message: str) -> bool:
+    try:
+        ranks = json_value(message)
+    except ValueError:
+        return False
+    return isinstance(ranks, list) and all(isinstance(rank, str) for rank in ranks)
 
 
 def rank_texts(ranks: Iterable[int]) -> str:

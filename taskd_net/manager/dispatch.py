@@ -11,6 +11,7 @@ from taskd_net.body import Body
 from taskd_net.core.frame import Ack
 from taskd_net.jobs.traffic import Command
 from taskd_net.node import Node
+from taskd_net.position import Destination
 from taskd_net.retry import Retry
 
 PATIENCE_S: Final = 0.95 * job_limits.COMMAND_RETRY_S
@@ -27,7 +28,7 @@ class Dispatch:
 
     Args:
         node: the Mgr.
-        answered: takes the uuid and the answer of each attempt.
+        answered: takes the uuid and the answer of each attempt. Its `receivers` are None for a unicast alone.
     """
 
     def __init__(self, node: Node, answered: Callable[[str, Ack], None]) -> None:
@@ -57,10 +58,16 @@ class Dispatch:
 
     async def _send(self, command: Command) -> None:
         body = Body(command.msg_type, command.code, command.message, command.extension).to_json()
+        known = self._known(command)
         try:
             ack = await self._node.send(
                 body, to=command.to, mtype=command.mtype, uuid=command.uuid, timeout=PATIENCE_S, retry=_RETRY
             )
         finally:
             del self._sending[command.uuid]
-        self._answered(command.uuid, ack)
+        self._answered(command.uuid, ack if ack.receivers is not None else ack._replace(receivers=known))
+
+    def _known(self, command: Command) -> int | None:
+        """The number of known receivers of a broadcast: those that an Ack 0 stands for, where it counts none."""
+        destination = Destination.of(command.destination)
+        return None if destination.unicast else self._node.router.routes.receivers(destination)

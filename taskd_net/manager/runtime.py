@@ -375,10 +375,10 @@ class Manager:
                 count(self._counters.plugin_failures, str(notice.fields["plugin"]))
 
     def _answered(self, uuid: str, ack: Ack) -> None:
+        if ack.ok and not self._take(Acknowledged(uuid, ack.receivers)):
+            return  # superseded, or it goes again to those of its receivers that have not rejoined
         self._history.answered(uuid, ack.code)
-        if ack.ok:
-            self._counters.acknowledged += 1
-            self._take(Acknowledged(uuid))
+        self._counters.acknowledged += ack.ok
 
     def _open_faults(self) -> dict[int, float]:
         """Times of the reports of faults that wait for an answer, by rank."""

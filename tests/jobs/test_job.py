@@ -79,6 +79,41 @@ def test_a_pause_takes_back_the_210s_that_nobody_has() -> None:
     assert ("Agent/1", 210) in commands(scene.tick())
 
 
+def sent_to(to: str) -> Job:
+    """A job that has sent something, with two registered Workers, and a third one and an Agent that are not."""
+    job = Job(LOCAL, "u", [Broken(to, fails=False)])
+    for position in (Position.worker(0, 0), Position.worker(1, 8)):
+        job.take(1.0, Reported(position, "REGISTER", 101))
+    for position in (Position.worker(1, 9), Position.agent(0)):
+        job.take(1.0, Reported(position, "OTHER", 7))
+    job.tick(1.0)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("to", "few", "enough"),
+    [
+        ("Worker/All/All", 1, 2),
+        ("Worker/0,1/All", 1, 2),
+        ("Worker/1/All", 0, 1),
+        ("Worker/All/All", 1, None),
+        ("Worker/0/0", None, 0),
+        ("Agent/All", None, 0),
+    ],
+)
+def test_a_broadcast_is_taken_when_all_registered_receivers_have_it(
+    to: str, few: int | None, enough: int | None
+) -> None:
+    job = sent_to(to)
+    (uuid,) = job.state.outbox.sending
+    if few is not None:
+        assert job.take(2.0, Acknowledged(uuid, few)) is False
+        assert job.wake == 1.0 + job_limits.COMMAND_RETRY_S, "it goes again"
+    assert job.take(2.0, Acknowledged(uuid, enough)) is True
+    assert not job.state.outbox.sending
+    assert job.take(2.0, Acknowledged(uuid, enough)) is False
+
+
 def test_a_210_has_the_mtype_of_its_question() -> None:
     job = Job(LOCAL, "u")
     job.take(1.0, Reported(Position.agent(0), "STATUS", 201, "3", mtype="DEFAULT"))

@@ -21,6 +21,8 @@ from taskd_net.vocabulary import AGENT_COMMANDS
         Command("Proxy/0", 203),
         Command("Agent/x", 203),
         Command("nobody", 203),
+        *(Command("Agent/0", code, message) for code in (208, 210) for message in ("", "many", '["3"]', "1.0")),
+        *(Command("Agent/0", code, message) for code in (209, 213) for message in ("", "3", "[3]", "{")),
     ],
 )
 def test_a_command_that_its_receiver_might_not_survive_is_refused(command: Command) -> None:
@@ -29,8 +31,11 @@ def test_a_command_that_its_receiver_might_not_survive_is_refused(command: Comma
 
 
 def test_the_others_are_not() -> None:
-    for command in [*(Command("Agent/3", code) for code in AGENT_COMMANDS), Command("Worker/All/All", 7, msg_type="X")]:
-        command.require()
+    messages = {203: "", 208: "-1", 209: '["3"]', 210: "3", 213: "[]"}
+    assert messages.keys() == AGENT_COMMANDS
+    for code, message in messages.items():
+        Command("Agent/3", code, message).require()
+    Command("Worker/All/All", 7, msg_type="X").require()
     assert Command("Worker/0/3", 205).destination == Position.worker(0, 3)
 
 

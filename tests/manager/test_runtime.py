@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.jobs.events import Event, Signal, SwitchNic
+from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.manager import ManagerConfig
-from tests.manager.cluster import agent, leaves, managed, until, worker
+from tests.manager.cluster import SOON, agent, leaves, managed, until, worker
 
 
 async def test_a_fault_becomes_a_round() -> None:
@@ -48,3 +56,56 @@ async def test_an_idle_manager_does_not_tick() -> None:
         for _ in range(20):
             await zero.report("KEEP_ALIVE", 0)
         assert manager.view().counters.ticks == ticks
+
+
+async def test_broadcast_after_a_restart_reaches_those_that_rejoin_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_limits, "COMMAND_RETRY_S", 0.5)
+    config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
+    async with managed(config) as (node, _), leaves(node, worker(0, 0), worker(1, 8)) as both:
+        for each in both:
+            await each.report("REGISTER", 101)
+    signals, replies = asyncio.Queue[Event](), asyncio.Queue[Reply]()
+
+    def reply(each: Reply) -> bool:
+        replies.put_nowait(each)
+        return True
+
+    async with managed(config, signals=signals, reply=reply) as (node, manager):
+        signals.put_nowait(SwitchNic((0,), (True,)))
+        async with leaves(node, worker(0, 0)) as (zero,):
+            first, _ = await zero.take()
+            assert manager.job.state.outbox.commands() == [first.uuid]
+            async with leaves(node, worker(1, 8)) as (one,):
+                late, body = await one.take()
+                assert (late.uuid, body.code) == (first.uuid, 204)
+                for each in (zero, one):
+                    await each.report("ACTION", 204, "switchOK", switchNicUUID=body.extension["switchNicUUID"])
+                async with asyncio.timeout(SOON):
+                    assert (await replies.get()).result == "true"
+                assert (zero.node.router.door.held, one.node.router.door.held) == (0, 0), "each has it once"
+                assert manager.view().decisions[-2].acknowledged == 1
+
+
+async def test_signals_become_commands_and_calls() -> None:
+    signals, calls = asyncio.Queue[Event](), list[Call]()
+    config = ManagerConfig(job_id="J", fault_recover="on", clusterd=True)
+    async with (
+        managed(config, signals=signals, controller=calls.append) as (node, manager),
+        leaves(node, agent(0), agent(1)) as (zero, one),
+    ):
+        for each in (zero, one):
+            await each.register()
+            assert (await each.command()).code == 210
+        await one.fault(3)
+        signals.put_nowait(Signal("a", "stopTrain", ("stop_train",), {3: 1}))
+        actions = ("on_global_rank", "fault_nodes_restart")
+        signals.put_nowait(Signal("b", "globalFault", actions, {3: 1}, node_rank_ids=(1,)))
+        command = await one.command()
+        assert (command.code, command.message, command.extension) == (209, '["3"]', {"FaultRanks": '{"3": 1}'})
+        signals.put_nowait(Signal("c", "changeStrategy", (), {3: 1}, "exit", node_rank_ids=(1,)))
+        assert (await one.command()).code == 203
+        assert (await zero.command()).code == 208
+        assert [call.name for call in calls] == ["stop_train", "on_global_rank", "restart"]
+        assert manager.view().counters.signals == 3

@@ -82,8 +82,8 @@ class Plugin(ABC, Generic[S]):
     def send(self, to: str, code: int, message: str = "", extension: Mapping[str, str] | None = None) -> None:
         """Send a command, of msg_type `ACTION`.
 
-        A plugin whose step sends to anything but Agents and Workers, or sends an Agent a code that an original's would
-        die of, counts as failed.
+        A plugin whose step sends to anything but Agents and Workers, or sends an Agent a command that an original's
+        would die of, counts as failed.
 
         Args:
             to: `Agent/3`, `Worker/0/7`, `Worker/All/All`.
