@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -105,9 +106,9 @@ class DecisionView:
     restarts: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobCounters:
-    """Counters since this process began.
+    """Counters since this process began. A Manager counts in one of its own, and faces get a copy.
 
     Args:
         reports: messages of Agents and Workers that were taken in, heartbeats included.
@@ -130,13 +131,13 @@ class JobCounters:
     refused: int = 0
     signals: int = 0
     ticks: int = 0
-    decisions: Mapping[str, int] = field(default_factory=dict)
+    decisions: dict[str, int] = field(default_factory=Counter)
     rounds: int = 0
     commands: int = 0
     resends: int = 0
     acknowledged: int = 0
     lost: int = 0
-    plugin_failures: Mapping[str, int] = field(default_factory=dict)
+    plugin_failures: dict[str, int] = field(default_factory=Counter)
     store_failures: int = 0
     durable: bool = True
     fault_to_command: tuple[tuple[float, int], ...] = ()

@@ -27,6 +27,7 @@ from taskd_net.jobs.streams import Streams
 from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Reply, Restarts
 from taskd_net.position import Destination, Role
 
+_ANSWERS: Final = (vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS)
 _SWITCHES: Final = {events.PAUSE_AGENTS: True, events.CONTINUE_AGENTS: False}
 
 
@@ -148,6 +149,7 @@ class Job:
             again = self._run(outcome)
         self._start_agents(outcome)
         current.records.forget_changes()
+        outcome.withdrawn, current.outbox.withdrawn = current.outbox.withdrawn, []
         current.dirty = False
         snapshot = self._snapshot()
         deadlines = [plugin.deadline(snapshot) for plugin in self.plugins]
@@ -230,6 +232,7 @@ class Job:
                 ended = self._agents(item) if item.code == vocabulary.EXIT else []
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
+                outcome.answered += self._answered_by(item)
                 command = replace(item, uuid=current.uuid(), owner=owner)
                 current.outbox.add(current.now, command)
                 outcome.commands.append(command)
@@ -249,6 +252,15 @@ class Job:
                 assert_never(item)
         outcome.decided.append((owner, item))
 
+    def _answered_by(self, command: Command) -> list[float]:
+        """Times of arrival of the faults that a command is the first answer to."""
+        if command.code not in _ANSWERS:
+            return []
+        agents, has = self.state.records.agents, self.state.outbox.has
+        found = {rank: agents[rank].fault for rank in self._agents(command) if rank in agents}
+        pending = {rank for rank in found if any(has(traffic.agent(rank), code) for code in _ANSWERS)}
+        return [fault.at for rank, fault in found.items() if fault is not None and rank not in pending]
+
     def _start_agents(self, outcome: Outcome) -> None:
         """210 to all Agents that ask, unless ClusterD holds them back."""
         current, records = self.state, self.state.records
@@ -266,7 +278,7 @@ class Job:
         outbox = self.state.outbox
         for sending in list(outbox.sending.values()):
             if sending.command is not None and sending.command.code == vocabulary.START:
-                outbox.remove(sending.command.uuid)
+                outbox.withdraw(sending.command.uuid)
                 for rank in self._agents(sending.command):
                     self.state.records.ask_again(rank)
 
@@ -281,7 +293,7 @@ class Job:
                 goes_on = command is not None and self._lost(command, snapshot, outcome)
                 outcome.note("message_lost", uuid=uuid_of(sending), goes_on=goes_on)
                 if not goes_on:
-                    current.outbox.remove(uuid_of(sending))
+                    current.outbox.withdraw(uuid_of(sending))
                     continue
                 tries = 1
             current.outbox.again(current.now, sending, tries)

@@ -41,12 +41,14 @@ class Outbox:
         by_target: uuids of the commands, by destination.
         codes: number of commands by code.
         unsaved: uuids whose entry has changed since they were last taken out for storing.
+        withdrawn: uuids of the commands that were withdrawn since they were last taken out.
     """
 
     sending: dict[str, Sending] = field(default_factory=dict)
     by_target: dict[str, list[str]] = field(default_factory=dict)
     codes: dict[int, int] = field(default_factory=dict)
     unsaved: set[str] = field(default_factory=set, compare=False, metadata=UNSTORED)
+    withdrawn: list[str] = field(default_factory=list, compare=False, metadata=UNSTORED)
 
     @property
     def wake(self) -> float:
@@ -60,7 +62,7 @@ class Outbox:
             self.unsaved.add(item.uuid)
             return
         for uuid in self._superseded(item):
-            self.remove(uuid)
+            self.withdraw(uuid)
         self.sending[item.uuid] = Sending(command=item, tries=1, due=now + job_limits.COMMAND_RETRY_S)
         self.unsaved.add(item.uuid)
         self._index(item)
@@ -98,7 +100,7 @@ class Outbox:
             self.unsaved.add(uuid)
 
     def remove(self, uuid: str) -> Sending | None:
-        """Forget an entry, if it is there."""
+        """Forget an entry that was taken, if it is there."""
         sending = self.sending.pop(uuid, None)
         if sending is not None:
             self.unsaved.add(uuid)
@@ -113,10 +115,16 @@ class Outbox:
                 del self.codes[command.code]
         return sending
 
+    def withdraw(self, uuid: str) -> None:
+        """Forget an entry that nobody has taken."""
+        sending = self.remove(uuid)
+        if sending is not None and sending.command is not None:
+            self.withdrawn.append(uuid)
+
     def void(self, to: str) -> None:
         """Forget the commands to a process that has been replaced."""
         for uuid in list(self.by_target.get(to, ())):
-            self.remove(uuid)
+            self.withdraw(uuid)
 
     def has(self, to: str, code: int) -> bool:
         """True while a command with this code is on its way to this destination."""

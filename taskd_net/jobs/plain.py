@@ -1,7 +1,8 @@
-"""Dataclasses as JSON values and back, by their type hints."""
+"""Dataclasses as JSON texts, and back by their type hints."""
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -18,22 +19,32 @@ UNSTORED: Final = {"stored": False}
 """Metadata of a field that is no part of the JSON value; it needs a default."""
 
 
-def to_plain(value: object) -> object:
-    """A value in terms of JSON. Sets become sorted lists, keys become texts."""
-    if is_dataclass(value):
-        stored = (field.name for field in fields(value) if field.metadata.get("stored", True))
-        return {name: to_plain(getattr(value, name)) for name in stored}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+def to_text(value: object) -> str:
+    """A JSON text of plain data: dataclasses become objects, and sets sorted lists.
+
+    Raises:
+        TypeError, ValueError: the value holds something else, or a number that JSON does not have.
+    """
+    return _encode(value)
+
+
+def _plain(value: object) -> object:
+    """The next level of a value that JSON does not have."""
     if isinstance(value, set):
         return sorted(value)
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    return value
+    return {name: getattr(value, name) for name in _stored(type(value))}
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
+
+
+@lru_cache(maxsize=128)
+def _stored(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.metadata.get("stored", True))
 
 
 def from_plain(kind: type[T], value: object, name: str) -> T:
-    """A value of a type that `to_plain` has written.
+    """A value of a type whose text `to_text` has written.
 
     Args:
         kind: a dataclass whose fields all have defaults. Missing fields take them; unknown ones are ignored, so that

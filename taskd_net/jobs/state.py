@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.outbox import Outbox, Sending
-from taskd_net.jobs.plain import from_plain, to_plain
+from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins.plugin import AnyPlugin
 from taskd_net.jobs.records import Records
 from taskd_net.jobs.streams import Stream
@@ -18,6 +17,11 @@ from taskd_net.untrusted import json_value, shown
 
 SCHEMA: Final = 1
 """Version of the stored form. A newer release reads older ones: every field has a default."""
+
+
+class NewerRelease(ConfigError):
+    """A newer release has written the state."""
+
 
 _APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers"))
 """Fields of the records that are no part of `rest`: those that are stored entry by entry, and marks."""
@@ -72,17 +76,17 @@ def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]
     records, outbox = state.records, state.outbox
     parts: dict[str, str | None] = {}
     for rank in records.unsaved_agents:
-        parts[f"agent/{rank}"] = _text(records.agents[rank])
+        parts[f"agent/{rank}"] = to_text(records.agents[rank])
     for rank in records.unsaved_workers:
-        parts[f"worker/{rank}"] = _text(records.workers[rank])
+        parts[f"worker/{rank}"] = to_text(records.workers[rank])
     for uuid in outbox.unsaved:
-        parts[f"sending/{uuid}"] = _text(outbox.sending[uuid]) if uuid in outbox.sending else None
+        parts[f"sending/{uuid}"] = to_text(outbox.sending[uuid]) if uuid in outbox.sending else None
     for taken in (records.unsaved_agents, records.unsaved_workers, outbox.unsaved):
         taken.clear()
     rest = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in ("records", "outbox")}
     indexes = {each.name: getattr(records, each.name) for each in fields(records) if each.name not in _APART}
-    parts["rest"] = _text({"schema": SCHEMA, "state": rest, "records": indexes})
-    parts["plugins"] = _text({plugin.name: plugin.state for plugin in plugins})
+    parts["rest"] = to_text({"schema": SCHEMA, "state": rest, "records": indexes})
+    parts["plugins"] = to_text({plugin.name: plugin.state for plugin in plugins})
     return parts
 
 
@@ -107,23 +111,20 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
 
 def to_json(state: State, plugins: Iterable[AnyPlugin]) -> str:
     """The state and those of the plugins, as a JSON text."""
-    return _text({"schema": SCHEMA, "state": state, "plugins": {plugin.name: plugin.state for plugin in plugins}})
+    return to_text({"schema": SCHEMA, "state": state, "plugins": {plugin.name: plugin.state for plugin in plugins}})
 
 
 def from_json(text: str, plugins: Iterable[AnyPlugin]) -> State:
     """Read what `to_json` wrote, and fill the plugins' states.
 
     Raises:
-        ConfigError: it is no such text, or a newer release wrote it.
+        NewerRelease: a newer release wrote it.
+        ConfigError: it is no such text.
     """
     stored = _stored(text)
     state = from_plain(State, stored.get("state"), "state")
     _fill(plugins, stored.get("plugins"))
     return state
-
-
-def _text(value: object) -> str:
-    return json.dumps(to_plain(value), separators=(",", ":"), allow_nan=False)
 
 
 def _value(text: str) -> object:
@@ -139,7 +140,7 @@ def _stored(text: str) -> dict[str, object]:
     if not isinstance(stored, dict) or type(schema) is not int:
         raise ConfigError(f"the stored state is {shown(stored)}; expected an object with a schema version")
     if schema > SCHEMA:
-        raise ConfigError(f"the stored state has schema {schema}, of a newer release; this one reads up to {SCHEMA}")
+        raise NewerRelease(f"the stored state has schema {schema}, of a newer release; this one reads up to {SCHEMA}")
     return stored
 
 

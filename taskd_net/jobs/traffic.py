@@ -152,6 +152,8 @@ class Outcome:
         replies: requests to ClusterD.
         notices: lines for the log.
         decided: the new decisions of all kinds, each with the name of its plugin (empty for the Job's own), in order.
+        withdrawn: uuids of commands that have lost their meaning since the last tick, or are given up.
+        answered: times of arrival of the faults that the commands answer.
     """
 
     commands: list[Command] = field(default_factory=list)
@@ -159,6 +161,8 @@ class Outcome:
     replies: list[Reply] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     decided: list[tuple[str, Item]] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list, compare=False)
+    answered: list[float] = field(default_factory=list)
 
     def note(self, event: str, **fields: str | int) -> None:
         """Add a line for the log."""

@@ -5,9 +5,9 @@
         ...
 
 - `runtime` feeds a `Job`, and carries out its outcomes; `dispatch` sends the commands.
-- `keeping` commits the state to a sqlite3 file (`store`), `history` has the last decisions and the counters.
+- `keeping` commits the state to a sqlite3 file (`store`), `history` has the last decisions, `views` shows it all.
 - `loading` finds users' plugins, `guarded` runs each in a thread of its own.
-- `reset_file` watches RetryTime.
+- `reset_file` reads RetryTime, `watching` looks at it and at the profiling switch.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class ManagerConfig:
         reset_file: File with the platform's `RetryTime`; a change restarts the job's processes.
         process_interval: Milliseconds between two looks of a plugin that waits. Reports and signals are looked at at
             once. TaskD's variable with a value out of range is 100, with a warning.
-        clusterd: Whether signals of ClusterD come in.
-        taskd_enable: Whether recovery by process is on at all.
+        clusterd: Signals of ClusterD come in.
+        taskd_enable: Recovery by process is on at all.
         nodes, processes_per_node: Size of the job; 0 for unknown.
 
     Raises:

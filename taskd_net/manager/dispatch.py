@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from taskd_net import job_limits
@@ -42,11 +42,10 @@ class Dispatch:
             task = asyncio.create_task(self._send(command), name=f"sends {command.uuid}")
             self._sending[command.uuid] = task
 
-    def keep(self, wanted: Container[str]) -> None:
-        """Give up the attempts for all other uuids: those commands have lost their meaning."""
-        for uuid, task in self._sending.items():
-            if uuid not in wanted:
-                task.cancel()
+    def withdraw(self, uuid: str) -> None:
+        """Give up the attempt for a command that has lost its meaning."""
+        if (task := self._sending.get(uuid)) is not None:
+            task.cancel()
 
     async def close(self) -> None:
         """End every attempt."""

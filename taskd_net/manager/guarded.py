@@ -17,10 +17,12 @@ from typing import Any, Final, NamedTuple
 
 from taskd_net import job_limits
 from taskd_net.jobs.outbox import INFINITY, Outbox
+from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command, Item
 from taskd_net.manager.threads import OwnThread
+from taskd_net.untrusted import json_value
 
 Report = Callable[[str, str, BaseException | str], None]
 """Takes the name of a plugin that has failed, the reason, and its exception or the stack that it hangs in."""
@@ -193,7 +195,16 @@ def _step(plugin: AnyPlugin, stream: str, snapshot: Snapshot) -> _Answer:
     items = plugin.messages()
     if progress is Progress.FINAL:
         plugin.release(stream)
-    return _Answer(None, progress, items, deepcopy(plugin.state), float(plugin.deadline(snapshot)))
+    return _Answer(None, progress, items, _stored(plugin), float(plugin.deadline(snapshot)))
+
+
+def _stored(plugin: AnyPlugin) -> Any:
+    """The state of a plugin as it comes back from the file.
+
+    Raises:
+        ConfigError, TypeError, ValueError: it is no plain data.
+    """
+    return from_plain(type(plugin.state), json_value(to_text(plugin.state)), "state")
 
 
 _INDEXES: Final = ("faulty", "exited", "asking", "changed_agents", "changed_workers")

@@ -1,58 +1,16 @@
-"""The last decisions of a job, with their causes and answers, and the Manager's counters."""
+"""The last decisions of a job, with their causes and answers."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from taskd_net import job_limits
-from taskd_net.core.link_counters import Latency, bucket_of
 from taskd_net.job_view import OWN, DecisionView, JobCounters, MessageView
 from taskd_net.jobs.events import Event, ProfilingSwitch, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
-
-
-@dataclass(slots=True)
-class Counters:
-    """The counters of `JobCounters`, while they count."""
-
-    reports: int = 0
-    refused: int = 0
-    signals: int = 0
-    ticks: int = 0
-    decisions: dict[str, int] = field(default_factory=dict)
-    rounds: int = 0
-    commands: int = 0
-    resends: int = 0
-    acknowledged: int = 0
-    lost: int = 0
-    plugin_failures: dict[str, int] = field(default_factory=dict)
-    store_failures: int = 0
-    durable: bool = True
-    fault_to_command: Latency = field(default_factory=Latency)
-
-    def view(self) -> JobCounters:
-        """A copy for faces."""
-        latency = self.fault_to_command
-        return JobCounters(
-            *(self.reports, self.refused, self.signals, self.ticks, dict(self.decisions), self.rounds),
-            *(self.commands, self.resends, self.acknowledged, self.lost, dict(self.plugin_failures)),
-            *(self.store_failures, self.durable),
-            fault_to_command=tuple(latency.octaves()),
-            fault_to_command_count=latency.count,
-            fault_to_command_seconds=latency.total,
-        )
-
-    def answered_fault(self, seconds: float) -> None:
-        """A fault has been answered so many seconds after its report."""
-        self.fault_to_command.add(seconds, bucket_of(seconds))
-
-
-def count(numbers: dict[str, int], name: str) -> None:
-    """Add one to a number."""
-    numbers[name] = numbers.get(name, 0) + 1
 
 
 class History:
@@ -85,7 +43,7 @@ class History:
         """A decision by its number; None for one that is no longer kept."""
         return self._decisions.get(number)
 
-    def add(self, now: float, cause: str, decided: Iterable[tuple[str, Item]], counters: Counters) -> None:
+    def add(self, now: float, cause: str, decided: Iterable[tuple[str, Item]], counters: JobCounters) -> None:
         """Take in what one tick has decided: a decision for each plugin in a row."""
         groups: list[tuple[str, list[Item]]] = []
         for owner, item in decided:
@@ -109,7 +67,7 @@ class History:
             self._open |= dict.fromkeys((item.uuid for item in commands), self._last)
             counters.commands += len(commands)
             counters.rounds += restarts is not None
-            count(counters.decisions, owner or OWN)
+            counters.decisions[owner or OWN] += 1
         while len(self._decisions) > job_limits.DECISIONS_KEPT:
             number, _ = self._decisions.popitem(last=False)
             self.unsaved.add(number)
@@ -121,10 +79,6 @@ class History:
     def gone(self, uuid: str) -> None:
         """Note that a command is given up, or superseded."""
         self._settle(uuid, None, lost=True, ends=True)
-
-    def open_commands(self) -> list[str]:
-        """Uuids of the commands that nobody has taken."""
-        return list(self._open)
 
     def _settle(self, uuid: str, code: int | None, *, lost: bool, ends: bool) -> None:
         number = self._open.pop(uuid, None) if ends else self._open.get(uuid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError
-from taskd_net.job_view import DecisionView
-from taskd_net.jobs.plain import from_plain, to_plain
-from taskd_net.manager.history import Counters
+from taskd_net.job_view import DecisionView, JobCounters
+from taskd_net.jobs.plain import from_plain, to_text
+from taskd_net.jobs.state import NewerRelease
 from taskd_net.manager.store import Damaged, OtherJob, Store
 from taskd_net.manager.threads import OwnThread
 from taskd_net.untrusted import json_value
@@ -39,7 +38,7 @@ class Keeping:
         again: time before which no commit is tried, after a failure.
     """
 
-    def __init__(self, path: str, job_id: str, counters: Counters, log: Any) -> None:
+    def __init__(self, path: str, job_id: str, counters: JobCounters, log: Any) -> None:
         self._store = Store(path, job_id)
         self._thread = OwnThread(f"state of {job_id}")
         self._counters = counters
@@ -67,9 +66,9 @@ class Keeping:
                 return None
             try:
                 state = read(parts)
+            except NewerRelease:
+                raise
             except ConfigError as error:
-                if "newer release" in str(error):
-                    raise
                 await self._damaged(error)
                 await self._opened()
                 return None
@@ -153,8 +152,7 @@ class Keeping:
 
 def decision_part(number: int, decision: DecisionView | None) -> tuple[str, str | None]:
     """A decision of the history as a part of the state."""
-    text = None if decision is None else json.dumps(to_plain(decision), separators=(",", ":"))
-    return f"decision/{number}", text
+    return f"decision/{number}", None if decision is None else to_text(decision)
 
 
 def read_decisions(parts: Mapping[str, str]) -> list[DecisionView]:

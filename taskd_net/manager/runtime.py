@@ -7,32 +7,34 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 from taskd_net.body import Body
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
-from taskd_net.job_view import JobView, StreamView
+from taskd_net.core.link_counters import Latency, bucket_of
+from taskd_net.job_view import JobCounters, JobView
 from taskd_net.jobs.events import Acknowledged, Event, ProfilingSwitch, Reported, RetryTime
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
-from taskd_net.jobs.traffic import Call, Command, Notice, Outcome, Reply, agent
+from taskd_net.jobs.traffic import Call, Command, Notice, Outcome, Reply
 from taskd_net.logger import get_logger
-from taskd_net.manager.agent_views import agent_views
 from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.guarded import Guarded
-from taskd_net.manager.history import Counters, History, cause, count
+from taskd_net.manager.history import History, cause
 from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
 from taskd_net.manager.loading import load
 from taskd_net.manager.reset_file import ResetFile
+from taskd_net.manager.views import job_view
 from taskd_net.manager.watching import watch
 from taskd_net.node import Node
 from taskd_net.profiling_switch import SwitchFile
 from taskd_net.reading import Reading, Unreadable
-from taskd_net.vocabulary import KEEP_ALIVE, REGISTER, RESTART_ALL
+from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
 from taskd_net.wire.codec import Message
 
 SEED_BYTES: Final = 8
@@ -75,7 +77,8 @@ class Manager:
         self._epoch = time.time() - time.monotonic()
         self.job: Job
         self._history = History()
-        self._counters = Counters()
+        self._counters = JobCounters()
+        self._fault_to_command = Latency()
         self._dispatch = Dispatch(node, self._answered)
         self._keeping: Keeping | None = None
         self._changed = asyncio.Event()
@@ -160,7 +163,7 @@ class Manager:
         self._changed.set()
 
     def _plugin_failed(self, name: str, reason: str, trace: BaseException | str) -> None:
-        count(self._counters.plugin_failures, name)
+        self._counters.plugin_failures[name] += 1
         how = {"stack": trace} if isinstance(trace, str) else {"exc_info": trace}
         self._log.error("plugin_failed", plugin=name, reason=reason, **how)
         if any(each.name == name and each.off for each in self._guarded):
@@ -200,32 +203,17 @@ class Manager:
 
     def view(self) -> JobView:
         """The state of the job, for faces."""
-        config, state, decisions = self.config, self.job.state, self.job.config
-        records = state.records
-        streams = tuple(
-            StreamView(name, stream.owner, self.job.candidates(name), tuple(sorted(stream.barred)))
-            for name, stream in state.streams.items()
+        counters, latency = self._counters, self._fault_to_command
+        seen = replace(
+            counters,
+            decisions=dict(counters.decisions),
+            plugin_failures=dict(counters.plugin_failures),
+            fault_to_command=tuple(latency.octaves()),
+            fault_to_command_count=latency.count,
+            fault_to_command_seconds=latency.total,
         )
-        return JobView(
-            job_id=config.job_id or "",
-            at=self._now(),
-            nodes=decisions.nodes,
-            processes_per_node=decisions.processes_per_node,
-            recovers=decisions.recovers,
-            restarts_left=records.restarts,
-            paused=state.paused,
-            retry_time=state.retry_time,
-            streams=streams,
-            agents=agent_views(records, state.outbox),
-            agents_known=len(records.agents),
-            agents_in_trouble=len(records.faulty | records.exited),
-            workers=records.registered_workers,
-            profiling=dict(records.profiling),
-            decisions=self._history.decisions,
-            counters=self._counters.view(),
-            state_file=config.state or "",
-            plugins_off=tuple(each.name for each in self._guarded if each.off),
-        )
+        off = tuple(each.name for each in self._guarded if each.off)
+        return job_view(self.config, self.job, self._now(), self._history.decisions, seen, off)
 
     # ---- inside
 
@@ -320,16 +308,15 @@ class Manager:
         self._node.confirm(self._unconfirmed)
 
     async def _save(self) -> None:
-        if self._keeping is None:
-            return
         history = self._history
         decisions = dict(decision_part(number, history.get(number)) for number in history.unsaved)
         history.unsaved.clear()
-        await self._keeping.save(self._now(), self.job.unsaved() | decisions)
+        parts = self.job.unsaved() | decisions
+        if self._keeping is not None:
+            await self._keeping.save(self._now(), parts)
 
     def _decide(self, now: float) -> Outcome:
         job, counters = self.job, self._counters
-        faults = self._open_faults()
         outcome = job.tick(now)
         for each in self._guarded:
             job.unbar(each.name, alone=True)
@@ -337,22 +324,23 @@ class Manager:
         if outcome.decided:
             self._history.add(now, self._cause or "time", outcome.decided, counters)
             self._cause = ""
-        sending = job.state.outbox.sending
-        self._dispatch.keep(sending)
-        for uuid in [uuid for uuid in self._history.open_commands() if uuid not in sending]:
+        for uuid in outcome.withdrawn:
+            self._dispatch.withdraw(uuid)
             self._history.gone(uuid)
-            counters.lost += 1
-        for rank, at in faults.items():
-            if not self._is_open(rank):
-                counters.answered_fault(self._now() - at)
+        counters.lost += len(outcome.withdrawn)
+        for at in outcome.answered:
+            seconds = self._now() - at
+            self._fault_to_command.add(seconds, bucket_of(seconds))
         return outcome
 
     def _carry_out(self, outcome: Outcome) -> None:
         for notice in outcome.notices:
             self._note(notice)
         self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
+        sending = self.job.state.outbox.sending
         for command in outcome.commands:
-            self._dispatch.send(command)
+            if command.uuid in sending:  # not withdrawn during the commit
+                self._dispatch.send(command)
         for call in outcome.calls:
             self._log.info("controller_called", call=call.name, text=call.text)
             if self._controller is not None:
@@ -372,23 +360,13 @@ class Manager:
                 log.warning("command_not_taken", **notice.fields)
             case _ if notice.fields["plugin"] not in {each.name for each in self._guarded}:  # those have said so
                 log.error("plugin_failed", **notice.fields)
-                count(self._counters.plugin_failures, str(notice.fields["plugin"]))
+                self._counters.plugin_failures[str(notice.fields["plugin"])] += 1
 
     def _answered(self, uuid: str, ack: Ack) -> None:
         if ack.ok and not self._take(Acknowledged(uuid, ack.receivers)):
             return  # superseded, or it goes again to those of its receivers that have not rejoined
         self._history.answered(uuid, ack.code)
         self._counters.acknowledged += ack.ok
-
-    def _open_faults(self) -> dict[int, float]:
-        """Times of the reports of faults that wait for an answer, by rank."""
-        records = self.job.state.records
-        faults = ((rank, records.agents[rank].fault) for rank in records.faulty if self._is_open(rank))
-        return {rank: fault.at for rank, fault in faults if fault is not None}
-
-    def _is_open(self, rank: int) -> bool:
-        state = self.job.state
-        return rank in state.records.faulty and not state.outbox.has(agent(rank), RESTART_ALL)
 
 
 def _words(event: Event) -> str:

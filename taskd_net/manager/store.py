@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from taskd_net.codes import ConfigError, TaskdNetError
+from taskd_net.jobs.state import NewerRelease
 
 FILE_SCHEMA: Final = 1
 """Version of the tables; `taskd_net.jobs.state.SCHEMA` is that of the parts."""
@@ -49,7 +50,8 @@ class Store:
         """Open the file, and read all parts.
 
         Raises:
-            ConfigError: a newer release has written it, or another process uses it.
+            NewerRelease: a newer release has written it.
+            ConfigError: another process uses it.
             OtherJob, Damaged: it is to be set aside.
             OSError, sqlite3.Error: it cannot be read or written.
         """
@@ -79,7 +81,7 @@ class Store:
         ((schema,),) = connection.execute("PRAGMA user_version")
         if schema > FILE_SCHEMA:
             text = f"schema {schema}, of a newer release; this one reads up to {FILE_SCHEMA}"
-            raise ConfigError(f"state is '{self.path}', which has {text}")
+            raise NewerRelease(f"state is '{self.path}', which has {text}")
         if (said := connection.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
             raise Damaged(str(said and said[0]))
         if mode != "wal":

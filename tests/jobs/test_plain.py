@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from taskd_net.codes import ConfigError
-from taskd_net.jobs.plain import from_plain, to_plain
+from taskd_net.jobs.plain import from_plain, to_text
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Outer:
 
 def test_a_value_comes_back() -> None:
     value = Outer("a", 1.5, Inner(2), {3, 1}, {7: (1, 2)}, {"x": [Inner(4)]}, True)
-    text = json.dumps(to_plain(value))
+    text = to_text(value)
     assert from_plain(Outer, json.loads(text), "state") == value
     assert json.loads(text)["ranks"] == [1, 3]
 

@@ -65,7 +65,16 @@ async def test_the_example_greets_the_workers() -> None:
         assert manager.view().counters.plugin_failures == {}
 
 
-@pytest.mark.parametrize(("step", "trace"), [("forever.wait()", "forever.wait()"), ("raise KeyError(7)", "Traceback")])
+@pytest.mark.parametrize(
+    ("step", "trace"),
+    [
+        ("forever.wait()", "forever.wait()"),
+        ("raise KeyError(7)", "Traceback"),
+        ("self.state.calls = [float('nan')]; return Progress.HOLD", "JSON compliant"),
+        ("self.state.calls = object(); return Progress.HOLD", "TypeError"),
+        ("self.state.calls = ['a text']; return Progress.HOLD", "state.calls is 'a text'; expected int"),
+    ],
+)
 async def test_plugin_that_hangs_or_raises_is_reported_and_then_off(
     tmp_path: Path, step: str, trace: str, caplog: pytest.LogCaptureFixture
 ) -> None:

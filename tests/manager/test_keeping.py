@@ -11,13 +11,14 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError
+from taskd_net.job_view import JobCounters
+from taskd_net.jobs.state import NewerRelease
 from taskd_net.logger import get_logger
-from taskd_net.manager.history import Counters
 from taskd_net.manager.keeping import Keeping
 from taskd_net.manager.store import Store
 
 
-def keeping(path: Path, counters: Counters) -> Keeping:
+def keeping(path: Path, counters: JobCounters) -> Keeping:
     return Keeping(str(path), "J", counters, get_logger(job="J"))
 
 
@@ -28,7 +29,7 @@ def set_aside(folder: Path) -> list[str]:
 
 async def parts(path: Path) -> dict[str, str] | None:
     """The parts in a file."""
-    kept = keeping(path, Counters())
+    kept = keeping(path, JobCounters())
     found = await kept.load(0.0, dict)
     await kept.close()
     return found
@@ -37,7 +38,7 @@ async def parts(path: Path) -> dict[str, str] | None:
 async def test_what_a_full_disk_refused_is_stored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counters, path = Counters(), tmp_path / "state"
+    counters, path = JobCounters(), tmp_path / "state"
     kept = keeping(path, counters)
     assert await kept.load(0.0, dict) is None
     await kept.save(1.0, {"rest": "1", "agent/1": "a"})
@@ -63,7 +64,7 @@ async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_limits, "STORE_S", 0.05)
-    counters, hangs = Counters(), threading.Event()
+    counters, hangs = JobCounters(), threading.Event()
     kept = keeping(tmp_path / "state", counters)
     await kept.load(0.0, dict)
     write: Callable[[Store, Mapping[str, str | None]], None] = Store.write
@@ -90,7 +91,7 @@ async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
 
 async def test_folder_that_cannot_be_written_costs_durability_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    counters = Counters()
+    counters = JobCounters()
     kept = keeping(tmp_path / "file" / "state", counters)
     assert await kept.load(0.0, dict) is None
     assert (counters.durable, kept.again) == (False, job_limits.STORE_AGAIN_S)
@@ -115,7 +116,7 @@ async def test_file_that_is_not_this_jobs_state_is_renamed_and_said(
         store.open()
         store.write({"rest": "nonsense"})
         store.close()
-    kept = keeping(path, Counters())
+    kept = keeping(path, JobCounters())
 
     def read(parts: Mapping[str, str]) -> str:
         raise ConfigError("the stored state cannot be read: nonsense")
@@ -134,11 +135,11 @@ async def test_newer_state_is_refused(tmp_path: Path) -> None:
     store.open()
     store.write({"rest": "1"})
     store.close()
-    kept = keeping(tmp_path / "state", Counters())
+    kept = keeping(tmp_path / "state", JobCounters())
 
     def read(parts: Mapping[str, str]) -> None:
-        raise ConfigError("the stored state has schema 2, of a newer release; this one reads up to 1")
+        raise NewerRelease("the stored state has schema 2, of a newer release; this one reads up to 1")
 
-    with pytest.raises(ConfigError, match="newer release"):
+    with pytest.raises(NewerRelease):
         await kept.load(0.0, read)
     await kept.close()

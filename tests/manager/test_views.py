@@ -9,7 +9,7 @@ from taskd_net.job_view import AgentView
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import AgentRecord, Fault, Records
 from taskd_net.jobs.traffic import Command
-from taskd_net.manager.agent_views import agent_views
+from taskd_net.manager.views import agent_views
 
 
 def records(agents: int) -> Records:

@@ -1,0 +1,74 @@
+"""A job as faces see it. Agents are a bounded number, those in trouble before others."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+
+from taskd_net import job_limits
+from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, StreamView
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.outbox import Outbox
+from taskd_net.jobs.records import Records
+from taskd_net.jobs.traffic import agent
+from taskd_net.manager.config import ManagerConfig
+
+
+def job_view(
+    config: ManagerConfig,
+    job: Job,
+    now: float,
+    decisions: tuple[DecisionView, ...],
+    counters: JobCounters,
+    plugins_off: tuple[str, ...],
+) -> JobView:
+    """The state of a job at one moment."""
+    state, records = job.state, job.state.records
+    streams = tuple(
+        StreamView(name, stream.owner, job.candidates(name), tuple(sorted(stream.barred)))
+        for name, stream in state.streams.items()
+    )
+    return JobView(
+        job_id=config.job_id or "",
+        at=now,
+        nodes=config.nodes,
+        processes_per_node=config.processes_per_node,
+        recovers=job.config.recovers,
+        restarts_left=records.restarts,
+        paused=state.paused,
+        retry_time=state.retry_time,
+        streams=streams,
+        agents=agent_views(records, state.outbox),
+        agents_known=len(records.agents),
+        agents_in_trouble=len(records.faulty | records.exited),
+        workers=records.registered_workers,
+        profiling=dict(records.profiling),
+        decisions=decisions,
+        counters=counters,
+        state_file=config.state or "",
+        plugins_off=plugins_off,
+    )
+
+
+def agent_views(records: Records, outbox: Outbox) -> tuple[AgentView, ...]:
+    """The views of `job_limits.AGENTS_SHOWN` Agents at most, by rank."""
+    trouble = records.faulty | records.exited
+    first = trouble | records.asking
+    others = (rank for rank in records.agents if rank not in first)
+    chosen = chain(sorted(trouble), sorted(first - trouble), others)
+    return tuple(_view(rank, records, outbox) for rank in sorted(islice(chosen, job_limits.AGENTS_SHOWN)))
+
+
+def _view(rank: int, records: Records, outbox: Outbox) -> AgentView:
+    record = records.agents[rank]
+    fault = record.fault
+    return AgentView(
+        rank=rank,
+        registered=record.registered,
+        asking=rank in records.asking,
+        fault=fault is not None,
+        fault_ranks=() if fault is None else tuple(fault.ranks[: job_limits.RANKS_SHOWN]),
+        fault_at=0.0 if fault is None else fault.at,
+        exited=record.exited,
+        heartbeat=record.heartbeat,
+        commands=tuple(outbox.codes_to(agent(rank))),
+    )
