@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from taskd_net.codes import ConfigError
 from taskd_net.untrusted import shown
@@ -32,14 +32,14 @@ def _plain(value: object) -> object:
     """The next level of a value that JSON does not have."""
     if isinstance(value, set):
         return sorted(value)
-    return {name: getattr(value, name) for name in _stored(type(value))}
+    return {name: getattr(value, name) for name in _stored(cast(Hashable, type(value)))}
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
 
 
 @lru_cache(maxsize=128)
-def _stored(kind: type) -> tuple[str, ...]:
+def _stored(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.metadata.get("stored", True))
 
 

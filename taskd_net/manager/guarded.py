@@ -193,6 +193,9 @@ def _step(plugin: AnyPlugin, stream: str, snapshot: Snapshot) -> _Answer:
     plugin.messages()
     progress = Progress(plugin.step(stream, snapshot))
     items = plugin.messages()
+    for item in items:
+        if isinstance(item, Command):
+            item.require()
     if progress is Progress.FINAL:
         plugin.release(stream)
     return _Answer(None, progress, items, _stored(plugin), float(plugin.deadline(snapshot)))

@@ -131,6 +131,37 @@ def test_a_command_to_a_process_that_was_replaced_is_void() -> None:
     assert not scene.job.state.outbox.by_target
 
 
+def test_an_outcome_names_answered_faults_and_withdrawn_commands() -> None:
+    job = Job(LOCAL, "u")
+    zero, one = Position.agent(0), Position.agent(1)
+    for agent in (zero, one):
+        job.take(1.0, Reported(agent, "REGISTER", 0))
+    job.tick(1.0)
+    job.take(2.0, Reported(one, "STATUS", 202, '{"fault_ranks": [8]}'))
+    outcome = job.tick(3.0)
+    assert commands(outcome) == [("Agent/1", 203), ("Agent/0", 208)]
+    assert (outcome.answered, outcome.withdrawn) == ([2.0], [])
+    job.take(4.0, Reported(zero, "STATUS", 202, '{"fault_ranks": [0]}'))
+    outcome = job.tick(4.0)
+    assert (commands(outcome), outcome.answered) == ([], []), "its 208 is on its way"
+    restart = list(job.state.outbox.by_target["Agent/0"])
+    job.take(5.0, Reported(zero, "REGISTER", 0))
+    assert job.tick(5.0).withdrawn == restart
+    assert job.tick(6.0).withdrawn == []
+
+
+def test_a_fault_is_answered_once() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.away.add("Agent/1")
+    scene.fault(1, 3)
+    fault_at = scene.now
+    scene.signal("globalFault", "fault_nodes_restart", nodes=(1,))
+    assert scene.tick(1.0).answered == [fault_at]
+    scene.signal("changeStrategy", strategy="exit", nodes=(1,))
+    outcome = scene.tick(1.0)
+    assert ("Agent/1", 203) in commands(outcome) and outcome.answered == []
+
+
 def test_a_node_that_two_signals_name_gets_one_203() -> None:
     scene = started(0, 1, config=CLUSTERD)
     scene.signal("globalFault", "fault_nodes_exit", nodes=(1,))

@@ -50,7 +50,7 @@ def test_a_process_that_is_replaced_gets_nothing() -> None:
     outbox = box(("a", "Agent/1", 209), ("b", "Agent/1", 213), ("c", "Agent/2", 209))
     outbox.void("Agent/1")
     outbox.void("Agent/9")
-    assert list(outbox.sending) == ["c"]
+    assert (list(outbox.sending), outbox.withdrawn) == (["c"], ["a", "b"])
 
 
 def test_later_commands_replace_those_that_have_lost_their_meaning() -> None:

@@ -44,7 +44,7 @@ class Scripted(Plugin[Steps]):
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         self._fail("step")
-        self.send("Agent/0", 204 if self.fails == "command" else 213, self.name)
+        self.send("Agent/0", 204 if self.fails == "command" else 213, "[]", {"By": self.name})
         self.state.steps += 1
         self.left -= 1
         return Progress.HOLD if self.left else Progress.FINAL
@@ -66,7 +66,7 @@ def tick(made: Job, now: float = 1.0) -> list[str]:
     """The senders of a tick, and who was barred."""
     outcome = made.tick(now)
     barred = [f"{notice.fields['plugin']} barred" for notice in outcome.notices if notice.event == "plugin_barred"]
-    return [command.message for command in outcome.commands] + barred
+    return [command.extension["By"] for command in outcome.commands] + barred
 
 
 def test_the_lowest_number_comes_first_then_the_others_by_name() -> None:

@@ -71,6 +71,7 @@ async def test_the_example_greets_the_workers() -> None:
         ("forever.wait()", "forever.wait()"),
         ("raise KeyError(7)", "Traceback"),
         ("self.state.calls = [float('nan')]; return Progress.HOLD", "JSON compliant"),
+        ("self.send('Agent/0', 209); return Progress.HOLD", "expected a whole number in a 208"),
         ("self.state.calls = object(); return Progress.HOLD", "TypeError"),
         ("self.state.calls = ['a text']; return Progress.HOLD", "state.calls is 'a text'; expected int"),
     ],
@@ -119,7 +120,8 @@ async def test_plugin_that_fails_on_a_common_stream_gives_it_to_the_others(tmp_p
 async def test_state_of_a_plugin_survives(tmp_path: Path) -> None:
     config = ManagerConfig(job_id="J", plugins=str(EXAMPLES), state=str(tmp_path / "state"))
     for workers in (1, 2):
-        async with managed(config) as (node, manager), leaves(node, worker(0, workers)) as (one,):
-            await one.report("REGISTER", 101)
-            assert (await one.command()).message == f"{workers} of us"
+        ranks = (worker(0, rank) for rank in range(workers))
+        async with managed(config) as (node, manager), leaves(node, *ranks) as (*_, last):
+            await last.report("REGISTER", 101)
+            assert (await last.command()).message == f"{workers} of us"
             await until(lambda: manager.view().decisions[-1].acknowledged)
