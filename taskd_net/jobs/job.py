@@ -25,9 +25,9 @@ from taskd_net.jobs.snapshot import JobConfig, Snapshot
 from taskd_net.jobs.state import State
 from taskd_net.jobs.streams import Streams
 from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Reply, Restarts
-from taskd_net.position import Destination, Role
+from taskd_net.position import Role
 
-_ANSWERS: Final = (vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS)
+_ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
 _SWITCHES: Final = {events.PAUSE_AGENTS: True, events.CONTINUE_AGENTS: False}
 
 
@@ -229,10 +229,11 @@ class Job:
         current = self.state
         match item:
             case Command():
-                ended = self._agents(item) if item.code == vocabulary.EXIT else []
+                answers = self._agents(item) if item.code in _ANSWERS else []
+                ended = answers if item.code == vocabulary.EXIT else []
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
-                outcome.answered += self._answered_by(item)
+                outcome.answered += self._unanswered(answers)
                 command = replace(item, uuid=current.uuid(), owner=owner)
                 current.outbox.add(current.now, command)
                 outcome.commands.append(command)
@@ -252,14 +253,11 @@ class Job:
                 assert_never(item)
         outcome.decided.append((owner, item))
 
-    def _answered_by(self, command: Command) -> list[float]:
-        """Times of arrival of the faults that a command is the first answer to."""
-        if command.code not in _ANSWERS:
-            return []
-        agents, has = self.state.records.agents, self.state.outbox.has
-        found = {rank: agents[rank].fault for rank in self._agents(command) if rank in agents}
-        pending = {rank for rank in found if any(has(traffic.agent(rank), code) for code in _ANSWERS)}
-        return [fault.at for rank, fault in found.items() if fault is not None and rank not in pending]
+    def _unanswered(self, ranks: list[int]) -> list[float]:
+        """Times of arrival of the faults of these Agents that no command on its way answers."""
+        records, codes = self.state.records, self.state.outbox.codes_to
+        open_ = (rank for rank in ranks if rank in records.faulty and _ANSWERS.isdisjoint(codes(traffic.agent(rank))))
+        return [fault.at for rank in open_ if (fault := records.agents[rank].fault) is not None]
 
     def _start_agents(self, outcome: Outcome) -> None:
         """210 to all Agents that ask, unless ClusterD holds them back."""
@@ -315,12 +313,12 @@ class Job:
 
     def _registered(self, command: Command) -> int:
         """The number of registered processes that a broadcast or list goes to; 0 for a command to one."""
-        destination = Destination.of(command.destination)
+        destination = command.destination
         return 0 if destination.unicast else self.state.records.registered(destination)
 
     def _agents(self, command: Command) -> list[int]:
         """Node ranks of the Agents that a command goes to."""
-        destination = Destination.of(command.destination)
+        destination = command.destination
         if destination.position.role != Role.AGENT:
             return []
         servers = destination.servers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from taskd_net.codes import ArgumentError, Refusal
@@ -51,9 +52,13 @@ class Command:
     owner: str = ""
 
     @property
-    def destination(self) -> Position:
-        """The destination as a position."""
-        return Position.parse(self.to)
+    def destination(self) -> Destination:
+        """The destination, checked.
+
+        Raises:
+            ArgumentError: it is none.
+        """
+        return _destination(self.to)
 
     def require(self) -> None:
         """Check that receivers of every make survive this command.
@@ -61,11 +66,7 @@ class Command:
         Raises:
             ArgumentError: the destination names no Agent or Worker, or an original's Agent would die of the code.
         """
-        position = self.destination
-        try:
-            Destination.of(position)
-        except Refusal as error:
-            raise ArgumentError(str(error)) from None
+        position = self.destination.position
         if position.role not in (Role.AGENT, Role.WORKER):
             raise ArgumentError(f"to is {self.to!r}; expected an Agent or Workers")
         if position.role == Role.AGENT and (self.code not in AGENT_COMMANDS or self.msg_type != ACTION):
@@ -183,6 +184,14 @@ def _names_ranks(message: str) -> bool:
     except ValueError:
         return False
     return isinstance(ranks, list) and all(isinstance(rank, str) for rank in ranks)
+
+
+@lru_cache(maxsize=4096)
+def _destination(to: str) -> Destination:
+    try:
+        return Destination.of(Position.parse(to))
+    except Refusal as error:
+        raise ArgumentError(str(error)) from None
 
 
 def rank_texts(ranks: Iterable[int]) -> str:

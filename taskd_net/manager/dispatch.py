@@ -11,7 +11,6 @@ from taskd_net.body import Body
 from taskd_net.core.frame import Ack
 from taskd_net.jobs.traffic import Command
 from taskd_net.node import Node
-from taskd_net.position import Destination
 from taskd_net.retry import Retry
 
 PATIENCE_S: Final = 0.95 * job_limits.COMMAND_RETRY_S
@@ -68,5 +67,5 @@ class Dispatch:
 
     def _known(self, command: Command) -> int | None:
         """The number of known receivers of a broadcast: those that an Ack 0 stands for, where it counts none."""
-        destination = Destination.of(command.destination)
+        destination = command.destination
         return None if destination.unicast else self._node.router.routes.receivers(destination)

@@ -231,9 +231,9 @@ class Manager:
 
     def _take(self, event: Event) -> bool:
         job = self.job
-        idle = job.wake
+        calm = not job.state.dirty
         taken = job.take(self._now(), event)
-        if job.wake < idle:
+        if calm and job.state.dirty:
             self._changed.set()
         if job.state.dirty and not isinstance(event, Acknowledged) and (text := _words(event)):
             self._cause = text

@@ -98,7 +98,7 @@ class Play:
         assert all(count == 1 for count in now.values())
         for command in outcome.commands:
             command.require()
-            position = command.destination
+            position = command.destination.position
             process = self.processes[int(position.server_rank)] if position.role == "Agent" else 0
             known = self.sent.setdefault(command.uuid, (command, process))
             assert known == (command, process), "one uuid, one command, one process"

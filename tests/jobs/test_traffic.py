@@ -36,7 +36,7 @@ def test_the_others_are_not() -> None:
     for code, message in messages.items():
         Command("Agent/3", code, message).require()
     Command("Worker/All/All", 7, msg_type="X").require()
-    assert Command("Worker/0/3", 205).destination == Position.worker(0, 3)
+    assert Command("Worker/0/3", 205).destination.position == Position.worker(0, 3)
 
 
 def test_209_has_both_forms() -> None:
