@@ -19,7 +19,7 @@ from taskd_net.core.replay import Recorder
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.job_view import JobView
-from taskd_net.links.large_writes import LargeWrites
+from taskd_net.links.large_writes import large_writes
 from taskd_net.links.session import Session, Tracer
 from taskd_net.logger import get_logger
 from taskd_net.observe.view import View
@@ -51,7 +51,7 @@ class Driver:
         self.log = get_logger(node=str(config.position))
         self.router, self._record = self._new_router()
         self.links: MutableMapping[LinkId, Session[Any]] = {}
-        self.large_writes = LargeWrites()
+        self.large_writes = large_writes()
         self.view: View  # from the start of the node
         self.running = self.closed = False
         self.tracer: Tracer | None = None

@@ -75,7 +75,8 @@ class Lifecycle(Driver):
         sockets = None
         if config.direct_listen != OFF:
             direct = Address.parse(config.direct_listen, "direct_listen")
-            sockets = Sockets(direct, lambda: None if rotation is None else rotation.server_context)
+            context = None if rotation is None or rotation.server is None else rotation.server_context
+            sockets = Sockets(direct, context)
         server = MeshServer(
             self,
             self.view,

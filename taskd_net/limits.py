@@ -190,6 +190,9 @@ ANNOUNCEMENT_BYTES: Final = 16 * 1024
 POSITION_BYTES: Final = 64
 """Bytes of an announcement that count as a position at least: more than a position of a large job has."""
 
+ANNOUNCEMENT_SHORT: Final = 32
+"""Positions of an announcement that is taken in at once, without slices: 0.3 ms, as much as gRPC's part of the call."""
+
 HEAD_FIELDS: Final = 16
 """Fields of an announcement in front of its path; there are two, and others of a later version."""
 

@@ -183,10 +183,7 @@ class Forwarding:
             or link.queued_messages + count > self._messages
             or link.queued_bytes + size > self._size
             or in_flight.count + count > link.in_flight_limit
-            or (
-                link.queued_bytes + size > link.granted
-                and not self.backlog.grant(link, self._sender(frames[0]), size)
-            )
+            or (link.queued_bytes + size > link.granted and not self.backlog.grant(link, self._sender(frames[0]), size))
         ):
             return False
         frame, decisions = frames[0], self._decisions

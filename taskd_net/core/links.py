@@ -203,7 +203,7 @@ class Children:
         return len(self.by_id)
 
     @property
-    def left(self) -> int:
+    def free_places(self) -> int:
         """The number of places that no child has."""
         return self._limit - len(self.by_id)
 

@@ -4,8 +4,8 @@ A child registers and opens its stream at once, so its registration holds a plac
 opens streams would otherwise hold every place of the parent. Thousands of honest children may share an address (NAT);
 beyond the places of the address a registration waits, and is not refused. The line is fair: connections take turns.
 
-An address may have as many registrations as the parent has places left: one address alone so gets half of them, two a
-third each, and there is always room for the next one. Where few are left, children that return have some at least.
+An address may have as many registrations as the parent has free places: one address alone gets half of them, two a
+third each, and there is always room for the next one. Where few are free, children that return have some at least.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Registrations:
     Args:
         per_connection: places of one connection.
         per_address: places of one address at least.
-        left: the places of the parent that no child has.
+        free_places: returns the places of the parent that no child has.
         line: registrations that wait for a place. A further one replaces the newest of the longest line.
     """
 
-    def __init__(self, per_connection: int, per_address: int, left: Callable[[], int], line: int) -> None:
+    def __init__(self, per_connection: int, per_address: int, free_places: Callable[[], int], line: int) -> None:
         self._per_connection = per_connection
         self._per_address = per_address
-        self._left = left
+        self._free_places = free_places
         self._line = line
         # Places in use, by connection and by address.
         self._held: Counter[Hashable] = Counter()
@@ -109,7 +109,7 @@ class Registrations:
 
     def _has_room(self, address: str) -> bool:
         held = self._held[address]
-        return held < self._per_address or held < self._left()
+        return held < self._per_address or held < self._free_places()
 
     def _admit(self, registration: Registration) -> None:
         registration.admitted = True

@@ -184,10 +184,14 @@ class Topology:
             raise Refusal(Code.RECV_BUF_BUSY, f"{link.position} announces too often")
         identities: list[Position] = []
         disputed: list[Position] = []
+        spelled: list[Position] = []
+        is_leaf, own = link.is_leaf, link.position.identity
         for position in positions:
             require_node(position)
             identity = position.identity
-            if link.is_leaf and identity != link.position.identity:
+            if identity is not position:
+                spelled.append(position)
+            if is_leaf and identity != own:
                 raise Violation(Code.DST_TYPE_ILLEGAL, f"{link.position} announces {position}, which is not itself")
             (identities if self.may_lie_below(identity) else disputed).append(identity)
         if not identities and not continues:
@@ -203,12 +207,13 @@ class Topology:
                 text = f"{link.position} leads to more than {most} nodes, or all children lead to too many"
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text)
         for identity in identities:
-            if identity != link.position.identity and self.children.held_against(identity, link.credentials):
+            if identity != own and self.children.held_against(identity, link.credentials):
                 routes.learn_behind(identity, link.id, link.epoch)
                 disputed.append(identity)
             else:
                 routes.learn(identity, link.id, link.epoch)
-        for position in positions:
+        # Most are written as their identity is.
+        for position in positions if link.spellings else spelled:
             link.spell(position)
         return Learnt([], identities, disputed)
 
@@ -217,7 +222,7 @@ class Topology:
         return self.routes.oldest(link.id, most, link.epoch)
 
     def has_stale(self, link: Link) -> bool:
-        """Whether there are any."""
+        """True if there are any."""
         return bool(self.stale(link, 1))
 
     def drop(self, link: Link, identities: Iterable[Position]) -> list[Position]:

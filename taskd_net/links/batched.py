@@ -169,7 +169,7 @@ class BatchedLink(Session[bytes]):
         if self._taken >= BATCHES_CONFIRMED or self._news:
             return True
         # `_has_queued`, without the call: a message that is alone on its way comes here eleven times.
-        return self._ahead < BATCHES_AHEAD and bool((self._frames and not self._held) or self._answers)
+        return self._ahead < BATCHES_AHEAD and bool((self._frames and not self._large.held) or self._answers)
 
     async def _write_next(self) -> bool:
         batch = self._next_batch()
@@ -184,9 +184,9 @@ class BatchedLink(Session[bytes]):
         taken, self._taken = self._taken, 0
         news, self._news = self._news, 0
         full, count, size = self._ahead >= BATCHES_AHEAD, 0, 0
-        if self._frames and not full and not self._held:
+        if self._frames and not full and not self._large.held:
             count, size = self._next_messages()
-            if size >= LARGE_WRITE_BYTES and not self._may_begin(size):
+            if size >= LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake):
                 count = size = 0
         if full or not (count or self._answers):
             return write_batch((), Batch(taken=taken, joined=news)) if taken or news else None

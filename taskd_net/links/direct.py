@@ -16,7 +16,7 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
-from taskd_net.links.direct_socket import DirectSocket, turns
+from taskd_net.links.direct_socket import DirectSocket, flushes
 from taskd_net.links.session import Host, Session, rouse
 from taskd_net.links.traced import TracedLink
 from taskd_net.position import Position
@@ -44,7 +44,7 @@ class DirectLink(BatchedLink):
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: DirectSocket, **more: Any) -> None:
         super().__init__(host, link, peer, cast(Any, pipe), **more)
         self._socket = pipe
-        self._turns = turns()
+        self._flushes = flushes()
         self._asleep = self._loop.create_future()
         self._ended = asyncio.Event()
 
@@ -88,7 +88,7 @@ class DirectLink(BatchedLink):
         rouse(self._writer_over)
 
     def follows(self, before: Session[Any]) -> bool:
-        """Whether this link can go on where another one comes to rest: one of batches, on the same terms."""
+        """True if this link can go on where another one comes to rest: one of batches, on the same terms."""
         traced = isinstance(self, TracedLink)
         return (
             isinstance(before, BatchedLink) and isinstance(before, TracedLink) == traced and before.terms == self.terms
@@ -163,7 +163,7 @@ class DirectLink(BatchedLink):
         """Something was queued."""
         if self._sleep is not None:
             self._sleep = None
-            self._turns.add(self)
+            self._flushes.add(self)
 
 
 class TracedDirectLink(TracedLink, DirectLink):

@@ -84,7 +84,11 @@ class DirectAcceptor(Acceptor):
         sockets = self._parent.sockets
         if sockets is None:
             return
-        family, address = await _resolve(sockets.listen)
+        try:
+            _context(sockets)
+            family, address = await _resolve(sockets.listen)
+        except (OSError, Unreachable) as error:
+            raise ConfigError(f"direct_listen is {sockets.listen}, which cannot be used: {error}") from error
         self._listener = listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
@@ -100,9 +104,11 @@ class DirectAcceptor(Acceptor):
     def offer(self, link: LinkId, caller: Caller) -> Metadata:
         """The port, and a token for this registration."""
         sockets = self._parent.sockets
-        # A child that came to the second address, in plain text, has no TLS for this one.
+        if sockets is None or not self._port:
+            return ()
         names = caller.names()
-        if sockets is None or not self._port or (names is None) != (sockets.context() is None):
+        if (names is None) != (sockets.context is None):
+            # A child that came to the second address, in plain text, has no TLS for this one.
             return ()
         self.forget(link)
         self._token_of[link] = token = secrets.token_bytes(link_limits.DIRECT_TOKEN_BYTES)
@@ -146,18 +152,18 @@ class DirectAcceptor(Acceptor):
             if greeting[host] < link_limits.DIRECT_GREETINGS_PER_ADDRESS and greeting.total() < most:
                 greeting[host] += 1
                 self._accepted.add(connection)
-                _spawn(self._waiting, self._greeted(connection, host, sockets.context()))
+                _spawn(self._waiting, self._greeted(connection, host, sockets))
             else:
                 connection.close()
                 self._refuse(host, "too many connections that have not greeted")
 
-    async def _greeted(self, connection: socket.socket, host: str, context: ssl.SSLContext | None) -> None:
+    async def _greeted(self, connection: socket.socket, host: str, sockets: Sockets) -> None:
         """Wait for a greeting, and serve its link in a task of its own."""
         loop, stream = asyncio.get_running_loop(), DirectSocket()
         self._accepted.discard(connection)
         try:
             async with asyncio.timeout(link_limits.DIRECT_GREETING_S):
-                await loop.connect_accepted_socket(lambda: stream, connection, ssl=context)
+                await loop.connect_accepted_socket(lambda: stream, connection, ssl=_context(sockets))
                 first = await stream.first
             if first is None:
                 # Nobody has to say anything: port scans, and checks of health.
@@ -233,11 +239,11 @@ class Direct(Kind):
     name, probed = NAME, PROBED
 
     def offered(self, peer: Peer) -> bool:
-        """Whether a parent offers it in this version."""
+        """True if a parent offers it in this version."""
         return _read_offer(peer) is not None
 
     async def answers(self, way: Way) -> bool:
-        """Whether somebody accepts connections at the port."""
+        """True if somebody accepts connections at the port."""
         try:
             connection = await _connect(way, limits.CONNECT_S)
         except Unreachable:
@@ -256,7 +262,7 @@ class Direct(Kind):
                 await asyncio.get_running_loop().create_connection(
                     lambda: stream,
                     sock=connection,
-                    ssl=way.context,
+                    ssl=_context(way),
                     server_hostname=None if way.context is None else way.server_name,
                 )
                 stream.control(frames.write_greeting(Greeting(offer[1], way.continues)))
@@ -277,6 +283,10 @@ class Direct(Kind):
     def acceptor(self, parent: Parent) -> Acceptor:
         """The parent's end."""
         return DirectAcceptor(parent)
+
+
+def _context(end: Sockets | Way) -> ssl.SSLContext | None:
+    return None if end.context is None else end.context()
 
 
 def _session(host: Host, link: LinkId, position: Position, stream: DirectSocket, peer: Peer) -> DirectLink:

@@ -58,7 +58,7 @@ class Reader(Writer, Protocol):
         """The other end has broken the rules of the link."""
 
 
-class Turns:
+class Flushes:
     """The direct links of one event loop that have something to write.
 
     Attributes:
@@ -83,15 +83,15 @@ class Turns:
             link.flush()
 
 
-_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
+_FLUSHES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Flushes]] = WeakKeyDictionary()
 
 
-def turns() -> Turns:
+def flushes() -> Flushes:
     """The links of the running loop."""
     loop = asyncio.get_running_loop()
-    found = _TURNS.get(loop)
+    found = _FLUSHES.get(loop)
     if found is None:
-        found = _TURNS[loop] = Turns(loop)
+        found = _FLUSHES[loop] = Flushes(loop)
     return found
 
 
@@ -107,7 +107,7 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._turns = turns()
+        self._flushes = flushes()
         self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES)
         self._transport: asyncio.Transport
         self._link: Reader | None = None
@@ -168,12 +168,12 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     @property
     def gone(self) -> bool:
-        """Whether what the kernel has not got yet never leaves."""
+        """True when bytes that the kernel has not got yet never leave."""
         return self._aborted or self.over.is_set()
 
     @property
     def closing(self) -> bool:
-        """Whether nothing can be written any more."""
+        """True when nothing can be written any more."""
         return not self._connected or self._transport.is_closing()
 
     @property
@@ -240,8 +240,8 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     def _take(self) -> None:
         """Handle the frames that are there."""
-        frames, turns = self._frames, self._turns
-        turns.reading = True
+        frames, flushes = self._frames, self._flushes
+        flushes.reading = True
         try:
             while (link := self._link) is not None or not self.first.done():
                 frame = frames.next()
@@ -270,8 +270,8 @@ class DirectSocket(asyncio.BufferedProtocol):
         except FrameError as error:
             self._break(str(error))
         finally:
-            turns.reading = False
-            turns.flush()
+            flushes.reading = False
+            flushes.flush()
 
     def _take_slices(self) -> None:
         link = self._link
@@ -329,7 +329,7 @@ class DirectSocket(asyncio.BufferedProtocol):
             self._link.answering(seen=seen)
 
     def _unreachable(self) -> bool:
-        """Whether the kernel waits for an acknowledgement of the other machine's kernel, which has been silent as well.
+        """True if this kernel waits for an acknowledgement of the other machine's, which has been silent as well.
 
         `TCP_USER_TIMEOUT` would also end a link whose other end lives and does not read, as a process that holds its
         interpreter: its window is closed, and its kernel acknowledges.

@@ -104,7 +104,7 @@ class Way:
         channel: the gRPC channel of the registration.
         ack_timeout: seconds for each answer of the parent.
         upstream: the address of the registration.
-        context: for sockets with TLS to the parent; None for plain text.
+        context: returns the context of TLS for a socket to the parent, or raises OSError; None for plain text.
         server_name: the name in the parent's certificate.
         continues: the link goes on where another one of the same child comes to rest.
     """
@@ -115,7 +115,7 @@ class Way:
     channel: grpc.aio.Channel
     ack_timeout: float
     upstream: Address
-    context: ssl.SSLContext | None = None
+    context: Callable[[], ssl.SSLContext] | None = None
     server_name: str = ""
     continues: bool = False
 
@@ -151,11 +151,11 @@ class Sockets(NamedTuple):
 
     Attributes:
         listen: the address; port 0 takes any free port.
-        context: returns the context of TLS for the next connection; None for plain text.
+        context: returns the context of TLS for the next connection, or raises OSError; None for plain text.
     """
 
     listen: Address
-    context: Callable[[], ssl.SSLContext | None]
+    context: Callable[[], ssl.SSLContext] | None
 
 
 class Parent(Protocol):
@@ -251,7 +251,7 @@ class Kind(ABC):
         return True
 
     async def answers(self, way: Way) -> bool:
-        """Whether a way that was `Unreachable` can be reached now."""
+        """True if a way that was `Unreachable` can be reached now."""
         return False
 
     @abstractmethod

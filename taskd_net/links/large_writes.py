@@ -7,51 +7,41 @@ before for others; links take turns.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from taskd_net.limits import LARGE_WRITES_AHEAD, LARGE_WRITES_PER_S
+from taskd_net.links.turns import Turns
 
 
-class LargeWrites:
-    """The turns of one node, in one event loop."""
+def large_writes() -> Turns:
+    """The turns of one node."""
+    return Turns(LARGE_WRITES_AHEAD, LARGE_WRITES_PER_S)
 
-    def __init__(self) -> None:
-        self._line: deque[tuple[int, Callable[[], None]]] = deque()
-        # Bytes that may begin before a pause.
-        self._left = LARGE_WRITES_AHEAD
-        self._refilling = False
 
-    def begin(self, size: int, turn: Callable[[], None]) -> bool:
-        """Begin a write, unless others are before it.
+class LargeWriter:
+    """One writer of those who take turns.
 
-        Args:
-            size: its bytes.
-            turn: called when it may begin, where it has to wait.
+    Args:
+        turns: of its node.
 
-        Returns:
-            Whether it may begin now.
-        """
-        if self._left > 0:
-            self._count(size)
-            return True
-        self._line.append((size, turn))
-        return False
+    Attributes:
+        held: its next write waits for its turn.
+    """
 
-    def _count(self, size: int) -> None:
-        self._left -= size
-        if not self._refilling:
-            self._refilling = True
-            # The pause begins when the bytes have been copied: in the next turn of the loop.
-            asyncio.get_running_loop().call_soon(self._pause)
+    __slots__ = ("_come", "_turns", "held")
 
-    def _pause(self) -> None:
-        asyncio.get_running_loop().call_later((LARGE_WRITES_AHEAD - self._left) / LARGE_WRITES_PER_S, self._refill)
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._come = False
+        self.held = False
 
-    def _refill(self) -> None:
-        self._left, self._refilling = LARGE_WRITES_AHEAD, False
-        while self._line and self._left > 0:
-            size, turn = self._line.popleft()
-            self._count(size)
-            turn()
+    def may_begin(self, size: int, wake: Callable[[], None]) -> bool:
+        """Begin a large write of so many bytes. Returns False where it has to wait, until `wake` is called."""
+        self.held = not (self._come or self._turns.begin(size, partial(self._turn_comes, wake)))
+        self._come = False
+        return not self.held
+
+    def _turn_comes(self, wake: Callable[[], None]) -> None:
+        self.held, self._come = False, True
+        wake()

@@ -20,7 +20,8 @@ from taskd_net.core.links import Terms
 from taskd_net.core.ready import Ready, Token, Writes
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.links.large_writes import LargeWrites
+from taskd_net.links.large_writes import LargeWriter
+from taskd_net.links.turns import Turns
 from taskd_net.position import Position
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Host(Protocol):
     router: Router
     log: BoundLogger
     links: MutableMapping[LinkId, Session[Any]]
-    large_writes: LargeWrites
+    large_writes: Turns
 
     @property
     def tracer(self) -> Tracer | None:
@@ -111,8 +112,6 @@ class Session(ABC, Generic[T]):
     by_calls = False
     # Slices of the last item that are still to be taken in.
     _rest: Sequence[object] = ()
-    # The next write is a large one: it waits for its turn, or its turn has come.
-    _held = _turn = False
 
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: Pipe[T]) -> None:
         self.link = link
@@ -120,6 +119,7 @@ class Session(ABC, Generic[T]):
         self._host = host
         self._router = host.router
         self._pipe = pipe
+        self._large = LargeWriter(host.large_writes)
         # The writer, and the caller of `idle`, sleep on futures. A link goes to sleep and wakes for every message that
         # is alone on it, and an event makes that take half as long again.
         self._loop = asyncio.get_running_loop()
@@ -265,17 +265,6 @@ class Session(ABC, Generic[T]):
         sleep, self._sleep = self._sleep, None
         if sleep is not None and not sleep.done():
             sleep.set_result(None)
-
-    def _may_begin(self, size: int) -> bool:
-        """Whether a large write may begin now. Else it is held, and the writer is woken when it may."""
-        self._turn = self._turn or self._host.large_writes.begin(size, self._turn_comes)
-        self._held = not self._turn
-        turn, self._turn = self._turn, False
-        return turn
-
-    def _turn_comes(self) -> None:
-        self._held, self._turn = False, True
-        self._wake()
 
     def _interrupted(self, frames: Iterable[Frame]) -> None:
         """Report the messages under whose write the stream ended: they may or may not have been written (6001).

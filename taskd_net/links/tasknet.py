@@ -76,11 +76,11 @@ class ToChild(Session[bytes]):
         return bool(self._queue)
 
     def _has_output(self) -> bool:
-        return bool(self._queue) and not self._held
+        return bool(self._queue) and not self._large.held
 
     async def _write_next(self) -> bool:
         size = len(self._queue[0].data)
-        if size >= limits.LARGE_WRITE_BYTES and not self._may_begin(size):
+        if size >= limits.LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake):
             return True
         frame = self._queue.popleft()
         try:

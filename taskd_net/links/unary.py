@@ -20,8 +20,9 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.links import grpc_status
 from taskd_net.links.grpc_calls import unary_call
-from taskd_net.links.large_writes import LargeWrites
+from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.peer import Profile
+from taskd_net.links.turns import Turns
 from taskd_net.position import Position
 from taskd_net.wire import codec
 
@@ -60,7 +61,7 @@ class UnaryWriter:
         parent: Position,
         profile: Profile,
         ack_timeout: float,
-        large_writes: LargeWrites,
+        large_writes: Turns,
         written: Callable[[Frame], None],
         answered: Callable[[Frame, Ack], None],
     ) -> None:
@@ -68,7 +69,7 @@ class UnaryWriter:
         self._parent = parent
         self._profile = profile
         self._ack_timeout = ack_timeout
-        self._large_writes = large_writes
+        self._large = LargeWriter(large_writes)
         self._written = written
         self._answered = answered
         self._loop = asyncio.get_running_loop()
@@ -77,8 +78,6 @@ class UnaryWriter:
         self._under_way: dict[asyncio.Task[None], _Waiting] = {}
         self._bytes = 0
         self._paused = False
-        # The next message is a large one: it waits for its turn, or its turn has come.
-        self._held = self._turn = False
 
     def put(self, frame: Frame, timeout: float) -> None:
         """Queue a message. `timeout`: seconds after which nobody waits for its answer."""
@@ -147,15 +146,12 @@ class UnaryWriter:
         return bool(self._under_way or self._queue)
 
     def _start(self) -> None:
-        while self._queue and not self._paused and not self._held and len(self._under_way) < CALLS:
+        while self._queue and not self._paused and not self._large.held and len(self._under_way) < CALLS:
             size = len(self._queue[0].frame.data)
             if self._under_way and self._bytes + size > CALL_BYTES:
                 return
-            if size >= limits.LARGE_WRITE_BYTES and not self._turn:
-                self._held = not self._large_writes.begin(size, self._turn_comes)
-                if self._held:
-                    return
-            self._turn = False
+            if size >= limits.LARGE_WRITE_BYTES and not self._large.may_begin(size, self._start):
+                return
             waiting = self._queue.popleft()
             frame = waiting.frame
             flow = (frame.src, frame.dst.position)
@@ -169,10 +165,6 @@ class UnaryWriter:
             task = self._loop.create_task(self._send(waiting))
             self._under_way[task] = waiting
             task.add_done_callback(self._done)
-
-    def _turn_comes(self) -> None:
-        self._held, self._turn = False, True
-        self._start()
 
     async def _send(self, waiting: _Waiting) -> None:
         frame = waiting.frame

@@ -12,7 +12,7 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.codes import ConfigError
-from taskd_net.tls.certificates import MISSING, Certificates, read
+from taskd_net.tls.certificates import MISSING, read
 from taskd_net.tls.contexts import client_context, server_context
 from taskd_net.tls.credentials import ServerCredentials, channel_credentials
 from taskd_net.tls.files import FILES, Tls
@@ -31,7 +31,6 @@ class Rotation:
     Attributes:
         server: credentials of the node's server; None for plain text.
         client: credentials of the next channel to the parent; None for plain text.
-        server_context, client_context: those of sockets that are not gRPC's.
 
     Raises:
         ConfigError: a file is not usable; names it and says what is wrong.
@@ -51,17 +50,24 @@ class Rotation:
         self.client: grpc.ChannelCredentials | None = None
         if tls.connects:
             self.client = channel_credentials(self._certificates)
-        self.server_context: ssl.SSLContext | None = None
-        self.client_context: ssl.SSLContext | None = None
-        try:
-            self._renew_contexts(self._certificates)
-        except OSError as error:
-            raise ConfigError(f"a file of TLS cannot be used: {error}") from error
+        self._server_context: ssl.SSLContext | None = None
+        self._client_context: ssl.SSLContext | None = None
 
-    def _renew_contexts(self, certificates: Certificates) -> None:
-        server = server_context(self.tls, certificates) if self.tls.listens else None
-        client = client_context(self.tls, certificates) if self.tls.connects else None
-        self.server_context, self.client_context = server, client
+    def server_context(self) -> ssl.SSLContext:
+        """The context of the next socket of a child, beside gRPC's. Made when it is asked for.
+
+        Raises:
+            OSError: as in `contexts.server_context`.
+        """
+        if self._server_context is None:
+            self._server_context = server_context(self.tls, self._certificates)
+        return self._server_context
+
+    def client_context(self) -> ssl.SSLContext:
+        """The same for a socket to the parent."""
+        if self._client_context is None:
+            self._client_context = client_context(self.tls, self._certificates)
+        return self._client_context
 
     async def watch(self, client_changed: Callable[[], None]) -> None:
         """Renew the credentials when the files change, until cancelled.
@@ -102,13 +108,8 @@ class Rotation:
         self._refused = ""
         if now == before:
             return
-        try:
-            self._renew_contexts(now)
-        except OSError as error:
-            # They are replaced at this moment; the next look finds them whole.
-            self._log.debug("certificates_changing", reason=str(error))
-            return
         self._certificates = now
+        self._server_context = self._client_context = None
         ca = now.ca != before.ca
         if self.server is not None and (ca or now.server != before.server):
             self.server.change(now)

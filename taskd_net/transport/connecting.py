@@ -202,14 +202,15 @@ class Connector:
         raise failed
 
     async def better_answers(self, connection: Connection, parent: Position, peer: peers.Peer) -> bool:
-        """Whether a kind that could not be reached, and is preferred to that of a connection, can be reached now."""
+        """True if a kind that is preferred to that of a connection, and could not be reached, can be reached now."""
         better = connection.better
         return better is not None and await better.answers(self._way(connection.channel, parent, peer))
 
     def _way(self, channel: grpc.aio.Channel, parent: Position, peer: peers.Peer, *, continues: bool = False) -> Way:
         context, server_name = None, None
         if self._rotation is not None:
-            context, server_name = self._rotation.client_context, self._rotation.tls.server_name
+            server_name = self._rotation.tls.server_name
+            context = self._rotation.client_context if self._rotation.tls.connects else None
         upstream = self._upstream
         return Way(
             self._host,

@@ -192,7 +192,8 @@ class Joiner:
         stay.spawn(self._announce_all(stay))
         if stay.peer.reports and self._reports is not None:
             stay.spawn(self._reports(lambda: stay.requests, stay.peer))
-        stay.spawn(self._renewal.improve(stay))
+        if stay.connection.better is not None:
+            stay.spawn(self._renewal.improve(stay))
         self._renewal.begin(stay)  # the files may have changed while it joined
         try:
             while True:

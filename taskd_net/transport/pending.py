@@ -17,12 +17,12 @@ class Pending:
     """The registrations of one parent without a stream.
 
     Args:
-        left: the places of the parent that no child has.
+        free_places: returns the places of the parent that no child has.
     """
 
-    def __init__(self, left: Callable[[], int]) -> None:
+    def __init__(self, free_places: Callable[[], int]) -> None:
         self._registrations = Registrations(
-            limits.PENDING_PER_CONNECTION, limits.PENDING_PER_ADDRESS, left, limits.PENDING_LINE
+            limits.PENDING_PER_CONNECTION, limits.PENDING_PER_ADDRESS, free_places, limits.PENDING_LINE
         )
         self._of: dict[LinkId, Registration] = {}
         self._turns: dict[Registration, asyncio.Future[None]] = {}

@@ -82,7 +82,7 @@ class MeshServer:
         self.failures = Failures(host, self.connections)
         self._permissions = Permissions(host.router, self.connections, certified=certified)
         self._announcements = Announcements(host, observer, self._permissions)
-        self._pending = Pending(lambda: host.router.children.left)
+        self._pending = Pending(lambda: host.router.children.free_places)
         self._streams = Streams(host, observer, self._permissions, self._pending)
         self._services = services
         self._limits = host.router.limits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -47,16 +48,20 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A PathDiscovery request whose path is not read yet. The path can be reached through `proxy`.
+    """A PathDiscovery request. Its path can be reached through `proxy`.
 
     The generated classes need many times the memory of a path of nothing but empty positions, and hundreds of
-    milliseconds. So the path is counted on the bytes, and read by slices.
+    milliseconds. So a long path is counted on the bytes, and read by slices.
+
+    Attributes:
+        path: all of it where it is short; else None.
     """
 
     uuid: str
     proxy: Position
+    path: list[Position] | None
     _data: bytes
-    _path: int
+    _begin: int
     _most: int
 
     def slices(self) -> Iterator[Slice]:
@@ -65,7 +70,10 @@ class Announcement:
         Raises:
             Refusal: 4000 the rest is no part of a PathDiscoveryReq, 4006 the path is too long.
         """
-        data, at, count = self._data, self._path, 0
+        data, at, count = self._data, self._begin, 0
+        if self.path is not None:
+            yield Slice(len(self.path), data)
+            return
         while at < len(data):
             start, fields = at, 0
             try:
@@ -114,11 +122,16 @@ def write_announcement(uuid: str, proxy: Position, path: Iterable[Position]) -> 
 
 
 def read_announcement(data: bytes, bounds: Limits = DEFAULT) -> Announcement:
-    """Read a PathDiscoveryReq up to its path, as all implementations write it.
+    """Read a PathDiscoveryReq: a short one at once, any other up to its path, as all implementations write it.
 
     Raises:
         Refusal: 4000 the bytes are not one, 4002 it has no proxyPos or no path, 4999 its uuid is too long.
     """
+    if len(data) <= limits.ANNOUNCEMENT_SHORT * limits.POSITION_BYTES:
+        with contextlib.suppress(DecodeError):
+            whole = pb.PathDiscoveryReq.FromString(data)
+            if len(whole.path) <= min(limits.ANNOUNCEMENT_SHORT, limits.ROUTES_SLICE, bounds.path_length):
+                return _announcement(whole, data, 0, bounds, [read_position(position) for position in whole.path])
     at = number = 0
     try:
         for _ in range(limits.HEAD_FIELDS):
@@ -131,10 +144,16 @@ def read_announcement(data: bytes, bounds: Limits = DEFAULT) -> Announcement:
     except (IndexError, ValueError) as error:
         raise Refusal(Code.NIL_MESSAGE, _NO_ANNOUNCEMENT) from error
     head = _parsed(data[:at])
-    if not head.HasField("proxyPos") or number != _PATH:
+    return _announcement(head, data, at, bounds, None if number == _PATH else [])
+
+
+def _announcement(
+    head: pb.PathDiscoveryReq, data: bytes, begin: int, bounds: Limits, path: list[Position] | None
+) -> Announcement:
+    if path == [] or not head.HasField("proxyPos"):
         raise Refusal(Code.NIL_POSITION, "the request has no path, or no proxyPos in front of it", head.uuid)
     require_uuid(head.uuid, bounds)
-    return Announcement(head.uuid, read_position(head.proxyPos), data, at, bounds.path_length)
+    return Announcement(head.uuid, read_position(head.proxyPos), path, data, begin, bounds.path_length)
 
 
 def _parsed(data: bytes) -> pb.PathDiscoveryReq:

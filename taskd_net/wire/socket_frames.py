@@ -112,7 +112,7 @@ class FrameReader:
         self._buffer = bytearray(link_limits.DIRECT_IDLE_BYTES)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
-        # Whether the last read filled the buffer, or took little of it.
+        # The last read filled the buffer, or took little of it.
         self._filled = self._spared = False
 
     def space(self) -> memoryview:

@@ -52,7 +52,7 @@ def test_places_are_limited_and_a_known_child_keeps_its_own() -> None:
     one, two = children.register(0.0, at("Worker/0/0")), children.register(0.0, at("Worker/0/1"))
     assert code_of(children, at("Worker/0/2")) == 5003
     assert children.register(1.0, at("Worker/0/1")) is two
-    assert (len(children), children.left, children.by_id) == (2, 0, {one.id: one, two.id: two})
+    assert (len(children), children.free_places, children.by_id) == (2, 0, {one.id: one, two.id: two})
     children.opened(0.0, one, "s")
     children.lost(0.0, one)
     assert expire(children, 30.0) == [one, two]

@@ -76,7 +76,7 @@ LONG = Form(
     rounds=5,
     away=3.0,
     stop=30.0,
-    cut=1.0,
+    cut=10.0,
     absence=60.0,
     late=10.0,
     lossy=60.0,
@@ -99,14 +99,23 @@ def form(request: pytest.FixtureRequest) -> Form:
     return form
 
 
-@pytest.fixture(scope="module", params=["batched", "direct"])
-def listening(form: Form, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Settings of nodes whose links are of each kind between nodes of ours."""
-    if request.param == "batched":
-        return {}
-    if form.long:
-        pytest.skip("the table has the figures of the default kind of link")
-    return {"direct_listen": "127.0.0.1:0"}
+@pytest.fixture(scope="module")
+def listening(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings of nodes with one kind of link between nodes of ours; `over_links` has the kinds."""
+    return {"direct_listen": "127.0.0.1:0"} if request.param == "direct" else {}
+
+
+def over_links(*pairs: tuple[Form, str]) -> pytest.MarkDecorator:
+    """Run a test in these forms, each over a kind of link."""
+    params = [
+        pytest.param(form, kind, id=f"{form.name}-{kind}", marks=[pytest.mark.long] if form.long else [])
+        for form, kind in pairs
+    ]
+    return pytest.mark.parametrize(("form", "listening"), params, indirect=True, scope="module")
+
+
+# The table has the figures of the default kind of link.
+EACH_KIND = over_links((SHORT, "batched"), (SHORT, "direct"), (LONG, "batched"))
 
 
 @pytest.fixture(scope="module")

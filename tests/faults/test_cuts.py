@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from tests.faults.conftest import Form
+from tests.faults.conftest import EACH_KIND, Form
 from tests.faults.figures import Figures
 from tests.faults.isolation import failures_among
 from tests.faults.lab import Lab, Member
@@ -91,10 +91,12 @@ def far_lab(
         yield lab
 
 
+@EACH_KIND
 def test_link_down(far_lab: Lab, machines: Machines, form: Form, figures: Figures) -> None:
     cut_for(far_lab, form, figures, "link-down", lambda: machines.link(up=False), lambda: machines.link(up=True))
 
 
+@EACH_KIND
 @pytest.mark.parametrize("machine", [0, 1], ids=["from the Mgr", "towards the Mgr"])
 def test_packets_lost_one_way(far_lab: Lab, machines: Machines, form: Form, figures: Figures, machine: int) -> None:
     cut_for(

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from tests.faults.conftest import Form
+from tests.faults.conftest import EACH_KIND, Form
 from tests.faults.figures import Figures
 from tests.faults.isolation import failures_among, slowest_among
 from tests.faults.lab import Lab, Member
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), EACH_KIND]
 
 NOT_THERE = (Code.NETWORK_ACK_LOST, Code.NET_STREAM_NOT_INITED)
 

@@ -12,7 +12,7 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.links.large_writes import LargeWrites
+from taskd_net.links.large_writes import large_writes
 from taskd_net.links.session import Session, Tracer
 from taskd_net.logger import get_logger
 from taskd_net.observe.view import View
@@ -125,7 +125,7 @@ class FakeNode:
         self.router = Router(at, upstream=position != "Mgr")
         self.log = get_logger(node=position)
         self.links: MutableMapping[LinkId, Session[Any]] = {}
-        self.large_writes = LargeWrites()
+        self.large_writes = large_writes()
         self.view = View(self)
         self.tracer: Tracer | None = None
         self.delivered: list[str] = []

@@ -222,7 +222,7 @@ async def test_frames_that_come_before_the_link_stands_are_kept() -> None:
     await asyncio.get_running_loop().create_connection(lambda: stream, sock=near)
     far.sendall(write_accepted(True) + write_frame(Kind.END, b"later"))
     assert await soon(stream.first) == (Kind.ACCEPTED, b"\x01")
-    await asyncio.sleep(0.01)
+    await until(lambda: stream._paused)
     assert stream.reason == ""
     far.close()
     node = FakeNode("Worker/0/0")

@@ -14,7 +14,7 @@ from taskd_net import Position, limits, link_limits
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
-from taskd_net.links.large_writes import LargeWrites
+from taskd_net.links.large_writes import large_writes
 from taskd_net.links.peer import CONTRACT
 from taskd_net.links.session import Session
 from taskd_net.links.tasknet import ToChild
@@ -42,7 +42,7 @@ def hours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_first_write_begins_at_once_and_the_others_in_their_order() -> None:
-    turns, begun, over = LargeWrites(), list[int](), asyncio.Event()
+    turns, begun, over = large_writes(), list[int](), asyncio.Event()
 
     def comes(number: int) -> Callable[[], None]:
         def come() -> None:
@@ -64,7 +64,7 @@ async def test_first_write_begins_at_once_and_the_others_in_their_order() -> Non
 
 async def test_time_that_the_copying_takes_is_no_pause() -> None:
     """A write takes longer than the pause after it; the next one is still not begun in the same turn of the loop."""
-    turns = LargeWrites()
+    turns = large_writes()
     assert turns.begin(LARGEST, asyncio.Event().set)
     time.sleep(2.0 * LARGEST / limits.LARGE_WRITES_PER_S)  # noqa: ASYNC251 - the loop stands still
     later = asyncio.Event()
@@ -73,7 +73,7 @@ async def test_time_that_the_copying_takes_is_no_pause() -> None:
 
 
 async def test_some_batches_begin_together() -> None:
-    turns = LargeWrites()
+    turns = large_writes()
     size, later = link_limits.BATCH_BYTES, asyncio.Event()
     assert all(turns.begin(size, later.set) for _ in range(limits.LARGE_WRITES_AHEAD // size))
     assert not turns.begin(size, later.set)
@@ -194,7 +194,7 @@ class Calls:
     def __init__(self) -> None:
         self.channel = FakeChannel()
         self.channel.gate.clear()
-        channel, turns = cast(grpc.aio.Channel, self.channel), LargeWrites()
+        channel, turns = cast(grpc.aio.Channel, self.channel), large_writes()
         self.writer = UnaryWriter(channel, Position.mgr(), CONTRACT, 3.0, turns, lambda _: None, lambda *_: None)
         for number in range(3):
             self.writer.put(frame(BODY, uuid=str(number), src="Worker/0/0", to="Mgr"), 60.0)

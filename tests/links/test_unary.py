@@ -8,7 +8,7 @@ import pytest
 
 from taskd_net import Ack, Code, Position
 from taskd_net.core.frame import Frame
-from taskd_net.links.large_writes import LargeWrites
+from taskd_net.links.large_writes import large_writes
 from taskd_net.links.peer import CONTRACT
 from taskd_net.links.unary import UnaryWriter
 from tests.links.pipes import FakeChannel, frame
@@ -118,7 +118,7 @@ class Held:
         self.channel.gate.clear()
         self.answered: list[str] = []
         channel = cast(grpc.aio.Channel, self.channel)
-        self.writer = UnaryWriter(channel, Position.mgr(), CONTRACT, 3.0, LargeWrites(), lambda _: None, self._answer)
+        self.writer = UnaryWriter(channel, Position.mgr(), CONTRACT, 3.0, large_writes(), lambda _: None, self._answer)
 
     def _answer(self, message: Frame, ack: Ack) -> None:
         assert ack.ok

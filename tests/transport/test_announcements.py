@@ -128,8 +128,10 @@ async def test_others_of_the_child_wait_behind_a_long_one_and_messages_pass(mesh
             await asyncio.sleep(0)
     before = passed
     assert len(behind(mgr)) < 300
-    assert await announce(child, workers(*range(300)), WITHDRAW) == 0
+    assert await announce(child, workers(0), WITHDRAW) == 0
     assert long.done() and long.result() == 0
+    assert behind(mgr) == set(range(1, 300))
+    assert await announce(child, workers(*range(300)), WITHDRAW) == 0
     assert behind(mgr) == set()
     assert passed > before, "messages pass between two slices"
     sending.cancel()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taskd_net import Code, Position
 from taskd_net.codes import Refusal
-from taskd_net.limits import HEAD_FIELDS, POSITION_BYTES, ROUTES_SLICE
+from taskd_net.limits import ANNOUNCEMENT_SHORT, HEAD_FIELDS, POSITION_BYTES, ROUTES_SLICE
 from taskd_net.peer_limits import Limits
 from taskd_net.wire import requests
 from taskd_net.wire import tasknet_pb2 as pb
@@ -95,12 +95,23 @@ def test_path_that_is_too_long_is_refused_before_its_slice_is_read() -> None:
 def test_path_that_is_none_is_refused_where_it_is_read(rest: bytes) -> None:
     data = requests.write_announcement("u", GOOD, [GOOD]) + rest
     announcement = requests.read_announcement(data)
+    assert announcement.path is None
     assert refusal_of(lambda: [part.read() for part in announcement.slices()]).code == Code.NIL_MESSAGE
 
 
+def test_short_path_is_there_at_once_and_is_one_slice() -> None:
+    data = requests.write_announcement("u", GOOD, [GOOD] * 3)
+    announcement = requests.read_announcement(data, Limits(path_length=3))
+    assert announcement.path == [GOOD] * 3
+    assert [(part.cost, part.read()) for part in announcement.slices()] == [(3, [GOOD] * 3)]
+    long = requests.write_announcement("u", GOOD, [GOOD] * (ANNOUNCEMENT_SHORT + 1))
+    for other, bounds in ((data, Limits(path_length=2)), (long, Limits())):
+        assert requests.read_announcement(other, bounds).path is None
+
+
 @pytest.mark.parametrize("fields", [HEAD_FIELDS - 2, HEAD_FIELDS - 1])
-def test_fields_of_another_version_in_front_of_the_path(fields: int) -> None:
-    written = requests.write_announcement("", GOOD, [GOOD])
+def test_fields_of_another_version_in_front_of_a_long_path(fields: int) -> None:
+    written = requests.write_announcement("", GOOD, [GOOD] * POSITION_BYTES * ANNOUNCEMENT_SHORT)
     head = pb.PathDiscoveryReq(proxyPos=wire(GOOD)).SerializeToString()
     data = head + b"\x20\x01" * fields + written[len(head) :]
     if fields < HEAD_FIELDS - 1:

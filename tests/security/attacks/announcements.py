@@ -50,7 +50,7 @@ def the_same(nodes: int) -> Iterator[bytes]:
 
 def empty() -> Iterator[bytes]:
     """Millions of positions in some bytes each."""
-    return cycle([_announcement(range(1)) + b"\x1a\x00" * (BATCH // 6)])
+    return cycle([_announcement(range(1)) + b"\x1a\x00" * (BATCH // 2)])
 
 
 def announces(
@@ -147,7 +147,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         announces(partial(the_same, PATH), {int(Code.CLIENT_ERR)}, joins=False),
     ),
     "empty-positions": Attack(
-        "announcements with 3 MiB of empty positions",
+        "announcements with 9 MiB of empty positions",
         "4003",
         announces(empty, {int(Code.DST_ROLE_ILLEGAL)}, at_once=1),
     ),

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from taskd_net import limits
-from taskd_net.transport.turns import Turns
+from taskd_net.links.turns import Turns
 from tests.peers.mesh import soon
 
 
