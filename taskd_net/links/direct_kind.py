@@ -162,8 +162,13 @@ class DirectAcceptor(Acceptor):
         loop, stream = asyncio.get_running_loop(), DirectSocket()
         self._accepted.discard(connection)
         try:
+            try:
+                context = _context(sockets)
+            except OSError:
+                connection.close()
+                raise
             async with asyncio.timeout(link_limits.DIRECT_GREETING_S):
-                await loop.connect_accepted_socket(lambda: stream, connection, ssl=_context(sockets))
+                await loop.connect_accepted_socket(lambda: stream, connection, ssl=context)
                 first = await stream.first
             if first is None:
                 # Nobody has to say anything: port scans, and checks of health.
@@ -255,6 +260,10 @@ class Direct(Kind):
         """Connect, greet, and wait for the answer."""
         offer = _read_offer(way.peer)
         assert offer is not None
+        try:
+            context = _context(way)
+        except OSError as error:
+            raise Unreachable(f"direct link: {error}") from error
         connection = await _connect(way, link_limits.DIRECT_CONNECT_S)
         stream = DirectSocket()
         try:
@@ -262,8 +271,8 @@ class Direct(Kind):
                 await asyncio.get_running_loop().create_connection(
                     lambda: stream,
                     sock=connection,
-                    ssl=_context(way),
-                    server_hostname=None if way.context is None else way.server_name,
+                    ssl=context,
+                    server_hostname=None if context is None else way.server_name,
                 )
                 stream.control(frames.write_greeting(Greeting(offer[1], way.continues)))
                 first = await stream.first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -293,6 +294,49 @@ async def test_tls_of_both_ends(mesh: Mesh, tmp_path: Path) -> None:
     assert mesh.count("joined", node=worker.position, link="direct") == 1
     assert (await soon(mgr.send("x" * 3_000_000, to=worker.position))).ok
     assert await answer_to(await port_of(mgr), GREETING) != GREETING  # in plain text: no more than an alert of TLS
+
+
+def unusable(*_: object) -> ssl.SSLContext:
+    """A context of files that gRPC takes, and this library of TLS does not."""
+    raise ssl.SSLError("key too small")
+
+
+async def test_files_matter_to_the_parent_only_where_it_has_the_port(
+    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskd_net.tls.rotation.server_context", unusable)
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(direct_listen="off", tls=certificates.listening())
+    await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    assert mesh.count("joined", link="batched") == 1
+    with pytest.raises(ConfigError, match=r"direct_listen is .* cannot be used: .*key too small"):
+        await mesh.mgr(tls=certificates.listening())
+
+
+async def test_files_that_become_unusable_refuse_connections_and_not_the_join(
+    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    monkeypatch.setattr("taskd_net.tls.rotation.server_context", unusable)
+    mgr._server.sockets.context.__self__._server_context = None  # type: ignore[union-attr]
+    await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    assert mesh.count("joined", link="batched") == 1
+
+
+async def test_child_whose_files_are_unusable_takes_the_batched_link(
+    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskd_net.tls.rotation.client_context", unusable)
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    assert mesh.count("joined", link="batched") == mesh.count("link_unreachable", link="direct") == 1
+
+
+async def test_port_on_a_host_that_is_none(mesh: Mesh) -> None:
+    with pytest.raises(ConfigError, match=r"direct_listen is .* is no host"):
+        await mesh.mgr(direct_listen="no.such.host.invalid:0")
 
 
 async def test_child_in_plain_text_beside_tls_is_offered_none(
