@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 from taskd_net import job_limits
 from taskd_net.job_view import OWN, DecisionView, JobCounters, MessageView
@@ -45,12 +47,8 @@ class History:
 
     def add(self, now: float, cause: str, decided: Iterable[tuple[str, Item]], counters: JobCounters) -> None:
         """Take in what one tick has decided: a decision for each plugin in a row."""
-        groups: list[tuple[str, list[Item]]] = []
-        for owner, item in decided:
-            if not groups or groups[-1][0] != owner:
-                groups.append((owner, []))
-            groups[-1][1].append(item)
-        for owner, items in groups:
+        for owner, group in groupby(decided, itemgetter(0)):
+            items = [item for _, item in group]
             self._last += 1
             commands = [item for item in items if isinstance(item, Command)]
             shown = tuple(

@@ -8,8 +8,9 @@ from typing import ClassVar
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import Acknowledged, Reported, RetryTime, Signal
+from taskd_net.jobs.events import Acknowledged, Reported, RetryTime, Signal, SwitchNic
 from taskd_net.jobs.job import Job
+from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.plugins import Plugin, Progress, built_in
 from taskd_net.jobs.records import AgentRecord, WorkerRecord
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
@@ -224,6 +225,13 @@ def test_a_lost_command_is_its_plugins_decision(fails: bool, events: list[str]) 
     job = Job(LOCAL, "u", [Broken("Agent/1", fails)])
     job.take(10.0, RetryTime(1))
     assert lose(job) == events
+
+
+def test_an_answer_that_clusterd_does_not_take_is_given_up() -> None:
+    job = Job(LOCAL, "u")
+    job.take(10.0, SwitchNic())
+    assert lose(job) == ["message_lost"]
+    assert job.state.outbox == Outbox() and job.state.outbox.withdrawn == []
 
 
 def test_a_lost_command_of_a_plugin_that_is_gone_is_given_up() -> None:

@@ -1,0 +1,64 @@
+"""Commands on their way: one attempt at a time, withdrawn ones, and the receivers of a broadcast."""
+
+from __future__ import annotations
+
+import asyncio
+
+from taskd_net import Ack, Node, NodeConfig
+from taskd_net.jobs.traffic import Command
+from taskd_net.manager.dispatch import Dispatch
+from tests.manager.cluster import SOON, agent, leaves, worker
+
+
+class Sender:
+    """A Mgr's Dispatch, and the answers to its attempts."""
+
+    def __init__(self, node: Node) -> None:
+        self._answers = asyncio.Queue[tuple[str, Ack]]()
+        self.dispatch = Dispatch(node, lambda uuid, ack: self._answers.put_nowait((uuid, ack)))
+
+    def send(self, uuid: str, to: str) -> None:
+        """Begin an attempt."""
+        self.dispatch.send(Command(to, 203, uuid=uuid))
+
+    async def answer(self) -> tuple[str, int, int | None]:
+        """The uuid, the code and the receivers of the next answer."""
+        async with asyncio.timeout(SOON):
+            uuid, ack = await self._answers.get()
+        return uuid, ack.code, ack.receivers
+
+
+async def test_an_attempt_outlasts_the_absence_of_its_receiver_and_is_alone() -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        sender = Sender(node)
+        for _ in range(2):
+            sender.send("a", "Agent/0")
+        sender.send("withdrawn", "Agent/0")
+        sender.dispatch.withdraw("withdrawn")
+        sender.dispatch.withdraw("unknown")
+        async with leaves(node, agent(0)) as (zero,):
+            assert (await zero.take())[0].uuid == "a"
+            assert await sender.answer() == ("a", 0, 1)
+            sender.send("b", "Agent/0")
+            assert (await zero.take())[0].uuid == "b"
+            assert await sender.answer() == ("b", 0, 1)
+        sender.send("c", "Agent/0")
+        await sender.dispatch.close()
+
+
+async def test_a_broadcast_counts_its_receivers() -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node, leaves(node, worker(0, 0), worker(1, 8)):
+        sender = Sender(node)
+        sender.send("a", "Worker/All/All")
+        assert await sender.answer() == ("a", 0, 2)
+
+
+async def test_a_broadcast_that_is_not_counted_has_reached_the_known_receivers() -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        sender = Sender(node)
+        config = NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=node.address or "", links="tasknet")
+        async with Node(config) as proxy, leaves(proxy, worker(0, 0), worker(0, 1)):
+            ack = await node.send("x", to="Worker/All/All")
+            assert ack.ok and ack.receivers is None, "the four calls have no place for it"
+            sender.send("b", "Worker/All/All")
+            assert await sender.answer() == ("b", 0, 2)
