@@ -66,7 +66,7 @@ class Running:
         deadline = time.monotonic() + 50
         while time.monotonic() < deadline:
             found = self.marked()
-            modules = [each.cmdline()[2].rpartition(".")[2] for each in found if len(each.cmdline()) > 2]
+            modules = [each.cmdline()[3].rpartition(".")[2] for each in found if len(each.cmdline()) > 3]
             if set(names) <= set(modules):
                 return found
             time.sleep(0.05)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from taskd_net import api
 from taskd_net.demo.job.terms import BEGAN, COMMAND, LOCAL, PARENT, RESTARTS
-from taskd_net.demo.job.witness import Witness, end_with_parent
+from taskd_net.demo.job.witness import Witness, program
 
 
 @dataclass(eq=False)
@@ -66,8 +66,8 @@ class ElasticAgent:
         environment = {**os.environ, RESTARTS: restarts, PARENT: parent, "LOCAL_WORLD_SIZE": str(LOCAL)}
         for worker in group.workers:
             rank = str(worker.global_rank)
-            program = [sys.executable, "-m", "taskd_net.demo.job.trainee", rank]
-            worker.process = subprocess.Popen(program, env={**environment, "RANK": rank})  # noqa: S603 - ours
+            command = program("trainee", rank)
+            worker.process = subprocess.Popen(command, env={**environment, "RANK": rank})  # noqa: S603 - ours
             worker.id = worker.process.pid
 
     def stop(self, group: WorkerGroup) -> None:
@@ -109,7 +109,6 @@ class Commands(logging.Handler):
 
 def main() -> None:
     """Run the launcher of one node until its Agent leaves."""
-    end_with_parent()
     parser = argparse.ArgumentParser(prog="python -m taskd_net.demo.job.launcher", description=main.__doc__)
     parser.add_argument("node", type=int, help="rank of the node")
     parser.add_argument("--upstream", required=True, help="host:port of the Mgr")

@@ -17,7 +17,6 @@ import uvloop
 
 from taskd_net import Node, NodeConfig, Position
 from taskd_net.demo.job.terms import BEGAN, REGISTERED, REPLY
-from taskd_net.demo.job.witness import end_with_parent
 from taskd_net.jobs.events import Event, ProfilingSwitch, StressTest, SwitchNic
 from taskd_net.jobs.plain import from_plain
 from taskd_net.jobs.traffic import Reply
@@ -75,7 +74,6 @@ async def _run(listen: str, config: ManagerConfig) -> None:
 
 def main() -> None:
     """Run the Mgr until stdin ends."""
-    end_with_parent()
     parser = argparse.ArgumentParser(prog="python -m taskd_net.demo.job.manager", description=main.__doc__)
     parser.add_argument("--listen", required=True, help="host:port")
     parser.add_argument("--state", required=True, help="the state file")

@@ -9,7 +9,6 @@ import secrets
 import signal
 import socket
 import struct
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Final, Self
 from taskd_net import TaskdNetError
 from taskd_net.demo.job.evidence import Evidence, Seen
 from taskd_net.demo.job.terms import BEGAN, ENDED, LOCAL, NODES, PARENT, SOCKET
+from taskd_net.demo.job.witness import program
 
 PATIENCE_S: Final = 20.0
 """Seconds for one step of a scenario, beside two others on a busy machine."""
@@ -194,7 +194,7 @@ class Stage:
         }
         with (self.folder / f"{who.replace('/', '-')}.stderr").open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", f"taskd_net.demo.job.{module}", *arguments),
+                *program(module, *arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,

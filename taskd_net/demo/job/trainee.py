@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from taskd_net import api, vocabulary
 from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, RESTARTS, SILENT
-from taskd_net.demo.job.witness import Witness, end_with_parent
+from taskd_net.demo.job.witness import Witness
 
 
 class Trainee:
@@ -64,5 +64,4 @@ class Trainee:
 
 
 if __name__ == "__main__":
-    end_with_parent()
     Trainee(int(sys.argv[1])).run()

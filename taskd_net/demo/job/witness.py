@@ -5,10 +5,8 @@ The kernel tells the controller the process at the other end, and when it has en
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import socket
 import sys
 from typing import Final
@@ -16,7 +14,14 @@ from typing import Final
 from taskd_net import fork
 from taskd_net.demo.job.terms import PARENT, SOCKET
 
-_PR_SET_PDEATHSIG: Final = 1
+_TIED: Final = f"""\
+import ctypes, os, runpy, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != int(os.environ["{PARENT}"]):
+    sys.exit("the parent has ended")  # before the kernel was asked
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
 
 
 class Witness:
@@ -39,8 +44,13 @@ class Witness:
             self._socket.sendall(line.encode() + b"\n")
 
 
-def end_with_parent() -> None:
-    """Have the kernel end this process with its parent, even where it is frozen. Linux only."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(os.environ[PARENT]):
-        sys.exit("the parent has ended")  # before the kernel was asked
+def program(module: str, *arguments: str) -> list[str]:
+    """The command line of a process of the demo, which ends with its parent, even where it is frozen. Linux only.
+
+    The kernel is asked before anything of this package is imported: that takes seconds on a busy machine.
+
+    Args:
+        module: of this folder.
+        arguments: of the module.
+    """
+    return [sys.executable, "-c", _TIED, f"taskd_net.demo.job.{module}", *arguments]
