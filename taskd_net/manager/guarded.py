@@ -10,6 +10,7 @@ So nobody waits for a user's plugin: no other plugin, and no message. It is aske
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection
 from copy import copy, deepcopy
 from dataclasses import replace
@@ -116,11 +117,14 @@ class Guarded(Plugin[Any]):
     # ---- inside
 
     async def close(self) -> None:
-        """End the thread, if it does not hang."""
+        """End the thread; one that hangs ends with the process."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if not self._thread.busy:
+        if self._thread.busy:
+            self._thread.stop()
+            return
+        with contextlib.suppress(TimeoutError):
             await self._thread.end(bool, job_limits.PLUGIN_S)
 
     def _raise(self) -> None:

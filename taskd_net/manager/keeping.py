@@ -125,8 +125,11 @@ class Keeping:
             self._log.info("state_durable", file=str(self._store.path))
 
     async def close(self) -> None:
-        """Close the file."""
-        await self._thread.end(self._store.close, job_limits.STORE_S)
+        """Close the file. A failure is one line in the log: what is committed stays so."""
+        try:
+            await self._thread.end(self._store.close, job_limits.STORE_S)
+        except (sqlite3.Error, TimeoutError) as error:
+            self._failed(0.0, error)
 
     @property
     def path(self) -> Path:

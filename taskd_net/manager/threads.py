@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import threading
 import traceback
@@ -83,11 +82,16 @@ class OwnThread:
         return " < ".join(f"{Path(call.filename).name}:{call.lineno} {call.name}: {call.line}" for call in calls)
 
     async def end(self, last: Callable[[], object], seconds: float) -> None:
-        """End the thread, after a last call whose errors are dropped; wait for that for a bounded time."""
-        if self._thread is not None:
-            with contextlib.suppress(TimeoutError):
-                await self.call(lambda: _quietly(last), seconds)
-        self.stop()
+        """End the thread after a last call.
+
+        Raises:
+            TimeoutError: the call has not ended in time; or the error of the call. The thread ends nevertheless.
+        """
+        try:
+            if self._thread is not None:
+                await self.call(last, seconds)
+        finally:
+            self.stop()
 
     def stop(self) -> None:
         """End the thread after its calls, without waiting for that."""
@@ -96,8 +100,3 @@ class OwnThread:
     def _run(self) -> None:
         while (run := self._calls.get()) is not None:
             run()
-
-
-def _quietly(work: Callable[[], object]) -> None:
-    with contextlib.suppress(Exception):
-        work()

@@ -157,9 +157,11 @@ def test_go_is_given_again_until_it_is_acknowledged(running: Future[bool], monke
 
 
 def test_worker_that_asks_for_the_go_gets_nothing(running: Future[bool]) -> None:
-    with leaf(NodeConfig.worker(server_rank=0, rank=0, upstream=UPSTREAM)) as worker:
-        assert worker.send(Body("STATUS", 201, "3").to_json(), to="Mgr").ok
-        until(lambda: bool(api.last_reports()))
+    worker_of = NodeConfig.worker(server_rank=0, rank=0, upstream=UPSTREAM)
+    with leaf(worker_of) as worker, leaf(NodeConfig.agent(server_rank=0, upstream=UPSTREAM)) as agent:
+        for node in (worker, agent):
+            assert node.send(Body("STATUS", 201, "3").to_json(), to="Mgr").ok
+        assert Body.parse(agent.receive(SOON).body).code == 210
         with pytest.raises(TimeoutError):
             worker.receive(0.05)
 
@@ -226,13 +228,15 @@ def test_sigterm_of_the_application_stays_its_own(monkeypatch: pytest.MonkeyPatc
         assert api.init_taskd_manager({})
 
         def end() -> None:
+            member = manager.slot.member
+            until(lambda: member._start._done)
             signal.raise_signal(signal.SIGTERM)
             api.destroy_taskd_manager()
 
-        timer = threading.Timer(0.1, end)
-        timer.start()
+        ending = threading.Thread(target=end)
+        ending.start()
         assert api.start_taskd_manager() is True
-        timer.join()
+        ending.join()
         assert seen == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -89,6 +89,25 @@ async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
     assert set(await parts(tmp_path / "state") or ()) == {"agent/1", "agent/10", "agent/20"}
 
 
+async def test_file_that_cannot_be_closed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = keeping(tmp_path / "state", JobCounters())
+    await kept.load(0.0, dict)
+    await kept.save(1.0, {"rest": "1"})
+    close = Store.close
+
+    def failing(store: Store) -> None:
+        close(store)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(Store, "close", failing)
+    await kept.close()
+    assert "disk I/O error" in caplog.records[-1].getMessage()
+    monkeypatch.setattr(Store, "close", close)
+    assert await parts(tmp_path / "state") == {"rest": "1"}
+
+
 async def test_folder_that_cannot_be_written_costs_durability_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     counters = JobCounters()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -21,6 +22,19 @@ async def test_call_that_is_cancelled_as_it_ends_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     thread.stop()
+
+
+async def test_error_of_the_last_call_is_raised_and_the_thread_ends() -> None:
+    thread = OwnThread("test")
+    running = await thread.call(threading.current_thread, SOON)
+
+    def last() -> None:
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        await thread.end(last, SOON)
+    await asyncio.to_thread(running.join, SOON)
+    assert not running.is_alive()
 
 
 async def test_call_that_takes_too_long_keeps_its_thread_busy() -> None:
