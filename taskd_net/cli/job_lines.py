@@ -82,7 +82,11 @@ def _agents(job: Document, *, everything: bool) -> list[Line]:
     trouble = [agent for agent in job["agents"] if agent["state"] in TROUBLE]
     calm = [agent for agent in job["agents"] if agent["state"] not in TROUBLE]
     shown = trouble + (calm if everything else calm[:AGENTS])
-    heading = f"AGENTS  {job['agents_known']}, {job['agents_in_trouble']} in trouble; {job['workers']} Workers"
+    agents, workers = str(job["agents_known"]), str(job["workers"])
+    if (size := job["expected"]) is not None:
+        agents += f" of {size['nodes']}"
+        workers += f" of {size['nodes'] * size['processes']}"
+    heading = f"AGENTS  {agents}, {job['agents_in_trouble']} in trouble; {workers} Workers"
     if job["profiling"]:
         heading += f", profiling {', '.join(_profiling(job['profiling']))}"
     lines: list[Line] = [("", ""), (heading, "bold")]

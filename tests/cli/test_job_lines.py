@@ -24,7 +24,7 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
         "\nplugin Greeter is off until the Manager restarts\n",
         "ResumeTrainingAfterFaultStream  PodReschedulingPlugin  barred after a failure: recoverPlugin",
         "ProfilingCollect                free",
-        "AGENTS  4, 2 in trouble; 8 Workers, profiling 6 unknown, 2 in 1410",
+        "AGENTS  4 of 4, 2 in trouble; 8 of 8 Workers, profiling 6 unknown, 2 in 1410",
         "Agent/2    FAULTY: ranks 4,5  reported 1 s ago",
         "Agent/1    sent away (203), has not come back  heartbeat 7 s ago  on their way: 203 exit",
         "Agent/3    waits for its start",
