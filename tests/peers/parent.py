@@ -111,12 +111,13 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
             pb.Position(role=metadata["role"], serverRank=metadata["serverrank"], processRank=metadata["processrank"])
         )
         await self._gate("InitServerDownStream", child, context)
-        if self.confirm:
-            await context.send_initial_metadata(())
+        # Before the child knows that the stream stands: what is sent from then on goes this way.
         down = self.streams[child] = _Down(child)
-        self.opened.put_nowait(child)
         reader = asyncio.create_task(self._read_acks(down, requests))
         try:
+            if self.confirm:
+                await context.send_initial_metadata(())
+            self.opened.put_nowait(child)
             while (message := await down.queue.get()) is not None:
                 yield message
         finally:
