@@ -126,6 +126,9 @@ COMMAND_ATTEMPTS: Final = 5
 COMMAND_RETRY_S: Final = 3.0
 """Seconds between them."""
 
+COMMANDS_A_TURN: Final = 50
+"""Commands that the Mgr sends in one turn of its event loop: some 10 ms, in which it reads and writes nothing else."""
+
 JOB_NODES: Final = 65_536
 """Agents and Workers of which a Manager keeps a record: some 100 MB. Further ones are refused."""
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
+from taskd_net import job_limits
 from taskd_net.body import Body
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
@@ -303,7 +304,7 @@ class Manager:
             await self._save()
             if reports:
                 self._node.confirm(reports)
-            self._carry_out(outcome)
+            await self._carry_out(outcome)
         await self._save()
         self._node.confirm(self._unconfirmed)
 
@@ -333,14 +334,16 @@ class Manager:
             self._fault_to_command.add(seconds, bucket_of(seconds))
         return outcome
 
-    def _carry_out(self, outcome: Outcome) -> None:
+    async def _carry_out(self, outcome: Outcome) -> None:
         for notice in outcome.notices:
             self._note(notice)
         self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
         sending = self.job.state.outbox.sending
-        for command in outcome.commands:
+        for number, command in enumerate(outcome.commands, 1):
             if command.uuid in sending:  # not withdrawn during the commit
                 self._dispatch.send(command)
+            if number % job_limits.COMMANDS_A_TURN == 0:
+                await asyncio.sleep(0)  # the first are on their way while the others are made
         for call in outcome.calls:
             self._log.info("controller_called", call=call.name, text=call.text)
             if self._controller is not None:

@@ -9,8 +9,9 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.jobs.events import Event, Signal, SwitchNic
-from taskd_net.jobs.traffic import Call, Reply
+from taskd_net.jobs.traffic import Call, Command, Reply
 from taskd_net.manager import ManagerConfig
+from taskd_net.manager.dispatch import Dispatch
 from tests.manager.cluster import SOON, agent, leaves, managed, until, worker
 
 
@@ -109,3 +110,32 @@ async def test_signals_become_commands_and_calls() -> None:
         assert (await zero.command()).code == 208
         assert [call.name for call in calls] == ["stop_train", "on_global_rank", "restart"]
         assert manager.view().counters.signals == 3
+
+
+async def test_commands_of_a_large_round_leave_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_limits, "COMMANDS_A_TURN", 1)
+    turns: list[int] = []
+    turn = 0
+    send = Dispatch.send
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def sent(self: Dispatch, command: Command) -> None:
+        turns.append(turn)
+        send(self, command)
+
+    async with managed(ManagerConfig(job_id="J")) as (node, _), leaves(node, *map(agent, range(3))) as made:
+        for each in made:
+            await each.register()
+            assert (await each.command()).code == 210
+        monkeypatch.setattr(Dispatch, "send", sent)
+        counting = asyncio.create_task(count())
+        await made[1].fault(3)
+        assert [(await each.command()).code for each in made] == [208, 203, 208]
+        counting.cancel()
+        await asyncio.wait([counting])
+    assert len(set(turns)) == len(turns) == 3
