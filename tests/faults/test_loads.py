@@ -144,6 +144,19 @@ def test_worker_that_does_not_read(lab: Lab, form: Form, figures: Figures) -> No
     lab.probe(to=[deaf])
 
 
+def test_slow_receiver_loses_nothing(lab: Lab) -> None:
+    """The audit waits for messages that are acknowledged, and not yet taken."""
+    slow = lab.workers[0]
+    slow.ask("inbox", reads=True, pause=0.5)
+    lab.mgr.begin(to=[slow.position], interval=0.001)
+    while lab.ledger().audit().acked < 4:
+        time.sleep(0.01)
+    lab.quiet()
+    assert lab.ledger().audit().lost
+    assert not lab.audit().broken
+    slow.ask("inbox", reads=True)
+
+
 def test_flood(lab: Lab, form: Form, figures: Figures) -> None:
     """Ten times the receiver's rate, from all Workers."""
     lab.mgr.ask("inbox", reads=True, pause=0.001)
