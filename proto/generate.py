@@ -8,14 +8,15 @@ that is older than the tools that made it, so the tools are the oldest that the 
 
 The files in `proto/` are the public ones. What is compiled is a copy with two changes:
 
-- `package taskd_net.wire;` is put in. Message names are registered in one descriptor pool per process, and this
-  library lives inside other people's training scripts: a global `Ack` or `Message` collides with anybody else's.
-  The name of a message's package is not on the wire, so the bytes are the same.
+- A package of ours is put in where the public file has none. Message names are registered in one descriptor pool per
+  process, and this library lives inside other people's training scripts: a global `Ack` or `Message` collides with
+  anybody else's, and TaskD's own client of ClusterD may be there too. The name of a message's package is not on the
+  wire, so the bytes are the same.
 - The `service` is taken out. The transport registers its methods by name and takes raw bytes, so there are no
   stubs to generate; and a service inside the package would have another path than `/TaskNet/…`.
 
-The public files as they are, with their services, are written into `public.binpb` as descriptors: what a node answers
-to who asks it by reflection which calls it has.
+The public files of a node's own services are written into `public.binpb` as descriptors: the answer to a caller that
+asks by reflection for the calls of a node. ClusterD's services are left out, because no node serves them.
 
 The copy lies at `taskd_net/wire/` in the include path, so that the modules import each other by their full name.
 """
@@ -35,16 +36,19 @@ ROOT = PROTO.parent
 WIRE = Path("taskd_net/wire")
 DESCRIPTORS = WIRE / "public.binpb"
 
+CLUSTERD = ("datatrace.proto", "recover.proto")
+"""Services of ClusterD, of which this package is a client."""
+
 _SYNTAX = re.compile(r'^syntax = "proto3";$', re.MULTILINE)
 _PACKAGE = re.compile(r"^package ", re.MULTILINE)
 # Ends at the first line that is a closing brace alone: that of the service, as its members are indented.
 _SERVICE = re.compile(r"^service \w+ \{$.*?^\}$", re.MULTILINE | re.DOTALL)
 
 
-def embedded(source: str) -> str:
-    """Return the public proto file `source` as it is compiled: in our package, without services."""
+def embedded(source: str, package: str) -> str:
+    """Return the public proto file `source` as it is compiled: in a package of ours, without services."""
     if not _PACKAGE.search(source):
-        source, found = _SYNTAX.subn(r"\g<0>\npackage taskd_net.wire;", source)
+        source, found = _SYNTAX.subn(rf"\g<0>\npackage {package};", source)
         if found != 1:
             raise SystemExit('generate.py: expected exactly one line `syntax = "proto3";`')
     source = _SERVICE.sub("", source)
@@ -62,11 +66,12 @@ def generate() -> dict[Path, bytes]:
         names = []
         for proto in sorted(PROTO.glob("*.proto")):
             name = WIRE / proto.name
-            (include / name).write_text(embedded(proto.read_text(encoding="utf-8")), encoding="utf-8")
+            package = "taskd_net.clusterd" if proto.name in CLUSTERD else "taskd_net.wire"
+            (include / name).write_text(embedded(proto.read_text(encoding="utf-8"), package), encoding="utf-8")
             names.append(name.as_posix())
         compiler = [sys.executable, "-m", "grpc_tools.protoc"]
         subprocess.run([*compiler, f"-I{include}", f"--python_out={out}", f"--pyi_out={out}", *names], check=True)
-        public = [f"-I{PROTO}", *(proto.name for proto in sorted(PROTO.glob("*.proto")))]
+        public = [f"-I{PROTO}", *(proto.name for proto in sorted(PROTO.glob("*.proto")) if proto.name not in CLUSTERD)]
         subprocess.run([*compiler, f"--descriptor_set_out={out / DESCRIPTORS}", *public], check=True)
         return {path.relative_to(out): path.read_bytes() for path in sorted(out.rglob("*.*"))}
 
