@@ -25,10 +25,10 @@ LINK: Any = BatchedLink
 """The batched link of the checkout."""
 
 NEW = hasattr(BatchedLink, "write")
-"""Whether events and answers are data in this checkout."""
+"""True if events and answers are data in this checkout."""
 
 BY_NUMBER = "numbered" in signature(BatchedLink.__init__).parameters
-"""Whether messages are answered by number."""
+"""True if messages are answered by number."""
 
 
 def batched_link(node: Node, link: int, peer: Position, pipe: Any, make: Any = LINK) -> Any:

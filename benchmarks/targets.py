@@ -33,7 +33,7 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether the bound holds."""
+        """True if the bound holds."""
         if self.value is None:
             return False
         return self.value >= self.bound if self.at_least else self.value <= self.bound

@@ -44,7 +44,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only processes of this machine can connect there; of names, `localhost` alone."""
+        """True if only processes of this machine can connect there; of names, `localhost` alone."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:

@@ -209,7 +209,7 @@ class Node(Lifecycle):
 
     @property
     def is_joined(self) -> bool:
-        """Whether the Mgr knows the way to this node. A started Mgr is always joined."""
+        """True if the Mgr knows the way to this node. A started Mgr is always joined."""
         return self.running and (self._joiner is None or self._joiner.joined.is_set())
 
     @property

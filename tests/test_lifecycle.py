@@ -391,7 +391,7 @@ async def test_closing_beside_a_child_that_reads_nothing(mesh: Mesh) -> None:
         assert all(send.done() for send in sends)
         assert {send.result().code for send in sends} <= {Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST}
         stuck.reading.set()
-        # Which of them, is up to gRPC: the stream is cut in the middle of a message, and that has no one name.
+        # gRPC has no single status for a stream that is cut in the middle of a message.
         cut = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL)
         assert await stuck.ended() in cut
 

@@ -315,7 +315,7 @@ def test_disk_without_room_is_said_once_and_again_when_it_has_room(tmp_path: Pat
     assert [line["number"] for line in whole if line["event"] == "before"] == list(range(40))
     assert not any(line["event"] == "meanwhile" for line in whole)
     (works,) = [line for line in whole if line["event"] == "log_file_works"]
-    # Those of the package itself about its trouble are counted, too.
+    # The line of the package about the failure counts as well.
     assert works["lost"] == 100 + 1
     assert whole[-2]["event"] == "after"
 

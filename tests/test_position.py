@@ -230,7 +230,7 @@ WANTED = st.one_of(st.just(ALL), st.lists(RANKS, min_size=1, max_size=4).map(","
 
 
 def wants(wanted: str, rank: str) -> bool:
-    """Whether a rank is meant by what a sender wrote."""
+    """True if a rank is meant by what a sender wrote."""
     return wanted == ALL or rank in wanted.split(",")
 
 

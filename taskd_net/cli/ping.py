@@ -33,7 +33,7 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """Whether there were probes, and all of them were answered."""
+        """True if there were probes, and all of them were answered."""
         return 0 < self.sent == len(self._times)
 
     def as_object(self, to: str) -> dict[str, object]:

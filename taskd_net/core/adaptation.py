@@ -58,7 +58,7 @@ def _named(link: Link, frame: Frame, routes: Routes, here: Position) -> list[Pos
     dst, sender = frame.dst, frame.src.identity
     if link.is_child:
         return sorted(node for node in routes.behind(link.id) if dst.matches(node) and node != sender)
-    # Which of a product of two lists exist only the root knows: such a list goes up as it is.
+    # Only the root knows which ranks of a product of two lists exist. Such a list goes up as it is.
     role, servers, processes = dst.position.role, sorted(dst.servers or (ALL,)), sorted(dst.processes or (ALL,))
     if role != Role.WORKER:
         processes = [NO_PROCESS]
@@ -69,7 +69,7 @@ def _named(link: Link, frame: Frame, routes: Routes, here: Position) -> list[Pos
 
 
 def _is_here(dst: Destination, routes: Routes, others: tuple[Position, Position]) -> bool:
-    """Whether the one rank that is meant is on this side already."""
+    """True if the one rank that is meant is on this side already."""
     if dst.position.process_rank == ALL:
         return False
     return bool(routes.receivers(dst)) or any(dst.matches(node) for node in others)

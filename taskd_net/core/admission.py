@@ -46,7 +46,7 @@ class Admission:
         self._quarantine = Quarantine(limits.QUARANTINE_MESSAGES, size)
 
     def is_own(self, now: float, came_from: LinkId, frame: Frame, reply: ReplyTo | None, budget: float | None) -> bool:
-        """Whether a message may come on a child's link. If not, it waits for an announcement, or is refused."""
+        """True if a message may come on a child's link. If not, it waits for an announcement, or is refused."""
         link = self._topology.children.by_id.get(came_from)
         if link is None:
             return True  # forgotten a moment ago
@@ -133,5 +133,5 @@ class Admission:
             self._decisions.refuse(doubtful.frame, doubtful.reply, Refusal(Code.NETWORK_ACK_LOST, text))
 
     def next_deadline(self) -> float:
-        """When `give_up` is due, or infinity."""
+        """The time at which `give_up` is due, or infinity."""
         return self._quarantine.next_deadline()

@@ -186,7 +186,7 @@ class Advertisements:
             self._tell(one.waiter, Code.CLIENT_ERR, self._topology.position)
 
     def next_deadline(self) -> float:
-        """When `give_up` is due, or infinity."""
+        """The time at which `give_up` is due, or infinity."""
         return min((one.until for one in self._patient.values()), default=float("inf"))
 
     def pass_on(self, link: Link, new: Sequence[Position], token: Token, uuid: str, until: float) -> None:

@@ -33,11 +33,11 @@ class Credentials:
     names: frozenset[CertificateName] | None = None
 
     def same_peer(self, other: Credentials) -> bool:
-        """Whether both are one peer: the same names, or the same host where no names are asked for."""
+        """True if both are one peer: the same names, or the same host where no names are asked for."""
         return self.names == other.names and (self.names is not None or self.host == other.host)
 
     def covers(self, job: str, position: Position) -> bool:
-        """Whether the peer may take a position; anybody may where no names are asked for."""
+        """True if the peer may take a position; anybody may where no names are asked for."""
         return self.names is None or any(name.covers(job, position) for name in self.names)
 
 

@@ -97,7 +97,7 @@ class InFlight:
         self.collisions: dict[str, deque[Collision]] = {}
 
     def __bool__(self) -> bool:
-        """Whether an answer is awaited, of a message that was sent or of a collision."""
+        """True if an answer is awaited, of a message that was sent or of a collision."""
         return bool(self.count or self.collisions)
 
     def __len__(self) -> int:
@@ -222,7 +222,7 @@ class InFlight:
         return run if not left else run.part(begin, end)
 
     def holds(self, number: int) -> bool:
-        """Whether a numbered message is in flight."""
+        """True if a numbered message is in flight."""
         index = bisect_right(self._runs, number, key=_first) - 1
         return number in self._by_key or (
             index >= 0 and number < self._runs[index].first + len(self._runs[index].uuids)
@@ -362,5 +362,5 @@ class InFlight:
 
 
 def _alike(one: Awaited, other: Awaited) -> bool:
-    """Whether an answer to one of two parts with one uuid does for the other."""
+    """True if an answer to one of two parts with one uuid answers the other as well."""
     return one.sender == other.sender and one.sync == other.sync

@@ -132,5 +132,5 @@ class InboxDoor:
         return left
 
     def next_deadline(self) -> float:
-        """When the first sync message in line has to be refused, or infinity."""
+        """The time at which the first sync message in line is refused, or infinity."""
         return min((waiting.deadline for waiting in self.line if waiting.pending is not None), default=float("inf"))

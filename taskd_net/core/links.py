@@ -212,7 +212,7 @@ class Children:
         return self._by_identity.get(position.identity)
 
     def held_against(self, identity: Position, credentials: Credentials) -> bool:
-        """Whether a child is connected here with this identity, and these credentials are not that peer's."""
+        """True if a child is connected here with this identity, and these credentials are not that peer's."""
         link = self._by_identity.get(identity)
         return link is not None and link.up and not link.credentials.same_peer(credentials)
 
@@ -281,5 +281,5 @@ class Children:
         return expired
 
     def next_deadline(self) -> float:
-        """When the next child has to be forgotten, or infinity."""
+        """The time at which the next child is forgotten, or infinity."""
         return min((link.expires for link in self.by_id.values()), default=INFINITY)

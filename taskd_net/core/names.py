@@ -17,7 +17,7 @@ ANY: Final = "*"
 SCHEME: Final = "taskd://"
 FORM: Final = "taskd://<job>/<role>/<serverRank>[/<processRank>]"
 
-# What needs no escaping in a URI.
+# Characters that need no escaping in a URI.
 _JOB: Final = re.compile(r"[A-Za-z0-9._~-]+|\*")
 _RANK: Final = re.compile(r"[0-9]+|\*")
 
@@ -64,7 +64,7 @@ class CertificateName:
         return cls(job, role, server_rank, process_rank)
 
     def covers(self, job: str, position: Position) -> bool:
-        """Whether it entitles its holder to a position.
+        """True if this name entitles its holder to a position.
 
         Args:
             job: the job that the position is in.

@@ -172,7 +172,7 @@ class PendingSends:
         return first
 
     def _needs_nobody(self, send: Send) -> bool:
-        """Whether a message needs no Mgr: all its receivers are below, or it is for the parent itself."""
+        """True if a message needs no Mgr: all its receivers are below, or it is for the parent itself."""
         dst, up = send.frame.dst, self._topology.up
         if dst.unicast and up is not None and up.up and dst.position == up.position.identity:
             return True
@@ -185,12 +185,12 @@ class PendingSends:
         return up not in self._topology.plan(sender or self._topology.identity, dst, LOCAL).links
 
     def _may_try(self, dst: Destination) -> bool:
-        """Whether to send to the parent. A broadcast needs the Mgr, which alone knows all nodes."""
+        """True if a message may go to the parent. A broadcast needs the Mgr, which alone knows all nodes."""
         up = self._topology.up
         return up is not None and up.up and (dst.unicast or self._up.joined)
 
     def _again(self, send: Send, ack: Ack) -> bool:
-        """Whether an answer says only that the node had not joined, so that the send is repeated."""
+        """True if an answer says only that the node had not joined, so that the send is repeated."""
         if ack.code != Code.NET_STREAM_NOT_INITED or not send.wait or not send.upward or self._closed:
             return False
         if ack.src.identity == self._topology.identity:

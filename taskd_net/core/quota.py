@@ -37,7 +37,7 @@ class Quota:
         return room if whole is None else min(room, whole._most_messages - whole.messages)
 
     def fits(self, size: int) -> bool:
-        """Whether so many more bytes may wait."""
+        """True if `size` more bytes may wait."""
         fits, whole = self.size + size <= self._most_bytes, self._whole
         return fits if whole is None else fits and whole.fits(self.size + 2 * size)
 

@@ -77,7 +77,7 @@ class Announce:
 
 
 class Reason(StrEnum):
-    """Why this node ends a stream."""
+    """Reasons for which this node ends a stream."""
 
     POSITION_TAKEN = "position taken by a newer stream"
     VIOLATION = "beyond the bounds of the link"

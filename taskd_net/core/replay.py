@@ -107,7 +107,7 @@ class Recorder:
 
     def _recorded(self, event: str, entrance: Callable[..., Any]) -> Callable[..., Any]:
         def recorded(*given: Any, **named: Any) -> Any:
-            # What is given may be read once, and the Router may keep and change lists.
+            # Iterators can be read once, and the Router may keep and change lists.
             given = tuple(list(one) if isinstance(one, Iterator) else one for one in given)
             line: dict[str, Any] = {"event": event, "given": self._encode(given)}
             if named:

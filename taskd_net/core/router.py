@@ -79,7 +79,7 @@ class Router(Messages):
         self._forwarding = Forwarding(
             self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes, most
         )
-        # Whether what had arrived before this node drained may still go into the inbox.
+        # True while messages that arrived before the drain may still go into the inbox.
         self._reopens = False
         self._sweep = Sweep(self._topology, decisions.schedule)
         self._probes = Probes(self._topology, self._forwarding.forward, decisions.settle)
@@ -373,7 +373,7 @@ class Router(Messages):
 
     @property
     def joined(self) -> bool:
-        """Whether the Mgr knows the way to this node, as far as can be known here."""
+        """True if the Mgr knows the way to this node, as far as can be known here."""
         return self._advertisements.joined
 
     @property
@@ -383,7 +383,7 @@ class Router(Messages):
 
     @property
     def busy(self) -> bool:
-        """Whether a message waits here: for its answer, the write, room in the inbox, its confirmation, or the join."""
+        """True if a message waits here: for its answer, the write, room in the inbox, its confirmation, or the join."""
         links = self._topology.links()
         return bool(self._sends or self.door.line or self._delivery.unconfirmed) or any(
             link.queued_messages or link.in_flight.count for link in links

@@ -59,7 +59,7 @@ class Routes:
         return frozenset(identity for identity in self._claims.get(link, ()) if self._next_hop[identity] == link)
 
     def claims(self, identity: Position, link: LinkId) -> bool:
-        """Whether a link claims a node, as the route or not."""
+        """True if a link claims a node, as the route or not."""
         return identity in self._claims.get(link, ())
 
     def claimed(self, link: LinkId) -> int:

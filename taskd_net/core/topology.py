@@ -126,7 +126,7 @@ class Topology:
         return Plan(links, here, missing)
 
     def _all_below(self, dst: Destination) -> bool:
-        """Whether every receiver of a list is known below this node. Such a list need not reach the Mgr."""
+        """True if every receiver of a list is known below this node. Such a list need not reach the Mgr."""
         if dst.servers is None or (dst.processes is None and dst.position.role == Role.WORKER):
             return False
         named = len(dst.servers) * (1 if dst.processes is None else len(dst.processes))

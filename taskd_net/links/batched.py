@@ -42,7 +42,7 @@ from taskd_net.wire import codec
 from taskd_net.wire.batches import branch_of, read_batch, read_branches, write_batch
 from taskd_net.wire.link_pb2 import Batch
 
-# What a batch says of whether a parent has joined (`proto/link.proto`).
+# Values of `joined` in a batch (`proto/link.proto`).
 _JOINED: Final = 1
 _LOST: Final = 2
 _AGAIN: Final = 3
@@ -94,7 +94,7 @@ class BatchedLink(Session[bytes]):
         # Batches that were written and that the other end has not said to have taken in, and those that came, unsaid.
         self._ahead = 0
         self._taken = 0
-        # What the child is still to be told of whether this node has joined; 0 for nothing.
+        # The value of `joined` for the next batch to the child; 0 for none.
         self._news = 0
 
     @property

@@ -49,7 +49,7 @@ class Batched(Kind):
     name, probed = NAME, PROBED
 
     def offered(self, peer: Peer) -> bool:
-        """Whether a parent offers it in this version."""
+        """True if a parent offers this version of the batched link."""
         return peer.said.get(peers.LINKS_KEY) == OFFER
 
     async def open(self, way: Way) -> Opened:

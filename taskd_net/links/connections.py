@@ -24,7 +24,7 @@ class Connections:
         self._links: dict[Remote, set[LinkId]] = {}
         self._connection_of: dict[LinkId, Remote] = {}
         self._peers: dict[LinkId, Peer] = {}
-        # How many streams of each child: one opens a new one before its old one has ended.
+        # Streams of each child: a child opens a new one before its old one has ended.
         self._streams: dict[Remote, Counter[LinkId]] = {}
         self._only: dict[Remote, LinkId] = {}  # by connection, where one child alone has streams
         self._of_host: Counter[str] = Counter()

@@ -74,7 +74,7 @@ def read_original(status: grpc.StatusCode, text: str, broadcast: bool) -> int:
 
 
 def may_have_reached(parent: Position, dst: Destination) -> bool:
-    """Whether the original's `parent` can have had a receiver for a broadcast that it has delivered on its own side.
+    """True if the original's `parent` may have had a receiver for a broadcast on its own side.
 
     A Proxy of theirs passes no broadcast up, and its answer is the same with and without receivers. Below it is its own
     node; a broadcast that names other nodes alone, or the Mgr, reached nobody.

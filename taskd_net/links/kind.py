@@ -227,7 +227,7 @@ class Acceptor:
 
     @property
     def busy(self) -> bool:
-        """Whether messages have come in that are not decided on."""
+        """True while received messages are not decided on."""
         return False
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class Kind(ABC):
     probed: int
 
     def offered(self, peer: Peer) -> bool:
-        """Whether a parent offers this kind."""
+        """True if a parent offers this kind."""
         return True
 
     async def answers(self, way: Way) -> bool:

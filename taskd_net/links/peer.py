@@ -170,7 +170,7 @@ def _of_ours(metadata: Mapping[str, str], **more: Any) -> Peer:
 
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
-    """Whether a stream has ended because another node with the same position has opened one."""
+    """True if a stream has ended because another node with the same position has opened one."""
     return status is grpc.StatusCode.ALREADY_EXISTS or text == grpc_status.POSITION_TAKEN
 
 
@@ -222,7 +222,7 @@ def stream_position(metadata: Mapping[str, str]) -> Position:
 
 
 def stream_continues(metadata: Mapping[str, str]) -> bool:
-    """Whether a stream continues the one that stands."""
+    """True if a stream continues the one that stands."""
     return CONTINUES in metadata.items()
 
 
@@ -232,7 +232,7 @@ def joined_metadata(joined: bool) -> Metadata:
 
 
 def parent_joined(metadata: Mapping[str, str]) -> bool | None:
-    """Whether the parent has joined, by the metadata that accept a stream; None where it does not tell."""
+    """True if the parent has joined, by the metadata that accept a stream; None where they do not say."""
     return _JOINED.get(metadata.get(JOINED_KEY, ""))
 
 

@@ -37,7 +37,7 @@ class Remote(NamedTuple):
         return f"{self.host}:{self.port}" if self.family in ("ipv4", "ipv6") else ""
 
     def is_of_this_machine(self, listen: Address) -> bool:
-        """Whether the connection comes from the machine of the node that listens there, as far as addresses show it."""
+        """True if the connection comes from the machine of the node that listens there, as far as addresses show it."""
         if self.family not in ("ipv4", "ipv6"):
             return False
         address = ipaddress.ip_address(self.host.strip("[]").partition("%")[0])

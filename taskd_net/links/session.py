@@ -226,11 +226,11 @@ class Session(ABC, Generic[T]):
 
     @property
     def alive(self) -> bool:
-        """Whether the stream stands, as far as is known."""
+        """True while the stream stands, as far as this node knows."""
         return not self._closed
 
     def follows(self, before: Session[Any]) -> bool:
-        """Whether this session can go on where another one of the link comes to rest."""
+        """True if this session can continue another session of the link."""
         return type(self) is type(before)
 
     def hand_over(self, successor: Self) -> None:
@@ -255,7 +255,7 @@ class Session(ABC, Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether something is being written, or waits for that."""
+        """True while a message is being written or is queued."""
         return self._unwritten_left()
 
     # ---- for the subclass
@@ -279,10 +279,10 @@ class Session(ABC, Generic[T]):
 
     @abstractmethod
     def _has_queued(self) -> bool:
-        """Whether something is queued."""
+        """True if a message or an answer is queued."""
 
     def _has_output(self) -> bool:
-        """Whether something may be written now."""
+        """True if a message or an answer may be written now."""
         return self._has_queued()
 
     def _unwritten_left(self) -> bool:

@@ -160,7 +160,7 @@ class ToParent(Session[bytes]):
 
     @property
     def busy(self) -> bool:
-        """Whether something is being written or waits for that, or a call is under way."""
+        """True while a message is being written or is queued, or a call is in flight."""
         return super().busy or (not self._closed and self._calls.busy)
 
     async def pause(self) -> None:

@@ -61,7 +61,7 @@ class Transfers(Acceptor):
 
     @property
     def busy(self) -> bool:
-        """Whether messages have come in that are not decided on."""
+        """True while received messages are not decided on."""
         return bool(self._gathered)
 
     async def take(self, data: bytes, context: Context) -> bytes:

@@ -142,7 +142,7 @@ class UnaryWriter:
 
     @property
     def busy(self) -> bool:
-        """Whether a call is in flight or queued."""
+        """True if a call is in flight or queued."""
         return bool(self._under_way or self._queue)
 
     def _start(self) -> None:

@@ -155,7 +155,7 @@ class Guarded(Plugin[Any]):
         except TimeoutError:
             stack = self._thread.stack()
             error = TimeoutError(f"it has not returned within {self._seconds:g} s")
-            # What hangs keeps its thread and its object; the next call gets new ones.
+            # A call that hangs keeps its thread and its object; the next call gets new ones.
             self._thread.stop()
             self._thread = OwnThread(f"plugin {self.name}")
             self._fail(error, stack)

@@ -32,7 +32,7 @@ class OwnThread:
 
     @property
     def busy(self) -> bool:
-        """Whether a call has not ended yet."""
+        """True while a call is running."""
         return self._running > 0
 
     async def call(self, work: Callable[[], T], seconds: float) -> T:

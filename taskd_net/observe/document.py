@@ -84,7 +84,7 @@ def head(
 
 
 def healthy(document: Document) -> bool:
-    """Whether no rank is missing, no node is in TROUBLE, and each joined node has its inbox open."""
+    """True if no rank is missing, no node is in TROUBLE, and each joined node has its inbox open."""
     deaf = any(
         node["state"] == State.JOINED and node["inbox"] and node["inbox"]["closed"] for node in document["nodes"]
     )

@@ -115,7 +115,7 @@ class Ledger:
         return None if entry is None else entry.source
 
     def has_ended(self, position: str) -> bool:
-        """Whether a node of this position has left in good order."""
+        """True if a node of this position has left in good order."""
         return position in self._ended
 
     # ---- records that come in

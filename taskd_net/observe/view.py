@@ -120,7 +120,7 @@ class View:
         return len(self._own)
 
     def has_ended(self, child: Link) -> bool:
-        """Whether a child leaves or has left in good order."""
+        """True if a child leaves or has left in good order."""
         return child.id in self._ended
 
     # ---- events

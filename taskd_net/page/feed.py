@@ -54,7 +54,7 @@ class Feed:
         self._expected = Expected.parse(expected) if expected else None
         self._life = life
         self._version = 0
-        # What was removed, with its version; browsers that have an older version than `_floor` get everything.
+        # Removed positions with their versions; browsers with an older version than `_floor` get everything.
         self._removed: deque[tuple[int, Position]] = deque()
         self._floor = 0
         self._shown: dict[Position, _Shown] = {}
@@ -83,7 +83,7 @@ class Feed:
             if number % observe_limits.PAGE_SLICE == 0:
                 yield
             position = read_position(name)
-            # What is not a record is left out: nobody on the way has looked at it.
+            # A name that is no position is left out: no hop has checked it.
             if position is not None:
                 with contextlib.suppress(Refusal):
                     old = self._shown.get(position)

@@ -68,12 +68,12 @@ class Tls:
 
     @property
     def listens(self) -> bool:
-        """Whether children use TLS."""
+        """True if children use TLS."""
         return self.server_key is not None
 
     @property
     def connects(self) -> bool:
-        """Whether the node uses TLS towards its parent."""
+        """True if the node uses TLS towards its parent."""
         return self.client_key is not None
 
 

@@ -79,7 +79,7 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Optio
         # Both, or calls between the two would be refused by chance. The size is compared by `>=`.
         ("grpc.max_metadata_size", bounds.metadata_bytes + 1),
         ("grpc.absolute_max_metadata_size", bounds.metadata_bytes + 1),
-        # Who connects and says nothing, or says its first words byte by byte; and who makes no call.
+        # Peers that connect and say nothing, that send their first words byte by byte, or that make no call.
         ("grpc.server_handshake_timeout_ms", int(bounds.registration_time * 1000)),
         ("grpc.max_connection_idle_ms", int(bounds.registration_time * 1000)),
         # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.

@@ -123,11 +123,11 @@ class Connector:
         self._service = service
         self.pings = True
         self._unreachable = ""
-        # What gRPC has said last of a parent that is not there, and what it means.
+        # The last text of gRPC about an unreachable parent, and its meaning.
         self._details = ("", "")
 
     def is_stale(self, connection: Connection) -> bool:
-        """Whether there are other certificates than those that a connection was made with."""
+        """True if the certificates have changed since a connection was made."""
         return self._rotation is not None and connection.credentials is not self._rotation.client
 
     def open_channel(self) -> tuple[grpc.ChannelCredentials | None, grpc.aio.Channel]:

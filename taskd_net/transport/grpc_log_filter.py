@@ -23,7 +23,7 @@ class _RateLimit(logging.Filter):
         self._last = float("-inf")
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is logged."""
+        """True if a record is logged."""
         if not str(record.msg).startswith(_OF_PEERS):
             return True
         if time.monotonic() - self._last < LOG_PEER_REFILL_S:

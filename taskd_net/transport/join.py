@@ -173,7 +173,7 @@ class Joiner:
         try:
             parent, peer = await self._connector.register(channel)
             if peer.profile.permits_pings != self._connector.pings:
-                # What was true last time was assumed: connect again.
+                # The channel was opened with the features of the last parent. This one has others: connect again.
                 self._connector.pings = peer.profile.permits_pings
                 await channel.close()
                 return

@@ -36,7 +36,7 @@ class Permissions:
         return Credentials(caller.remote.place, caller.names() if self._certified else None)
 
     def speaks_for(self, caller: Caller, link: Link) -> bool:
-        """Whether a call is made by the peer that registered a child."""
+        """True if a call is made by the peer that registered a child."""
         connection = caller.remote
         streams = self._connections.streams(connection)
         if streams:

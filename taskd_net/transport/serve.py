@@ -183,7 +183,7 @@ class MeshServer:
 
     @property
     def busy(self) -> bool:
-        """Whether messages have come in that are not decided on."""
+        """True while received messages are not decided on."""
         return any(acceptor.busy for acceptor in self._acceptors)
 
     def end_stream(self, session: Session[Any], reason: Reason) -> None:

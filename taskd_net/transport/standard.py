@@ -63,7 +63,7 @@ class Health:
 
     @property
     def known(self) -> bool:
-        """Whether its package is installed."""
+        """True if its package is installed."""
         return self._servicer is not None
 
     async def add_to(self, server: grpc.aio.Server) -> None:
@@ -151,7 +151,7 @@ def add_reflection(server: grpc.aio.Server) -> bool:
 
 
 def has_channelz() -> bool:
-    """Whether the package of channelz is installed."""
+    """True if the package of channelz is installed."""
     try:
         import grpc_channelz.v1.channelz  # noqa: F401
     except ImportError:

@@ -31,7 +31,7 @@ def write(profiling: Path, rank: str, count: int, *, since: int = 0, size: int =
 
 
 def left(paths: list[Path]) -> list[int]:
-    """Which of them are left, by number."""
+    """Numbers of the files that are left."""
     return [number for number, path in enumerate(paths) if path.exists()]
 
 

@@ -19,7 +19,7 @@ from tests.freezing import freeze
 pytestmark = pytest.mark.compat
 
 TIMEOUT_S = 1.5
-# What a busy machine may add.
+# Seconds that a busy machine may add.
 SLACK_S = 1.0
 
 
@@ -81,14 +81,14 @@ def test_destroy_is_bounded_with_a_stopped_proxy(ending: ExitStack, monkeypatch:
     assert api.send_to_manager(2, "STATUS", timeout=60, wait=False)
     began = time.monotonic()
     assert api.destroy_taskd_worker()
-    # What waits, the withdrawal, the last answers.
+    # Waiting reports, the withdrawal, the last answers: each has a grace time.
     assert time.monotonic() - began < 3 * limits.CLOSE_GRACE_S + SLACK_S
 
 
 def test_reports_that_nobody_waits_for_arrive_in_order(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # How many leave in one second is the machine's affair.
+    # The number of reports sent in one second depends on the machine.
     monkeypatch.setattr(limits, "CLOSE_GRACE_S", SOON)
     assert api.init_taskd_worker(3)
     for code in range(200):

@@ -127,7 +127,7 @@ def test_message_of_a_node_that_has_moved_waits_for_its_announcement() -> None:
     first, second = (frame("Mgr", "Worker/0/0", uuid=uuid) for uuid in "ab")
     ask = Caller()
     assert mgr.frames_arrived(0.0, new.id, [(first, ask, 1.0), (second, ask, None)]) == []
-    # What says nothing of it changes nothing.
+    # An unrelated announcement changes nothing.
     mgr.announced(0.1, new, Kind.ADD, everybody("Worker/1/1"), Caller(), "x")
     actions = mgr.announced(0.2, new, Kind.ADD, everybody("Worker/0/0"), Caller(), "y")
     assert [action.frame for action in actions if isinstance(action, Deliver)] == [first, second]
@@ -247,7 +247,7 @@ def test_copies_that_come_down_are_one_message() -> None:
         assert len(sent(proxy.frame_arrived(0.1, UP, other, None))) == 1
     for _ in range(2):
         assert len(sent(proxy.frame_arrived(0.1, UP, frame("Worker/0/0", sync=False), None))) == 1
-    # Who sends it again later means to send it again.
+    # A later repetition is a new message.
     assert len(sent(proxy.frame_arrived(11.0, UP, message, None))) == 1
 
 

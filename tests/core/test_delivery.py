@@ -181,7 +181,7 @@ def test_resend_of_what_is_in_the_inbox_is_known_also_when_the_node_drains_or_it
 
 
 def test_resend_that_stands_in_line_is_answered_0_when_the_first_is_in() -> None:
-    """Whether the inbox is closed meanwhile, or the resend has waited long enough."""
+    """Also if the inbox closes meanwhile, or the resend has waited long enough."""
     ends: tuple[Callable[[Driven], list[Action]], ...] = (Driven.close_inbox, lambda worker: worker.tick(1.0))
     for end in ends:
         worker = joined("Worker/0/0", inbox=1)

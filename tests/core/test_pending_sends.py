@@ -54,7 +54,7 @@ def accepted(worker: Driven) -> list[Action]:
 
 
 def joins(worker: Driven) -> bool:
-    """Whether it has joined, at present."""
+    """True if it has joined, at present."""
     return bool(worker.joined)
 
 

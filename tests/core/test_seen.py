@@ -130,7 +130,7 @@ def test_page_is_remembered_as_long_as_a_retry_may_last_after_its_last_message_a
     seen.add(300.0, UP, touched, ONE)
     seen.add(600.0, UP, uuids.next(at("Worker/0/1")), ONE)
     assert seen.knows(old, ONE)
-    # What is over goes when something else comes.
+    # Expired entries go when a new one comes.
     seen.add(611.0, UP, uuids.next(at("Worker/0/2")), ONE)
     assert not seen.knows(old, ONE)
     assert seen.knows(slow, ONE)

@@ -99,7 +99,7 @@ class MemoryPipe:
             self.watch.cancel()
 
     async def lost(self) -> Lost:
-        """Why it has ended."""
+        """The reason of its end."""
         return self.reason
 
 

@@ -512,7 +512,7 @@ async def test_every_message_that_was_not_written_is_told_once(cable: Cable) -> 
 
 
 async def test_what_is_answered_counts_no_more_against_the_child(cable: Cable) -> None:
-    """Whether it is answered with 0 or in full, and however large it is."""
+    """With code 0 or another, and of any size."""
     to = {"a": "Mgr", "b": "Mgr", "nowhere": "Worker/9/9", "large": "Mgr"}
     messages = {
         uuid: frame("x" * 9000 * (uuid == "large"), uuid=uuid, src="Worker/0/0", to=dst) for uuid, dst in to.items()

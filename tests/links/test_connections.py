@@ -1,4 +1,4 @@
-"""Which children came over which connection, and whose streams stand there."""
+"""Children of each connection, and their streams."""
 
 from taskd_net.links.connections import Connections
 from taskd_net.links.peer import CONTRACT, ORIGINAL, Peer

@@ -70,7 +70,7 @@ class FakeStream:
         self.connected = True
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         return self._ends is not None
 
     async def code(self) -> grpc.StatusCode:

@@ -22,7 +22,7 @@ def test_host_of_a_connection(connection: str, host: str) -> None:
         ("ipv6:%5B::1%5D:40001", "[::]:9601", True),
         ("ipv6:%5B::ffff:127.0.0.1%5D:40001", "[::]:9601", True),
         ("ipv6:%5Bfe80::1%25eth0%5D:40001", "[::]:9601", False),
-        # Who connects to an address of its own machine comes from there.
+        # A connection to an address of its own machine is a local one.
         ("ipv4:10.0.0.7:40001", "10.0.0.7:9601", True),
         ("ipv4:10.0.0.8:40001", "10.0.0.7:9601", False),
         ("ipv4:10.0.0.8:40001", "0.0.0.0:9601", False),

@@ -1,4 +1,4 @@
-"""Which test comes to which line, and how long it takes: found by one run of all quick tests without any mutant."""
+"""Tests that reach each line, with their durations, from one run of all quick tests without a mutant."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def score(room: str, outcomes: Iterable[Outcome], named: Sequence[Equivalent]) -
 
 
 def reason(outcome: Outcome, named: Sequence[Equivalent]) -> str:
-    """Why a mutant cannot be killed; empty where nobody says so."""
+    """The reason for which a mutant is equivalent; empty without one."""
     for one in named:
         if (one.module, one.before, one.after) == (outcome.module, outcome.before, outcome.after):
             return one.reason

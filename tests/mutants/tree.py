@@ -42,7 +42,7 @@ class Run:
 
     @property
     def passed(self) -> bool:
-        """Whether all tests passed within the time limit."""
+        """True if all tests passed within the time limit."""
         return not self.failed and not self.hung
 
 

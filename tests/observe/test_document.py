@@ -157,7 +157,7 @@ def test_tools_and_services_do_not_count() -> None:
     # An Agent that is a service makes no node miss one; a Worker that is one is not the rank that it has.
     assert [entry["position"] for entry in made["missing"]] == ["Worker/0/0", "Worker/0/1"]
     assert [node["position"] for node in made["nodes"] if node["service"]] == ["Agent/0", "Worker/7/1"]
-    # Whoever is in the very place that is expected is there.
+    # A service in an expected place counts as that rank.
     assert healthy(document(mesh(nodes | {"Worker_0_0": service, "Worker_0_1": service}, expected="1x2")))
 
 

@@ -129,7 +129,7 @@ def test_that_a_node_is_away_says_nothing_against_another_that_has_it(source: st
     here.put(Record("w", b"lost", True), source)
     here.drop("w", source)
     assert known(here) == {"w": b"2"}
-    # Who has it may lose it; then whoever tells last counts again.
+    # After its owner has lost the node, the last report counts again.
     here.told("Q", Report(records("w", node=b"3", away=True)))
     here.put(Record("w", b"gone", True), source)
     assert known(here) == {"w": b"gone"}
@@ -191,7 +191,7 @@ def test_who_comes_back_has_not_left() -> None:
     here.put(ended("w"))
     here.told("P", Report(records("w")))
     assert known(here) == {"w": b"1"} and not here.has_ended("w")
-    # That it has left where it was says nothing against where it is.
+    # Its end at the old place does not end it at the new one.
     here.put(ended("w"))
     assert known(here) == {"w": b"1"}
 
@@ -232,7 +232,7 @@ def test_who_is_to_be_forgotten_stays_so_until_it_joins() -> None:
     for name in ("w", "v", "nobody"):
         here.forget(name)
     assert list(told(here).gone) == ["w", "v"]
-    # Who told it before tells it again, with everything else.
+    # Its first reporter sends it again, in a complete report.
     here.told("P", Report([ended("w"), Record("v", b"2", away=True)], first=True, complete=True))
     assert known(here) == {}
     here.told("P", Report(records("w")))

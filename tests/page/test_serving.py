@@ -65,7 +65,7 @@ def connections(page: StatusPage) -> list[H11Protocol]:
 
 
 def stuck(page: StatusPage) -> bool:
-    """Whether there is an answer that somebody does not take."""
+    """True if there is an answer that somebody does not take."""
     return any(end.flow.write_paused for end in connections(page))
 
 

@@ -35,7 +35,7 @@ async def without_mgr(mesh: Mesh, *, levels: int = 1, workers: int = 1) -> tuple
     below = [await mesh.worker(0, rank, parent) for rank in range(workers)]
     address = address_of(mgr)
     await soon(mgr.close())
-    # Where it is told, also the last one: a hop that does not know yet takes a `sync=false` message, and loses it.
+    # Wait for the last hop too: one that does not know yet takes a `sync=false` message, and loses it.
     told = below if levels > 1 else proxies
     await mesh.until(lambda: not any(node.is_joined for node in told))
     return address, below
@@ -155,7 +155,7 @@ async def test_cancelled_send_that_waited_is_not_delivered(mesh: Mesh) -> None:
     for send in sends:
         send.cancel()
     await asyncio.wait(sends)
-    # What was being written at that moment cannot be taken back.
+    # A message that was being written cannot be taken back.
     await soon(worker.links[UP].idle())
     assert not worker.router.busy
     another = asyncio.create_task(worker.send("delivered", to="Mgr", timeout=25.0))

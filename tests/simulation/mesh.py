@@ -66,7 +66,7 @@ class Stage(IntEnum):
     CHILD_SEES_END = 11
 
 
-# What is lost when a link breaks; the other lanes belong to one of its ends.
+# Lanes that are lost with a link; the others belong to one of its ends.
 _UNDER_WAY: Final = frozenset(
     {
         Stage.JOIN,
@@ -242,15 +242,15 @@ class Mesh:
     tree: Tree
     config: Callable[[Position], RouterConfig] = lambda _: RouterConfig()
     batched: Callable[[Position], bool] = lambda _: True
-    """Whether the link from this child to its parent is a batched one."""
+    """True if the link from this child to its parent is a batched one."""
     numbered: Callable[[Position], bool] = lambda _: True
-    """Whether a batched link from this child numbers its messages."""
+    """True if a batched link from this child numbers its messages."""
     original: Callable[[Position], bool] = lambda _: False
-    """Whether a node is one of the original's."""
+    """True if a node is one of the original's."""
     probes: Callable[[Position], bool] = lambda _: True
-    """Whether a node answers probes; one of the original's never does."""
+    """True if a node answers probes; one of the original's never does."""
     counts: Callable[[Position], bool] = lambda _: True
-    """Whether a node says how many have confirmed a broadcast, over a batched link to another that does."""
+    """True if a node says how many have confirmed a broadcast, over a batched link to another that does."""
     now: float = 0.0
     nodes: dict[Position, Node] = field(default_factory=dict)
     sending: Callable[[Sent], None] = lambda sent: None
@@ -260,9 +260,9 @@ class Mesh:
     trace: Callable[[Node, str, Sequence[Action]], None] | None = None
     """Called with every event at a Router and what follows from it."""
     forging: bool = False
-    """Whether somebody lies at this moment: nobody else may ever be accused of it."""
+    """True if somebody lies at this moment: nobody else may ever be accused of it."""
     moved: bool = False
-    """Whether a node has been given another parent: what was announced of the old tree may come up in the new one."""
+    """True if a node has been given another parent: what was announced of the old tree may come up in the new one."""
     repeated: set[bytes] = field(default_factory=set)
     """The messages that a node has sent again while it waited for the join."""
     crossings: Counter[tuple[bytes, Position, Position]] | None = None

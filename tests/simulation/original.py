@@ -70,7 +70,7 @@ class OriginalRouter:
         self._routes: dict[Position, LinkId] = {}
         self.children = SimpleNamespace(find=self._find, by_id=self._links)
         self.routes = self._routes
-        # What came down: one at a time.
+        # Messages from above, handled one at a time.
         self._line: deque[tuple[Frame, Reply | None]] = deque()
         self._busy = False
         self._calls: dict[str, Reply] = {}
@@ -224,7 +224,7 @@ class OriginalRouter:
     # ---- time
 
     def next_deadline(self) -> float:
-        """When somebody has waited long enough for an Ack."""
+        """The time at which the next wait for an Ack ends, or infinity."""
         return min((link.deadline for link in self._links.values()), default=INF)
 
     def tick(self, now: float) -> list[Action]:

@@ -56,7 +56,7 @@ class Faults(RuleBasedStateMachine):
         self.mesh.delivered = self.note_delivery
         self.sent = []
         self.attempts: dict[str, list[Sent]] = defaultdict(list)
-        # Who has got which uuid, ever; and in this life, in order.
+        # Received uuids: ever, and in this life in order.
         self.got: set[tuple[str, Position]] = set()
         self.open: list[Sent] = []
         # The receivers of a message that have been in the mesh all the time since it was first sent.
@@ -312,7 +312,7 @@ def is_leaf(node: Node) -> bool:
 
 
 def may_be_below(node: Node, other: Node) -> bool:
-    """Whether a node may become a child of the other one: no leaf's child, nor its own, nor below the depth limit."""
+    """True if a node may become a child of the other one: no leaf's child, nor its own, nor below the depth limit."""
     above: Node | None = other
     while above is not None and above is not node:
         above = above.parent

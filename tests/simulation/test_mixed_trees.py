@@ -30,7 +30,7 @@ def mixed(data: DataObject) -> tuple[Mesh, set[Position]]:
 
 
 def known(node: Node, theirs: set[Position]) -> bool:
-    """Whether somebody has announced it: a Proxy of theirs is known by what lies below it."""
+    """True if somebody has announced it: a Proxy of theirs is known by what lies below it."""
     if node.position.role != Role.PROXY or node.position not in theirs:
         return True
     return any(known(child, theirs) for child in node.children)

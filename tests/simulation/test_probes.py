@@ -92,7 +92,7 @@ def test_broadcast_is_answered_for_everybody_or_says_who_was_not_asked(data: Dat
     asked = mesh.ping(sender, Position(role, "All", "All"))
     settled(mesh)
     wanted = [mesh.nodes[position] for position in receivers(mesh.tree, sender.position, asked.dst)]
-    # Whether there are more, only the Mgr knows: it is asked as well.
+    # Only the Mgr knows all receivers, so it is asked as well.
     ways = [[sender, *way(sender, node)] for node in (mesh.nodes[Position.mgr()], *wanted)]
     known = all(mesh.probes(node.position) for nodes in ways for node in nodes if len(nodes) > 1)
     assert asked.ack is not None

@@ -55,7 +55,7 @@ def receivers(positions: Iterable[Position], sender: Position, dst: Destination)
 
 
 def missing_rank(positions: Iterable[Position], dst: Destination) -> bool:
-    """Whether a list names a rank that nobody has."""
+    """True if a list names a rank that nobody has."""
     if not dst.is_list:
         return False
     role = [position for position in positions if position.role == dst.position.role]

@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> Folder:
 
 
 def refused(tls: Tls) -> str:
-    """Why the files of a node are refused."""
+    """The reason for which the files of a node are refused."""
     with pytest.raises(ConfigError) as raised:
         read(tls)
     return str(raised.value)

@@ -19,7 +19,7 @@ async def mesh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mesh]:
 
 
 def says_so(node: Node) -> bool:
-    """Whether it is going to."""
+    """True while a line is scheduled."""
     return node._absence is not None and node._absence._timer is not None
 
 

@@ -1,4 +1,4 @@
-"""Which options of gRPC do what the contract needs."""
+"""Options of gRPC that the contract needs."""
 
 import asyncio
 

@@ -141,7 +141,7 @@ async def test_connecting_has_an_end_of_its_own(mesh: Mesh) -> None:
 
 @pytest.mark.timeout(180)
 async def test_parent_is_asked_for_pings_only_where_it_permits_them(mesh: Mesh) -> None:
-    """Whether it does it says when a child registers, so a foreign parent sees one registration more."""
+    """A parent permits pings in its answer to Register, so a foreign parent sees one registration more."""
     async with RawParent() as parent:
         worker = await mesh.worker(0, 0, parent.address)
         assert parent.requests["Register"].qsize() == 2

@@ -103,7 +103,7 @@ def test_connection_without_a_stream_speaks_for_the_children_of_its_certificate(
 
 
 def test_only_child_with_a_stream_over_a_connection_brings_all_that_comes_over_it() -> None:
-    """Whether it may is for the Router to decide, as for every message."""
+    """The Router decides on permission, as for every message."""
     parent = Parent()
     parent.child("Worker/0/0", A)
     parent.child("Worker/0/1", B)

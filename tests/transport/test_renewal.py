@@ -90,7 +90,7 @@ async def test_move_that_fails_is_tried_again_after_a_pause_and_leaves_no_connec
         for _ in range(5):
             await parent.requested("Register")
         assert all(later - earlier >= 0.5 for earlier, later in pairwise(parent.came_at[1:]))
-        # That over which the node works, and that of the attempt.
+        # Two connections: the one in use, and that of the attempt.
         assert len(set(peers_of(int(parent.address.rpartition(":")[2])))) <= 2
         assert mesh.count("renewal_failed", node=worker.position) == 1  # one line for one reason
         assert (await soon(parent.send("Worker/0/0", "down"))).code == 0

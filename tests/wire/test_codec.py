@@ -36,7 +36,7 @@ DESTINATIONS = st.one_of(
     st.builds(lambda server, process: Position("Worker", server, process), RANKS, RANKS),
     st.builds(Position, st.sampled_from(["Mgr", "Proxy", "Agent"]), RANKS, TEXT),
 )
-# What clocks say, what a varint of six bytes holds at most and at least, and everything else.
+# Times of real clocks, the bounds of a six-byte varint, and all other numbers.
 TIMES = st.one_of(
     st.integers(1_700_000_000_000, 1_900_000_000_000),
     st.integers(2**35 - 2, 2**35 + 2),

@@ -1,4 +1,4 @@
-"""Whether the parent can be reached, who it is, and how its clock stands to ours."""
+"""The parent: reachability, identity, and the difference between its clock and ours."""
 
 from __future__ import annotations
 

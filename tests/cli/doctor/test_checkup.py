@@ -242,7 +242,7 @@ async def test_tls_that_is_right(mesh: Mesh, files: Folder) -> None:
     assert {check["state"] for check in found.values()} == {"ok"}
     assert "belongs to its key, and ca has signed it" in found["tls"]["text"]
     assert found["upstream"]["text"] == f"Mgr/0 at {mgr.address} answers"
-    # What is in use there cannot be asked: that it is this node is likely, but not known.
+    # The process at a used port cannot be asked: it is probably this node.
     own = await examined(
         "mgr",
         "--listen",

@@ -79,7 +79,7 @@ class Figures:
             found.append(f"p99 grew by {self.slower_ms:.0f} ms")
         if self.growth >= attack.share:
             found.append(f"memory grew by {self.growth / MIB:.0f} MiB")
-        # Whoever may send to a receiver may fill its inbox.
+        # Every permitted sender may fill an inbox.
         honest = {"0", "5001"} if attack.command == "listen" else {"0"}
         if codes := {code for turn in (*self.calm, *self.during) for code in turn.codes} - honest:
             found.append(f"messages of bystanders failed: {', '.join(sorted(codes))}")
