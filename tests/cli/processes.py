@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.freezing import freeze
+from tests.peers.mesh import soon
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
@@ -79,22 +80,22 @@ class Command:
         if self._process.returncode is None:
             self._process.kill()
         if self._process.stdout is not None:
-            await asyncio.wait_for(self._process.stdout.read(), PATIENCE_S)
-        await asyncio.wait_for(self._process.wait(), PATIENCE_S)
-        await asyncio.wait_for(self._reader, PATIENCE_S)
+            await soon(self._process.stdout.read(), PATIENCE_S)
+        await soon(self._process.wait(), PATIENCE_S)
+        await soon(self._reader, PATIENCE_S)
         if error is None:
             assert "Traceback" not in self.errors, self.errors
 
     async def line(self) -> str:
         """The next line of its standard output, without its end; empty when there is none any more."""
         assert self._process is not None and self._process.stdout is not None
-        line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE_S)
+        line = await soon(self._process.stdout.readline(), PATIENCE_S)
         return line.decode().removesuffix("\n")
 
     async def rest(self) -> str:
         """The rest of its standard output."""
         assert self._process is not None and self._process.stdout is not None
-        return (await asyncio.wait_for(self._process.stdout.read(), PATIENCE_S)).decode()
+        return (await soon(self._process.stdout.read(), PATIENCE_S)).decode()
 
     async def said(self, pattern: str) -> re.Match[str]:
         """Wait until this can be found in what it has written on its standard error."""
@@ -116,8 +117,8 @@ class Command:
     async def exit_code(self) -> int:
         """Wait for its end. Minus the signal's number if one ended it."""
         assert self._process is not None and self._reader is not None
-        code = await asyncio.wait_for(self._process.wait(), PATIENCE_S)
-        await asyncio.wait_for(self._reader, PATIENCE_S)
+        code = await soon(self._process.wait(), PATIENCE_S)
+        await soon(self._reader, PATIENCE_S)
         return code
 
     async def _read_errors(self) -> None:
@@ -171,4 +172,4 @@ def service_manager(address: str) -> Iterator[socket.socket]:
 async def heard(manager: socket.socket) -> list[str]:
     """The lines of the next datagram."""
     loop = asyncio.get_running_loop()
-    return (await asyncio.wait_for(loop.sock_recv(manager, 4096), PATIENCE_S)).decode().splitlines()
+    return (await soon(loop.sock_recv(manager, 4096), PATIENCE_S)).decode().splitlines()

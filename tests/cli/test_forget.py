@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import time
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
+from tests.peers.mesh import soon
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(120)]
 
@@ -109,5 +109,5 @@ async def test_nobody_to_ask_and_no_single_node() -> None:
     assert (code, output, errors.count("\n")) == (3, "", 1)
     assert errors.startswith("Error: no node answers at 127.0.0.1:9: ")
     for wrong in ("Worker/All/0", "Boss/1", "Worker/0"):
-        code, output, errors = await asyncio.wait_for(run("forget", wrong), PATIENCE_S)
+        code, output, errors = await soon(run("forget", wrong), PATIENCE_S)
         assert (code, output) == (2, "") and "POSITION: " in errors, wrong

@@ -98,7 +98,7 @@ async def test_end_of_whoever_reads_ends_it_at_once(mgr: WatchedNode) -> None:
         await listening.said(READY)
         for body in "ab":
             assert (await mgr.send(body, to="Worker/0/0")).ok
-        output, _ = await asyncio.wait_for(head.communicate(), PATIENCE_S)
+        output, _ = await soon(head.communicate(), PATIENCE_S)
         assert output == b"Mgr/0 default a\nMgr/0 default b\n"
         assert await listening.exit_code() == 0
     assert listening.errors.count("\n") == 1  # the line that says ready

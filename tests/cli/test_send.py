@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import signal
@@ -12,7 +11,7 @@ import pytest
 
 from taskd_net import Code, Position
 from tests.cli.processes import Command, run
-from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address
+from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
 from tests.peers.slow import SlowChild
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
@@ -179,7 +178,7 @@ async def test_signal_ends_it_in_good_order(mgr: WatchedNode, mesh: Mesh) -> Non
     async with SlowChild("Worker/0/0") as mute:
         await mute.join(mgr.address or "")
         async with Command("send", "Worker/0/0", "x", "--timeout", 60, "--upstream", mgr.address) as sending:
-            await asyncio.wait_for(mute.asked.wait(), 20)
+            await soon(mute.asked.wait(), 20)
             sending.signal(signal.SIGINT)
             assert (await sending.rest(), await sending.exit_code()) == ("", 130)
     assert not [node for node in mgr.routes() if node.role == "Agent"]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
+from tests.peers.mesh import soon
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -168,7 +169,7 @@ async def test_metrics_are_served_where_it_was_said_and_end_with_the_daemon(tmp_
         assert host == "127.0.0.1"
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
-        text = (await asyncio.wait_for(reader.read(), PATIENCE_S)).decode()
+        text = (await soon(reader.read(), PATIENCE_S)).decode()
         assert "taskd_net_joined 1.0" in text
         writer.close()
         taken = await run("mgr", "--listen", "127.0.0.1:0", "--metrics-port", port, "--log-path", str(tmp_path / "2"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import builtins
 import importlib
 import inspect
@@ -20,6 +19,7 @@ import pytest
 from taskd_net import Node, NodeConfig
 from tests.cli.processes import PATIENCE_S, Command, Daemon
 from tests.documents.pages import PAGES, blocks
+from tests.peers.mesh import soon
 
 pytestmark = [
     pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout"),
@@ -126,7 +126,7 @@ async def test_the_readme_of_a_training_script(tmp_path: Path, upstream: str) ->
     path = tmp_path / "training.py"
     path.write_text(code.replace("print(", "print(", 1) + "print('done')\n")
     async with Script(path, RANK="1", LOCAL_WORLD_SIZE="8", TASKD_NET_UPSTREAM=upstream) as script:
-        said = await asyncio.wait_for(script.rest(), PATIENCE_S)
+        said = await soon(script.rest(), PATIENCE_S)
         assert said.endswith("done\n")
         assert " [error] " not in said + script.errors
         assert await script.exit_code() == 0

@@ -288,7 +288,8 @@ class Memory(Kind):
             raise Unreachable("the parent lives in another process, or has gone")
         near, incoming = _acceptors[token].serve(token, way)
         try:
-            told = await asyncio.wait_for(asyncio.shield(incoming.accepted), way.ack_timeout)
+            async with asyncio.timeout(way.ack_timeout):
+                told = await asyncio.shield(incoming.accepted)
         except BaseException:
             near.cancel()
             raise

@@ -9,6 +9,7 @@ from taskd_net import limits
 from taskd_net.core.frame import Ack
 from taskd_net.links.ordered_acks import OrderedAcks, Pulse
 from taskd_net.position import Position
+from tests.peers.mesh import soon
 
 
 def ack(uuid: str) -> Ack:
@@ -51,7 +52,7 @@ def test_second_answer_to_one_message_is_dropped() -> None:
 
 async def test_line_is_empty_when_the_last_message_has_its_ack() -> None:
     stream = Stream()
-    await asyncio.wait_for(stream.line.empty(), 10.0)
+    await soon(stream.line.empty(), 10.0)
     one, two = stream.line.expect(), stream.line.expect()
     emptied = asyncio.create_task(stream.line.empty())
     for answer, uuid in ((two, "2"), (one, "1")):
@@ -59,7 +60,7 @@ async def test_line_is_empty_when_the_last_message_has_its_ack() -> None:
         await asyncio.sleep(0)
         assert not emptied.done()
         stream.line.answer(answer, ack(uuid))
-    await asyncio.wait_for(emptied, 10.0)
+    await soon(emptied, 10.0)
 
 
 @pytest.mark.parametrize(("waited", "takes", "late"), [(0.0, 2.9, False), (0.0, 2.95, True), (1.0, 2.0, True)])

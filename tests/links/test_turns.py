@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from taskd_net import limits
 from taskd_net.links.turns import Turns
@@ -66,3 +68,33 @@ async def test_who_goes_leaves_the_line() -> None:
     gone.cancel()
     await soon(stays)
     assert gone.cancelled()
+
+
+PIECES = st.lists(st.tuples(st.integers(1, 25), st.none() | st.integers(0, 12)), max_size=12)
+
+
+@given(pieces=PIECES)
+def test_who_goes_at_any_moment_holds_up_nobody(pieces: list[tuple[int, int | None]]) -> None:
+    """`pieces`: amounts, and the turns of the loop after which the taker is cancelled."""
+
+    async def play() -> None:
+        turns, taken = Turns(10), list[int]()
+
+        async def take(number: int, amount: int) -> None:
+            await turns.take(amount)
+            taken.append(number)
+
+        takers = [asyncio.create_task(take(number, amount)) for number, (amount, _) in enumerate(pieces)]
+        for moment in range(13):
+            for taker, (_, goes) in zip(takers, pieces, strict=True):
+                if goes == moment:
+                    taker.cancel()
+            await asyncio.sleep(0)
+        for taker, (_, goes) in zip(takers, pieces, strict=True):
+            if goes is None:
+                await soon(taker)
+        await asyncio.gather(*takers, return_exceptions=True)
+        assert taken == sorted(taken)
+        await soon(turns.take(10))
+
+    asyncio.run(play())

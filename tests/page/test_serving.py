@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from taskd_net import observe_limits
 from taskd_net.page import StatusPage
-from tests.peers.mesh import Mesh
+from tests.peers.mesh import Mesh, soon
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
@@ -155,7 +155,7 @@ async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.Monk
                     await mgr.take()
 
             with pytest.raises(ConnectionError):
-                await asyncio.wait_for(ask_on(), 40)
+                await soon(ask_on(), 40)
 
 
 async def test_longest_silent_connection_makes_room(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

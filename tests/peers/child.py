@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import grpc.aio
 
+from tests.peers.mesh import soon
 from tests.peers.stubs import pb, position, rpc
 
 PATIENCE_S = 10.0
@@ -74,7 +75,7 @@ class RawChild:
         self._stream = self._stub.InitServerDownStream(metadata=metadata)
         self._spawn(self._read(self._stream, self._acks))
         self._spawn(self._write(self._stream, self._acks))
-        await asyncio.wait_for(self._stream.initial_metadata(), PATIENCE_S)
+        await soon(self._stream.initial_metadata(), PATIENCE_S)
 
     async def announce(self, *path: str) -> Any:
         """Announce these nodes, or itself without any."""
@@ -131,11 +132,11 @@ class RawChild:
 
     async def take(self) -> Any:
         """The next message from above."""
-        return await asyncio.wait_for(self.received.get(), PATIENCE_S)
+        return await soon(self.received.get(), PATIENCE_S)
 
     async def ended(self) -> grpc.StatusCode:
         """Wait for the end of the stream. Returns its status."""
-        code: grpc.StatusCode = await asyncio.wait_for(self._stream.code(), PATIENCE_S)
+        code: grpc.StatusCode = await soon(self._stream.code(), PATIENCE_S)
         return code
 
     async def _read(self, stream: Any, acks: asyncio.Queue[Any]) -> None:

@@ -12,6 +12,7 @@ import grpc.aio
 from taskd_net.links import batched, batched_kind, tasknet
 from taskd_net.links import peer as peers
 from tests.peers.child import PATIENCE_S
+from tests.peers.mesh import soon
 from tests.peers.stubs import pb, position
 
 Options = Sequence[tuple[str, str | int]]
@@ -80,7 +81,7 @@ class LinkChild:
         """Open the stream."""
         call = self.channel.stream_stream(self._method)
         self.stream = call(metadata=stream_metadata(self.place), compression=self.compression)
-        await asyncio.wait_for(self.stream.initial_metadata(), PATIENCE_S)
+        await soon(self.stream.initial_metadata(), PATIENCE_S)
 
     async def call(self, method: str, data: bytes, metadata: tuple[tuple[str, str], ...] = ()) -> Any:
         """Make a unary call. Returns the Ack."""
@@ -183,7 +184,7 @@ class LinkParent:
 
     async def opened(self) -> Any:
         """The next stream that a child opens: its context."""
-        return await asyncio.wait_for(self.streams.get(), 60.0)
+        return await soon(self.streams.get(), 60.0)
 
     async def write(self, stream: Any, data: bytes) -> None:
         """Write an item to a child. A stream that has ended ignores it."""

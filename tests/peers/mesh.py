@@ -32,7 +32,8 @@ _FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 async def soon(work: Awaitable[T], timeout: float = PATIENCE_S) -> T:
     """Await something that must happen."""
-    return await asyncio.wait_for(work, timeout)
+    async with asyncio.timeout(timeout):
+        return await work
 
 
 class WatchedNode(Node):

@@ -11,6 +11,7 @@ from uuid import uuid4
 import grpc.aio
 
 from tests.peers.child import PATIENCE_S, RawChild
+from tests.peers.mesh import soon
 from tests.peers.stubs import matches, name, pb, position, rpc
 
 
@@ -186,7 +187,7 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
             answer.set_result(self._ack(uuid))
         down.queue.put_nowait(message)
         try:
-            return await asyncio.wait_for(answer, PATIENCE_S)
+            return await soon(answer, PATIENCE_S)
         except TimeoutError:
             return pb.Ack(uuid=uuid, code=6001, src=position(hop))
 
@@ -196,11 +197,11 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
 
     async def take(self) -> Any:
         """The next message for this node."""
-        return await asyncio.wait_for(self.received.get(), PATIENCE_S)
+        return await soon(self.received.get(), PATIENCE_S)
 
     async def requested(self, call: str) -> Any:
         """The next request of a call (`Ack`: an Ack on a stream)."""
-        return await asyncio.wait_for(self.requests[call].get(), PATIENCE_S)
+        return await soon(self.requests[call].get(), PATIENCE_S)
 
     # ---- replaced by a Proxy
 

@@ -16,6 +16,7 @@ import pytest
 
 from taskd_net import Code
 from tests.freezing import freeze
+from tests.peers.mesh import soon
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
@@ -52,7 +53,7 @@ class NodeProcess:
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
         )
         self._reader = asyncio.create_task(self._read())
-        await asyncio.wait_for(self._ready.wait(), PATIENCE_S)
+        await soon(self._ready.wait(), PATIENCE_S)
 
     async def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
@@ -77,7 +78,7 @@ class NodeProcess:
         text = json.dumps({"id": order, "to": to, "body": body, "timeout": timeout})
         self._process.stdin.write(text.encode() + b"\n")
         started = time.monotonic()
-        told = await asyncio.wait_for(answer, PATIENCE_S)
+        told = await soon(answer, PATIENCE_S)
         assert time.monotonic() - started < timeout + 1.0
         return told["code"], told["src"]
 
@@ -95,8 +96,8 @@ class NodeProcess:
             return
         if self._process.returncode is None:
             self._process.kill()
-        await asyncio.wait_for(self._process.wait(), PATIENCE_S)
-        await asyncio.wait_for(self._reader, PATIENCE_S)
+        await soon(self._process.wait(), PATIENCE_S)
+        await soon(self._reader, PATIENCE_S)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process = None
@@ -105,7 +106,7 @@ class NodeProcess:
         """Close its input, for an orderly end. Returns the exit code."""
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
-        return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        return await soon(self._process.wait(), PATIENCE_S)
 
 
 class Job:
@@ -129,7 +130,7 @@ class Job:
             self.workers.append(NodeProcess("worker", {"server_rank": rank // 2, "rank": rank, "upstream": upstream}))
         await asyncio.gather(*(worker.start() for worker in self.workers))
         for node in self.nodes:
-            await asyncio.wait_for(node.joined.wait(), PATIENCE_S)
+            await soon(node.joined.wait(), PATIENCE_S)
 
     @property
     def nodes(self) -> list[NodeProcess]:

@@ -20,7 +20,7 @@ from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.states import State
 from tests.peers.child import RawChild
-from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links
+from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 from tests.peers.mesh_state import forget_children, seen, states, until, until_joined
 from tests.peers.parent import RawParent
 
@@ -249,7 +249,7 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
             done.set()
 
     near.view.look_in_parts = counted  # type: ignore[method-assign]
-    await asyncio.wait_for(done.wait(), PATIENCE_S)
+    await soon(done.wait(), PATIENCE_S)
     assert calls <= 1
 
 

@@ -138,6 +138,23 @@ async def test_others_of_the_child_wait_behind_a_long_one_and_messages_pass(mesh
     await asyncio.gather(sending, return_exceptions=True)
 
 
+async def test_cancelled_ones_hold_up_none_behind_them(mesh: Mesh, child: LinkChild) -> None:
+    """In each place of the line, and between two slices."""
+    mgr = await mesh.mgr()
+    await child.join(mgr.address or "")
+    calls = [asyncio.create_task(announce(child, workers(*range(60)))) for _ in range(9)]
+    for cancelled in (0, 4, 1, 8):
+        calls[cancelled].cancel()
+        for _ in range(20 * (cancelled % 4)):
+            await asyncio.sleep(0)
+    assert await soon(asyncio.gather(*(call for call in calls if not call.cancelling()))) == [0] * 5
+    assert await announce(child, workers(*range(60)), WITHDRAW) == 0
+    assert behind(mgr) == set()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await mesh.until(lambda: not mgr._requests)
+    check(mgr.router)
+
+
 async def test_failure_of_a_slice_is_the_answer_and_ends_the_announcement(mesh: Mesh, child: LinkChild) -> None:
     mgr = await mesh.mgr(limits=Limits(routes_per_child=7))
     await child.join(mgr.address or "")

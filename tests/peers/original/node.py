@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import grpc
 
+from tests.peers.mesh import soon
 from tests.peers.original.downstream import Downstream
 from tests.peers.original.forms import CODES, NIL, Failed, Triple, matches, parse, triple, wire
 from tests.peers.original.upstream import LARGEST, Upstream
@@ -98,7 +99,7 @@ class OriginalNode:
     async def joined(self) -> None:
         """Wait until its stream stands."""
         assert self.up is not None
-        await asyncio.wait_for(self.up.joined.wait(), PATIENCE_S)
+        await soon(self.up.joined.wait(), PATIENCE_S)
 
     async def kill(self) -> None:
         """Be gone at once."""
@@ -135,7 +136,7 @@ class OriginalNode:
 
     async def take(self) -> Any:
         """The next message for it."""
-        return await asyncio.wait_for(self.received.get(), PATIENCE_S)
+        return await soon(self.received.get(), PATIENCE_S)
 
     def bodies(self) -> list[str]:
         """The bodies of everything received so far."""

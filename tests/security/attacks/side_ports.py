@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
+from tests.peers.mesh import soon
 from tests.security.attacks.attack import Attack
 from tests.security.bystander.stand import Stand, connect
 
@@ -20,7 +21,7 @@ async def _ask(address: str, path: str, host: str = "127.0.0.1") -> bytes:
     reader, writer = await asyncio.open_connection(sock=connect(address))
     try:
         writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-        return (await asyncio.wait_for(reader.read(), 60.0)).partition(b"\r\n")[0]
+        return (await soon(reader.read(), 60.0)).partition(b"\r\n")[0]
     except ConnectionError:
         return b""
     finally:
