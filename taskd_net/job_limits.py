@@ -159,3 +159,52 @@ itself waits for a report. Its machine may end without another signal."""
 
 EXITS_FIRST_S: Final = 15.0
 """Seconds that the controller's recovery waits for the faulty nodes to have their 203: five attempts, 3 s each."""
+
+CLUSTERD_PORT: Final = 8899
+"""TCP port of ClusterD."""
+
+CLUSTERD_CALL_S: Final = 5.0
+"""Seconds for one call of ClusterD; Init is repeated as often."""
+
+CLUSTERD_REPORT_S: Final = 15.0
+"""Seconds for one report to ClusterD. It holds a second report back until the first one is read."""
+
+CLUSTERD_INIT_S: Final = 5.0
+"""Seconds between two Inits, and two Registers, that fail, as TaskD's client waits."""
+
+CLUSTERD_REGISTERS: Final = 3
+"""Registers before the client begins again with Init, as TaskD's client."""
+
+CLUSTERD_OFF_S: Final = 30.0
+"""Seconds after which a Manager asks again where recovery is switched off: an operator may have switched it on."""
+
+CLUSTERD_PAUSE_S: Final = 1.0
+"""Seconds after a first stream that broke; each further one in a row adds as much."""
+
+CLUSTERD_PAUSE_MOST_S: Final = 10.0
+"""Seconds of that pause at most, and those after a health check without an answer."""
+
+CLUSTERD_HEALTH_S: Final = 1.0
+"""Seconds between two health checks, as TaskD's client."""
+
+CLUSTERD_LOOK_S: Final = 1.0
+"""Seconds between two connects to a ClusterD that could not be reached, and for each of them. One that works ends the
+pause: a ClusterD that is back gets its clients within 1.5 s."""
+
+CLUSTERD_ORDERS: Final = 512
+"""Orders of ClusterD that a client remembers, so that none is carried out twice: a fault has some ten."""
+
+CLUSTERD_WAITING: Final = 16_384
+"""Orders that wait for the application at most; ClusterD sends the next one after its machine has moved on."""
+
+REPORT_ATTEMPTS: Final = 4
+"""Times that a report of the controller is sent to ClusterD, as by TaskD's Manager."""
+
+REPLY_ATTEMPTS: Final = 10
+"""Times that the result of a switch of cards or a stress test is sent to ClusterD, as by TaskD's Manager."""
+
+REPLY_PAUSE_S: Final = 1.0
+"""Seconds between them."""
+
+CONTROLLER_S: Final = 900.0
+"""Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""

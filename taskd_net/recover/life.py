@@ -1,0 +1,138 @@
+"""The life of a subscription: when to call Init and Register, to subscribe, to look and to wait.
+
+```
+            0              0               opened
+   INIT ────────▶ REGISTER ─────▶ SUBSCRIBE ──────▶ READING ◀─┐ health check, each second
+    ▲ │ 403          │ no, 3 times    │                │ └────┘
+    │ └──▶ OFF       ▼                ▼                ▼ the stream broke, the health check failed
+    └──────────────── WAITING ◀───────┴────────────────┘
+         the pause is over, or ClusterD can be reached again
+```
+
+Pure: time is an argument, and a shell makes the calls. It asks `next`, waits until that time, does the step, and says
+what came of it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from taskd_net import job_limits
+from taskd_net.recover.codes import Code
+
+
+class Step(Enum):
+    """A step of the shell."""
+
+    INIT = auto()
+    REGISTER = auto()
+    SUBSCRIBE = auto()
+    HEALTH_CHECK = auto()
+    CONNECT = auto()
+    """A plain connection, to see whether ClusterD can be reached."""
+    END = auto()
+    """Nothing more: recovery is switched off."""
+
+
+class Next(NamedTuple):
+    """The next step, and its time."""
+
+    step: Step
+    at: float
+
+
+class Life:
+    """The state of one subscription.
+
+    Args:
+        off_again: seconds after which Init is tried again where ClusterD answers 403; None: it ends then.
+    """
+
+    def __init__(self, off_again: float | None = None) -> None:
+        self._off_again = off_again
+        self._step = Step.INIT
+        self._at = 0.0
+        self._look: float | None = None
+        self._registers = 0
+        self._breaks = 0
+
+    @property
+    def next(self) -> Next:
+        """The next step. A time in the past is now."""
+        if self._look is not None and self._look < self._at:
+            return Next(Step.CONNECT, self._look)
+        return Next(self._step, self._at)
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the stream stands."""
+        return self._step is Step.HEALTH_CHECK
+
+    def answered(self, now: float, step: Step, code: int) -> None:
+        """ClusterD has answered Init, Register or a health check."""
+        if step is Step.HEALTH_CHECK:
+            if code == Code.OK:
+                self._go(Step.HEALTH_CHECK, now + job_limits.CLUSTERD_HEALTH_S)
+            else:
+                self.ended(now, unreachable=False)
+        elif code == Code.OK:
+            self._registers = 0
+            self._go(Step.REGISTER if step is Step.INIT else Step.SUBSCRIBE, now)
+        elif step is Step.REGISTER:
+            self._not_registered(now, code)
+        elif code != Code.PROCESS_RESCHEDULE_OFF:
+            self._go(Step.INIT, now + job_limits.CLUSTERD_INIT_S)
+        elif self._off_again is None:
+            self._go(Step.END, now)
+        else:
+            self._go(Step.INIT, now + self._off_again)
+
+    def failed(self, now: float, step: Step, *, unreachable: bool) -> None:
+        """A call has no answer, or a connect has failed.
+
+        Args:
+            now: the time.
+            step: that has failed.
+            unreachable: there is no connection; a connect that works ends the pause.
+        """
+        if step is Step.CONNECT:
+            self._look = now + job_limits.CLUSTERD_LOOK_S
+            return
+        health = step is Step.HEALTH_CHECK
+        pause = job_limits.CLUSTERD_PAUSE_MOST_S if health else job_limits.CLUSTERD_INIT_S
+        self._wait(now, pause, unreachable=unreachable)
+
+    def opened(self, now: float) -> None:
+        """The stream stands."""
+        self._go(Step.HEALTH_CHECK, now + job_limits.CLUSTERD_HEALTH_S)
+
+    def heard(self) -> None:
+        """A message has come over the stream: the next break is a first one."""
+        self._breaks = 0
+
+    def ended(self, now: float, *, unreachable: bool) -> None:
+        """The stream has ended, or could not be opened."""
+        self._breaks += 1
+        pause = min(self._breaks * job_limits.CLUSTERD_PAUSE_S, job_limits.CLUSTERD_PAUSE_MOST_S)
+        self._wait(now, pause, unreachable=unreachable)
+
+    def reached(self, now: float) -> None:
+        """A connect has worked."""
+        self._go(Step.INIT, now)
+
+    def _not_registered(self, now: float, code: int) -> None:
+        self._registers += 1
+        again = code != Code.UN_INIT and self._registers < job_limits.CLUSTERD_REGISTERS
+        self._go(Step.REGISTER if again else Step.INIT, now + job_limits.CLUSTERD_INIT_S)
+        if not again:
+            self._registers = 0
+
+    def _wait(self, now: float, pause: float, *, unreachable: bool) -> None:
+        """Begin again after a pause."""
+        self._registers = 0
+        self._go(Step.INIT, now + pause)
+        self._look = now + job_limits.CLUSTERD_LOOK_S if unreachable else None
+
+    def _go(self, step: Step, at: float) -> None:
+        self._step, self._at, self._look = step, at, None

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from taskd_net.recover.codes import Code, Seen, describe
+
+pytestmark = pytest.mark.compat
+
+DOCUMENTED = {
+    *(0, 400, 401, 402, 403, 404, 405, 406, 407, 408, 499),
+    *(500, 501, 502, 503, 504, 505, 506, 507, 508, 509, 599),
+}
+FURTHER = {201, 409, 410, 411, 413, 429, 510}
+
+
+def test_documented_codes_and_the_further_ones_are_told_apart() -> None:
+    assert {int(code) for code in Code if code.documented} == DOCUMENTED
+    assert {int(code) for code in Code if not code.documented} == FURTHER
+    assert len(DOCUMENTED) == 22
+
+
+def test_each_code_is_seen_where_clusterd_and_its_clients_use_it() -> None:
+    by_place = {place: {int(code) for code in Code if place in code.seen} for place in Seen}
+    assert by_place[Seen.ANSWER] == {0, 400, 402, 403, 408, 411, 413, 500, 502, 599}
+    assert by_place[Seen.REPORT] == {0, 201, 404, 405, 406, 407, 499}
+    assert by_place[Seen.INSIDE] == {401, 409, 410, 429, 501, *range(503, 511)}
+
+
+def test_every_code_has_a_meaning() -> None:
+    assert all(describe(code) == code.meaning != "" for code in Code)
+    assert len({code.name for code in Code}) == 29
+    assert describe(777) == "unknown to this release"
