@@ -105,9 +105,9 @@ class Manager:
 
     @property
     def reports(self) -> Mapping[Position, Reports]:
-        """The last reports of every node; a copy."""
+        """The last reports of every node; a copy, empty until the Manager has started."""
         deciding = self._deciding
-        return {} if deciding is None else self.node.run(lambda _: _reports(deciding))
+        return {} if deciding is None or not deciding.started else self.node.run(lambda _: _reports(deciding))
 
 
 async def _reports(deciding: manager.Manager) -> Mapping[Position, Reports]:

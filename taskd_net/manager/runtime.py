@@ -77,6 +77,8 @@ class Manager:
         # Seconds since the epoch by a clock that never steps.
         self._epoch = time.time() - time.monotonic()
         self.job: Job
+        """Present once `started` is true."""
+        self.started = False
         self._history = History()
         self._counters = JobCounters()
         self._fault_to_command = Latency()
@@ -106,6 +108,7 @@ class Manager:
             self.job = await self._resumed() or Job(config.decisions(), os.urandom(SEED_BYTES).hex(), self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
+            self.started = True
         except BaseException:
             await self.close()
             raise

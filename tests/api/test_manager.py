@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 from taskd_net import BlockingNode, Code, NodeConfig, Position, api, job_limits
 from taskd_net.api import arguments, manager
 from taskd_net.body import Body
+from taskd_net.jobs.job import Job
+from taskd_net.manager import runtime
 from taskd_net.observe.document import document
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 
@@ -99,6 +102,29 @@ def test_what_each_node_has_last_reported(running: Future[bool]) -> None:
         assert list(reports[position]) == kinds
     assert api.destroy_taskd_manager() and running.result(SOON) is True
     assert api.last_reports() == {}
+
+
+def test_no_reports_while_it_starts(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+    resumed = runtime.Manager._resumed
+
+    async def late(starting: runtime.Manager) -> Job | None:
+        begun.set()
+        await asyncio.to_thread(go.wait, SOON)
+        return await resumed(starting)
+
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    monkeypatch.setattr(runtime.Manager, "_resumed", late)
+    assert api.init_taskd_manager(CONFIG)
+    result = threads.submit(api.start_taskd_manager)
+    try:
+        assert begun.wait(SOON)
+        assert api.last_reports() == {}
+    finally:
+        go.set()
+        until(lambda: manager.slot.member._deciding is not None and manager.slot.member._deciding.started)
+        assert api.destroy_taskd_manager()
+    assert result.result(SOON)
 
 
 def test_registration_of_another_process_begins_an_empty_record(running: Future[bool]) -> None:
