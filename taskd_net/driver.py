@@ -14,7 +14,18 @@ from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
-from taskd_net.core.ready import EndStream, Forgot, Joined, Lost, Notice, Ready, ReportViolation, Token, Withdraw
+from taskd_net.core.ready import (
+    EndStream,
+    Forgot,
+    Joined,
+    Lost,
+    Notice,
+    Ready,
+    ReportViolation,
+    SignsOfLife,
+    Token,
+    Withdraw,
+)
 from taskd_net.core.replay import Recorder
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
@@ -139,6 +150,14 @@ class Driver:
                     self.router.withdrawn(link, session, len(frame.data))
             case Joined(joined):
                 self._has_joined(joined)
+            case SignsOfLife(link, position, seen):
+                if seen:
+                    self.log.info("answering", peer=str(position))
+                else:
+                    self.log.warning("not_answering", peer=str(position), seconds=limits.NOT_ANSWERING_S)
+                if link != UP:
+                    assert self._server is not None
+                    self._server.signs_of_life(link)
             case ReportViolation(peer, refusal):
                 self.log.warning("violation", peer=peer, code=int(refusal.code), detail=refusal.detail)
             case _:

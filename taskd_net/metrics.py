@@ -137,7 +137,9 @@ class Collector:
         yield GaugeMetricFamily("taskd_net_inbox_room_messages", "Messages that fit into the inbox.", room)
         yield GaugeMetricFamily("taskd_net_inbox_line_messages", "Messages in line before the inbox.", len(door.line))
         places = GaugeMetricFamily("taskd_net_children", "Children that have a place here.", labels=("state",))
-        places.add_metric((State.JOINED.value,), sum(link.up for link in children))
+        silent = sum(link.up and link.silent for link in children)
+        places.add_metric((State.JOINED.value,), sum(link.up for link in children) - silent)
+        places.add_metric((State.NOT_ANSWERING.value,), silent)
         lost = sum(not link.up and not node.view.has_ended(link) for link in children)
         places.add_metric((State.LOST.value,), lost)
         yield places

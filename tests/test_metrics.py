@@ -73,12 +73,12 @@ async def test_links_carry_what_was_sent(mesh: Mesh) -> None:
 async def test_children_come_and_go(mesh: Mesh) -> None:
     mgr = await mesh.mgr(expect="1x2")
     worker = await mesh.worker(0, 0, mgr)
-    assert await scrape(mgr, "taskd_net_children") == {"joined": 1, "lost": 0}
+    assert await scrape(mgr, "taskd_net_children") == {"joined": 1, "not_answering": 0, "lost": 0}
     assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 2
     await worker.close(orderly=False)
     await mesh.until(lambda: mgr.router.counters.losses)
-    assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "lost": 1}
-    states = {"joined": 1, "lost": 1, "gone": 0, "cut_off": 0, "finished": 0, "stopped": 0}
+    assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "not_answering": 0, "lost": 1}
+    states = {"joined": 1, "not_answering": 0, "lost": 1, "gone": 0, "cut_off": 0, "finished": 0, "stopped": 0}
     assert await scrape(mgr, "taskd_net_mesh_nodes") == states
     assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 3
     await mesh.worker(0, 0, mgr)
@@ -99,8 +99,8 @@ async def test_who_has_finished_is_neither_lost_nor_missing(mesh: Mesh) -> None:
     for losses, node in enumerate((worker, proxy), 1):
         await node.close()
         await mesh.until(lambda losses=losses: mgr.router.counters.losses == losses)  # type: ignore[misc]
-    assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "lost": 0}
-    states = {"joined": 1, "lost": 0, "gone": 0, "cut_off": 0, "finished": 1, "stopped": 1}
+    assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "not_answering": 0, "lost": 0}
+    states = {"joined": 1, "not_answering": 0, "lost": 0, "gone": 0, "cut_off": 0, "finished": 1, "stopped": 1}
     assert await scrape(mgr, "taskd_net_mesh_nodes") == states
     assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 0
 

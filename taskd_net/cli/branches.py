@@ -16,6 +16,7 @@ FOLD_NODES: Final = 40
 
 _STYLES: Final = {
     "joined": "green",
+    "not_answering": "bold red",
     "lost": "bold red",
     "gone": "bold red",
     "cut_off": "yellow",
@@ -26,7 +27,7 @@ _STYLES: Final = {
 _CALM: Final = ("joined", "finished", "stopped")
 """States without trouble."""
 
-_WORDS: Final = {"cut_off": "cut off", NEVER_SEEN: "never seen"}
+_WORDS: Final = {"not_answering": "not answering", "cut_off": "cut off", NEVER_SEEN: "never seen"}
 
 
 def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
@@ -37,7 +38,7 @@ def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
         everything: whether to show each node.
     """
     summary = mesh["summary"]
-    others = [state for state in ("lost", "gone", "cut_off", "finished", "stopped") if summary[state]]
+    others = [state for state in ("not_answering", "lost", "gone", "cut_off", "finished", "stopped") if summary[state]]
     counts = ", ".join(f"{summary[state]} {_word(state)}" for state in ("joined", *others))
     lines: list[Line] = [(f"{mesh['node']}: {summary['nodes']} nodes, {counts}", "bold")]
     if mesh["expected"] is not None:

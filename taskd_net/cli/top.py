@@ -35,7 +35,7 @@ _ORDERS: Final[Mapping[str, Callable[[_Row], float]]] = {
 """Sort keys of the rows, by name; a terminal's key is the first letter."""
 
 _COLUMNS: Final = (
-    *(("NODE", 14), ("STATE", 8), ("OUT/s", 8), ("IN/s", 8), ("KB/s", 8), ("FAIL/s", 7), ("FLIGHT", 7)),
+    *(("NODE", 14), ("STATE", 13), ("OUT/s", 8), ("IN/s", 8), ("KB/s", 8), ("FAIL/s", 7), ("FLIGHT", 7)),
     *(("QUEUE", 6), ("INBOX", 9), ("p50", 8), ("p99", 8), ("own p50", 8), ("own p99", 8), ("REJOIN", 7)),
 )
 

@@ -24,8 +24,8 @@ from taskd_net.observe.document import Document, healthy
 def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **_: object) -> None:
     """Show the tree of nodes, as the node at --at knows it: the Mgr all of it, a Proxy its own part.
 
-    Nodes that are missing, lost, gone or cut off are always shown; many healthy ones are folded. docs/status.md defines
-    the states and the JSON object.
+    Nodes that are missing, not answering, lost, gone or cut off are always shown; many healthy ones are folded.
+    docs/status.md defines the states and the JSON object.
 
     \b
     Examples:
@@ -37,7 +37,7 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
     Exit codes:
       0      every node that is known has joined, or left in good order, and no rank
              is missing
-      1      somebody is missing, lost, gone or cut off
+      1      somebody is missing, not answering, lost, gone or cut off
       2      a flag, a variable or the file is wrong
       3      nobody at --at who can be asked
 

@@ -12,7 +12,7 @@ from taskd_net.core.forwarding import Forwarding
 from taskd_net.core.frame import Frame
 from taskd_net.core.in_flight import Run
 from taskd_net.core.links import Link
-from taskd_net.core.ready import Key, Ready
+from taskd_net.core.ready import Key, Ready, SignsOfLife
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
 from taskd_net.position import Position
@@ -95,7 +95,8 @@ class Answers:
         """
         link = self._topology.link(link_id)
         if link is not None and link.session is session:
-            link.silent = not seen
+            link.silent, link.silent_at = not seen, now
+            self._decisions.ready.notices.append(SignsOfLife(link.id, link.position, seen))
             if not seen:
                 self._forwarding.give_up_all(now, link)
         return self._take()

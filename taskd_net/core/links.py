@@ -69,7 +69,7 @@ class Link:
         granted: bytes that may wait in its queue: some of its own, and those of the pool (`core.backlog`).
         grants: what it has taken out of the pool, oldest first: in whose name, and bytes.
         quota: the child's; None towards a parent.
-        silent: the neighbour gives no sign of life, and its stream stands.
+        silent, silent_at: the neighbour gives no sign of life, and its stream stands; and since when that is known.
         waiting, waiting_bytes: messages of this stream whose answers have not left, and the bytes that count.
         announcements, positions: what the child may announce; None towards a parent.
         dropped: routes that are gone since its time has ended.
@@ -101,6 +101,7 @@ class Link:
     bare: bool = False
     quota: Quota | None = None
     silent: bool = False
+    silent_at: float = -INFINITY
     waiting: int = 0
     waiting_bytes: int = 0
     announcements: Allowance | None = None

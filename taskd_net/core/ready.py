@@ -126,6 +126,15 @@ class Joined:
 
 
 @dataclass(slots=True)
+class SignsOfLife:
+    """A neighbour whose stream stands gives no sign of life, or gives one again: `seen`."""
+
+    link: LinkId
+    position: Position
+    seen: bool
+
+
+@dataclass(slots=True)
 class ReportViolation:
     """A peer has claimed a position or a sender that is not its own. To be logged.
 
@@ -138,7 +147,7 @@ class ReportViolation:
     refusal: Refusal
 
 
-Notice: TypeAlias = EndStream | Forgot | Lost | ReportViolation | Withdraw | Joined
+Notice: TypeAlias = EndStream | Forgot | Lost | ReportViolation | SignsOfLife | Withdraw | Joined
 """A change that happens once in a while."""
 
 

@@ -173,7 +173,7 @@ class Router(Messages):
         """Another stream continues the stream of a link, with its queue; `probed` is its answer to a probe."""
         link = self._topology.link(link_id)
         assert link is not None and link.up, "only a stream that stands can go on"
-        link.session = session
+        link.session, link.silent = session, False
         if link.probes is not None and probed is not None:
             link.probes = probed
 

@@ -132,13 +132,8 @@ class DirectLink(BatchedLink):
     def answering(self, *, seen: bool) -> None:
         """The other end gives no sign of life, or gives one again."""
         host = self._host
-        if self._closed:
-            return
-        if seen:
-            host.log.info("answering", peer=str(self.peer))
-        else:
-            host.log.warning("not_answering", peer=str(self.peer), seconds=limits.NOT_ANSWERING_S)
-        host.perform(self._router.signs_of_life(host.now(), self.link, self, seen=seen))
+        if not self._closed:
+            host.perform(self._router.signs_of_life(host.now(), self.link, self, seen=seen))
 
     def ended(self) -> None:
         """The other end writes no more, or the socket is gone."""

@@ -15,8 +15,11 @@ Document: TypeAlias = dict[str, Any]
 
 NEVER_SEEN: Final = "never_seen"
 
-TROUBLE: Final = (State.LOST, State.GONE, State.CUT_OFF)
-"""The states that need attention. An expected rank in one of them is missing."""
+ABSENT: Final = (State.LOST, State.GONE, State.CUT_OFF)
+"""The states of nodes that are not there. An expected rank in one of them is missing."""
+
+TROUBLE: Final = (State.NOT_ANSWERING, *ABSENT)
+"""The states that need attention."""
 
 _ORDER: Final = {role: order for order, role in enumerate(Role)}
 
@@ -102,7 +105,7 @@ def tree_order(position: Position) -> tuple[int, int, int]:
 
 
 def standings_of(known: Mapping[Position, NodeStatus]) -> dict[Position, Standing]:
-    """The state of each node. A node behind another whose stream is gone is cut off since then."""
+    """The state of each node. A node behind another that cannot be reached is cut off since then."""
     standings: dict[Position, Standing] = {}
     for position in known:
         above: list[Position] = []
@@ -135,7 +138,7 @@ def missing_of(
         standing = standings.get(position)
         if standing is None:
             missing.append({"position": str(position), "why": NEVER_SEEN, "since": None})
-        elif standing.state in TROUBLE:
+        elif standing.state in ABSENT:
             missing.append({"position": str(position), "why": standing.state.value, "since": _time(standing.since)})
     return missing
 

@@ -36,12 +36,13 @@ _OWN: Final = ("listen", "inbox", "inbox_room", "inbox_line", "delivered", "lost
 
 _STATES = {
     State.JOINED: status_pb2.JOINED,
+    State.NOT_ANSWERING: status_pb2.JOINED,
     State.LOST: status_pb2.LOST,
     State.GONE: status_pb2.GONE,
     State.FINISHED: status_pb2.FINISHED,
     State.STOPPED: status_pb2.STOPPED,
 }
-_READ_STATES = {number: state for state, number in _STATES.items()}
+_READ_STATES = {number: state for state, number in _STATES.items() if state is not State.NOT_ANSWERING}
 
 
 def write_node(status: NodeStatus) -> bytes:
@@ -50,6 +51,7 @@ def write_node(status: NodeStatus) -> bytes:
     whole = status_pb2.Node(
         parent="" if status.parent is None else str(status.parent),
         state=_STATES[status.state],
+        not_answering=status.state is State.NOT_ANSWERING,
         since_ms=_ms(status.since),
         last_message_ms=0 if status.last_message is None else _ms(status.last_message),
         down=_write_flow(status.down),
@@ -72,9 +74,10 @@ def read_node(data: bytes) -> NodeStatus:
     if node.parent and parent is None:
         raise Refusal(Code.CLIENT_ERR, "the parent of a node is no single node")
     own = Own(up=_read_flow(node.own.up), **_same(_OWN, node.own)) if node.HasField("own") else None
+    state = _READ_STATES.get(node.state, State.LOST)
     return NodeStatus(
         parent=parent,
-        state=_READ_STATES.get(node.state, State.LOST),
+        state=State.NOT_ANSWERING if node.not_answering and state is State.JOINED else state,
         since=node.since_ms / 1000,
         last_message=node.last_message_ms / 1000 if node.last_message_ms else None,
         down=_read_flow(node.down),

@@ -126,7 +126,7 @@ class View:
     # ---- events
 
     def child_changed(self, link: Link) -> None:
-        """A child's stream has opened or ended."""
+        """A child's stream has opened or ended, or the child has begun or ceased to answer."""
         if link.up:
             self._ended.pop(link.id, None)
         self._look_at(self._host.now(), link)
@@ -263,14 +263,15 @@ class View:
             seen = self._seen[link.id] = _Seen(now)
             self._gone.pop(name, None)
         down, counters, own = _sent(now, link, seen), link.counters, self._own.get(name)
-        marks = (down, counters.received, counters.heard, link.session, link.streams, link.since, ended, own)
+        stream = (link.session, link.streams, link.since, link.silent)
+        marks = (down, counters.received, counters.heard, stream, ended, own)
         if marks == seen.marks:
             return
         seen.marks = marks
         status = NodeStatus(
             parent=self._router.identity,
-            state=State.JOINED if link.up else ended or State.LOST,
-            since=self._epoch + link.since,
+            state=_standing(link) or ended or State.LOST,
+            since=self._epoch + (link.silent_at if link.silent else link.since),
             peer=peer.profile.name if peer is not None else "",
             version=peer.version if peer is not None else "",
             link=_kind(link),
@@ -374,6 +375,13 @@ def _acks(now: float, link: Link, seen: _Seen) -> tuple[float | None, float | No
     elif now - seen.measured > observe_limits.STATUS_LATELY_S:
         seen.acks = (None, None)
     return seen.acks
+
+
+def _standing(link: Link) -> State | None:
+    """The state of a child whose stream stands; None for any other."""
+    if not link.up:
+        return None
+    return State.NOT_ANSWERING if link.silent else State.JOINED
 
 
 def _kind(link: Link) -> str:

@@ -205,6 +205,12 @@ class MeshServer:
         for acceptor in self._acceptors:
             acceptor.forget(forgot.link)
 
+    def signs_of_life(self, link_id: LinkId) -> None:
+        """A child gives no sign of life, or gives one again."""
+        link = self._router.children.by_id.get(link_id)
+        if link is not None:
+            self._observer.child_changed(link)
+
     def _reporting(self, context: Context) -> Link:
         """The child that makes a call of a service.
 

@@ -104,6 +104,14 @@ def test_workers_that_have_finished_are_told_apart_from_those_that_have_not() ->
     ]
 
 
+def test_node_that_does_not_answer_is_shown_and_its_siblings_are_folded() -> None:
+    silent = NodeStatus(Position.proxy(7), State.NOT_ANSWERING, 7190.0, "taskd_net", link="direct")
+    lines = text(job(100, 8, "100x8", Worker_7_57=silent)).splitlines()
+    assert lines[0] == "Mgr/0: 901 nodes, 900 joined, 1 not answering"
+    assert lines[1] == "missing of 100x8: none"
+    assert lines[4:6] == ["│  ├─ Worker/7/57  NOT ANSWERING  for 10 s  direct", "│  └─ Worker 56,58-63: joined"]
+
+
 def test_a_service_is_called_one_and_an_unknown_time_is_left_out() -> None:
     service = NodeStatus(Position.mgr(), State.JOINED, 0.0, "taskd_net", service=True)
     assert text(job(0, 0, Agent_1000=service)).splitlines()[-1] == "└─ Agent/1000  tool or service  joined"

@@ -7,7 +7,7 @@ import pytest
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.core.ready import Lost
+from taskd_net.core.ready import Lost, SignsOfLife
 from tests.core.driven import Answer, Deliver, Forward
 from tests.core.invariants import check
 from tests.core.routers import (
@@ -257,3 +257,38 @@ def test_sync_message_that_nobody_waits_for_is_passed_on_without_an_answer() -> 
     assert proxy.frame_arrived(0.0, UP, message, None) == [Forward(child.id, message, 0.0)]
     own = frame("Proxy/0", uuid="own")
     assert proxy.frame_arrived(0.0, UP, own, None) == [Deliver(own)]
+
+
+# ---- signs of life
+
+
+def test_silent_neighbour_is_noticed_and_answered_for_until_it_gives_a_sign_of_life() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0")
+    mgr.send(0.0, frame("Worker/0/0", uuid="early"), Caller(), 9.0)
+    gone = mgr.signs_of_life(8.0, child.id, child.session, seen=False)
+    assert gone[0] == SignsOfLife(child.id, at("Worker/0/0"), seen=False)
+    assert answers(gone[1:]) == [(Code.NETWORK_ACK_LOST, "Worker/0/0")]
+    assert (child.silent, child.silent_at) == (True, 8.0)
+    assert answers(mgr.send(8.1, frame("Worker/0/0", uuid="late"), Caller(), 9.0)) == [(6001, "Worker/0/0")]
+    assert mgr.signs_of_life(9.0, child.id, child.session, seen=True) == [
+        SignsOfLife(child.id, at("Worker/0/0"), seen=True)
+    ]
+    (after,) = mgr.send(9.1, frame("Worker/0/0", uuid="after"), Caller(), 9.0)
+    assert isinstance(after, Forward)
+
+
+def test_sign_of_life_of_an_older_stream_counts_for_nothing() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0")
+    assert mgr.signs_of_life(8.0, child.id, object(), seen=False) == []
+    assert mgr.signs_of_life(8.0, 77, child.session, seen=False) == []
+    assert not child.silent
+
+
+def test_stream_that_goes_on_over_another_connection_is_a_sign_of_life() -> None:
+    mgr = router("Mgr")
+    child = add_child(mgr, "Worker/0/0")
+    mgr.signs_of_life(8.0, child.id, child.session, seen=False)
+    mgr.renewed(child.id, "the next")
+    assert not child.silent

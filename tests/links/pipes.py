@@ -9,7 +9,7 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, Withdraw
+from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, SignsOfLife, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.large_writes import large_writes
@@ -161,7 +161,7 @@ class FakeNode:
                     session = self.links[link]
                     if session.withdraw(message):
                         self.router.withdrawn(link, session, len(message.data))
-                case Joined():
+                case Joined() | SignsOfLife():
                     pass
                 case ReportViolation(peer, refusal):
                     self.accused.append((peer, int(refusal.code)))

@@ -57,7 +57,7 @@ def test_nodes_are_in_the_order_of_roles_and_ranks() -> None:
     }
 
 
-@pytest.mark.parametrize("lost", [State.LOST, State.GONE])
+@pytest.mark.parametrize("lost", [State.LOST, State.GONE, State.NOT_ANSWERING])
 def test_who_is_behind_a_lost_one_is_cut_off(lost: State) -> None:
     nodes = TWO_NODES | {
         "Proxy_1": status("Mgr/0", lost),
@@ -99,10 +99,20 @@ def test_missing_are_those_that_never_came_and_those_that_are_away() -> None:
         {"position": "Worker/1/3", "why": "never_seen", "since": None},
     ]
     assert made["summary"] == {
-        "nodes": 6, "joined": 3, "lost": 1, "gone": 1, "cut_off": 1, "finished": 0, "stopped": 0, "missing": 4,
-        "in_flight": 0,
+        "nodes": 6, "joined": 3, "not_answering": 0, "lost": 1, "gone": 1, "cut_off": 1, "finished": 0, "stopped": 0,
+        "missing": 4, "in_flight": 0,
     }  # fmt: skip
     assert not healthy(made)
+
+
+def test_node_that_does_not_answer_is_trouble_and_not_missing() -> None:
+    nodes = {
+        "Mgr_0": status(None),
+        "Proxy_0": status("Mgr/0"),
+        "Worker_0_0": status("Proxy/0", State.NOT_ANSWERING),
+    }
+    made = document(mesh(nodes, expected="1x1"))
+    assert (made["missing"], made["summary"]["not_answering"], healthy(made)) == ([], 1, False)
 
 
 def test_a_job_that_has_come_to_its_end_does_not_look_like_one_that_never_began() -> None:

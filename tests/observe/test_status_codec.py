@@ -10,6 +10,7 @@ from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 from taskd_net.states import State
+from taskd_net.wire import status_pb2
 
 WHOLE = NodeStatus(
     parent=Position.proxy(3),
@@ -46,6 +47,13 @@ def test_a_state_of_a_later_version_is_no_joined_one() -> None:
     data = wire.write_node(LEAST)
     assert data.count(b"\x10\x01") == 1
     assert wire.read_node(data.replace(b"\x10\x01", b"\x10\x63")).state is State.LOST
+
+
+def test_node_that_does_not_answer_has_joined_for_an_earlier_version() -> None:
+    data = wire.write_node(LEAST._replace(state=State.NOT_ANSWERING))
+    node = status_pb2.Node.FromString(data)
+    node.ClearField("not_answering")
+    assert wire.read_node(node.SerializeToString()) == LEAST
 
 
 def test_a_report_comes_out_as_it_went_in() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Node, observe_limits
+from taskd_net import Node, limits, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import NodeClient
-from taskd_net.observe.document import document
+from taskd_net.observe.document import document, healthy
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.states import State
@@ -23,6 +23,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 from tests.peers.mesh_state import forget_children, seen, states, until, until_joined
 from tests.peers.parent import RawParent
+from tests.peers.wire import Wire
 
 pytestmark = pytest.mark.compat
 
@@ -84,6 +85,38 @@ async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(me
     await until(mgr, lambda now: now["Worker/1/1"]["state"] == "finished")
     forget_children(far)
     assert states(far) == {"Proxy/1": "joined", "Worker/1/1": "finished"}
+
+
+@pytest.mark.parametrize("mesh", ["direct"], indirect=True)
+async def test_node_that_gives_no_sign_of_life_is_not_answering_until_it_gives_one(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps its place, and is not missing. A node behind it cannot be reached, and is."""
+    for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "NOT_ANSWERING_S"):
+        monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
+    mgr = await mesh.mgr(expect="1x1")
+    middle = await mesh.proxy(0, mgr)
+    async with Wire(middle.address or "") as wire:
+        await mesh.worker(0, 0, wire.address)
+        since = (await until_joined(mgr, "Worker/0/0"))["Worker/0/0"]["since"]
+        wire.freeze()
+        nodes = await until(mgr, lambda now: now["Worker/0/0"]["state"] == "not_answering")
+        assert (nodes["Worker/0/0"]["link"], nodes["Worker/0/0"]["since"] > since) == ("direct", True)
+        told = document(mgr.mesh())
+        assert (told["summary"]["not_answering"], told["missing"], healthy(told)) == (1, [], False)
+        assert mesh.count("not_answering", peer="Worker/0/0") == 1
+        wire.thaw()
+        nodes = await until_joined(mgr, "Worker/0/0")
+        assert nodes["Worker/0/0"]["since"] == since
+    async with Wire(mgr.address or "") as wire:
+        proxy = await mesh.proxy(1, wire.address)
+        await mesh.worker(1, 1, proxy)
+        await until_joined(mgr, "Worker/1/1")
+        wire.freeze()
+        nodes = await until(mgr, lambda now: now["Proxy/1"]["state"] == "not_answering")
+        assert nodes["Worker/1/1"]["state"] == "cut_off"
+        wire.thaw()
+        await until_joined(mgr, "Worker/1/1")
 
 
 async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

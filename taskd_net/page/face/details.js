@@ -1,7 +1,7 @@
 // The panel: the mesh as a whole, or the node that was chosen.
 
 // States of which it matters since when.
-const AWAY = ["lost", "gone", "cut_off", "finished", "stopped"];
+const AWAY = ["not_answering", "lost", "gone", "cut_off", "finished", "stopped"];
 
 const details = document.getElementById("details");
 

@@ -3,6 +3,7 @@
 const STATES = {
   joined: { word: "joined", count: "joined" },
   strained: { word: "joined, but messages wait for it", count: "strained" },
+  not_answering: { word: "not answering", count: "not answering" },
   cut_off: { word: "cut off: a node above it is away", count: "cut off" },
   lost: { word: "lost", count: "lost" },
   gone: { word: "gone", count: "gone" },

@@ -30,6 +30,8 @@ function markOf(state, x, y, side) {
       return `M${x + a} ${y + b}L${x + b} ${y + a}`;
     case "finished":
       return `M${x + a} ${y + side * 0.52}L${x + side * 0.44} ${y + b}L${x + b} ${y + side * 0.3}`;
+    case "not_answering":
+      return `M${x + a} ${y + m}v.01M${x + m} ${y + m}v.01M${x + b} ${y + m}v.01`;
     case "stopped":
       return `M${x + a} ${y + m}H${x + b}`;
     case "strained":
@@ -153,6 +155,7 @@ function across(state, { x, y, w, h }) {
   const [l, r, t, b] = [x + 2.5, x + w - 2.5, y + 2.5, y + h - 2.5];
   if (state === "lost" || state === "gone") return `M${l} ${t}L${r} ${b}M${r} ${t}L${l} ${b}`;
   if (state === "cut_off") return `M${l} ${b}L${r} ${t}`;
+  if (state === "not_answering") return `M${r - 8} ${t + 2}v.01M${r - 4} ${t + 2}v.01M${r} ${t + 2}v.01`;
   if (state === "finished") return `M${r - 6} ${t + 3}l2 2.5L${r} ${t}`;
   if (state === "stopped") return `M${r - 6} ${t + 2}H${r}`;
   if (state === "strained") return `M${r - 0.5} ${t + 1}v3M${r - 0.5} ${t + 7}v.01`;
@@ -178,7 +181,7 @@ function paint(position) {
 
 // The name of a Proxy where there is no room for a mark: the mark stands in place of the P.
 function markedTitle(node, state) {
-  const sign = { lost: "×", gone: "×", cut_off: "/", strained: "!", never_seen: "?", stopped: "–" }[state] ?? node.role[0];
+  const sign = { lost: "×", gone: "×", not_answering: "…", cut_off: "/", strained: "!", never_seen: "?", stopped: "–" }[state] ?? node.role[0];
   return `${sign}${rankOf(node)}`;
 }
 
