@@ -39,7 +39,7 @@ class Job:
 
     Args:
         config: the settings.
-        seed: head of all uuids; no other Manager's may be the same. A stored state has its own.
+        seed: head of all uuids; no other Manager's may be the same. A stored state has that of `go_on`.
         plugins: the built-in ones, by default; add the user's own to `plugins.built_in()`.
         stored: a state of `from_json`.
 
@@ -83,11 +83,17 @@ class Job:
         """
         return state.unsaved(self.state, self.plugins)
 
-    def go_on(self, now: float) -> None:
-        """A Manager begins with a stored state: whatever is on its way is sent again at once, with its uuid.
+    def go_on(self, now: float, seed: str) -> None:
+        """A Manager begins with a stored state: commands on their way are sent again at once, with their uuids.
 
         Heartbeats are not stored, so nobody has been silent for longer than since now.
+
+        Args:
+            now: the time.
+            seed: head of the uuids from now on. The state may be older than the last commands, after a full disk or a
+                loss of power; a uuid given twice would make receivers drop the second command as a resend.
         """
+        self.state.seed = seed
         self.state.outbox.hurry(now)
         self.state.records.since = now
 

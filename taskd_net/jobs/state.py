@@ -32,7 +32,7 @@ class State:
     """All but the plugins' own.
 
     Args:
-        seed: head of all uuids; no other Manager has it.
+        seed: head of new uuids; each start of a Manager has its own.
         numbered: uuids given so far.
         now: the last time that was seen; time never goes back.
         dirty: something changed since the last tick.

@@ -39,7 +39,7 @@ from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
 from taskd_net.wire.codec import Message
 
 SEED_BYTES: Final = 8
-"""Random bytes at the head of a job's uuids: 64 bits, so that no two Managers share one."""
+"""Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
 
 
 class Manager:
@@ -105,7 +105,8 @@ class Manager:
         if config.state is not None:
             self._keeping = Keeping(config.state, config.job_id or "", self._counters, self._log)
         try:
-            self.job = await self._resumed() or Job(config.decisions(), os.urandom(SEED_BYTES).hex(), self._plugins())
+            seed = os.urandom(SEED_BYTES).hex()
+            self.job = await self._resumed(seed) or Job(config.decisions(), seed, self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
             self.started = True
@@ -128,7 +129,7 @@ class Manager:
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
         return self
 
-    async def _resumed(self) -> Job | None:
+    async def _resumed(self, seed: str) -> Job | None:
         """The job of the state file; None without one."""
         if self._keeping is None:
             return None
@@ -142,7 +143,7 @@ class Manager:
         if found is None:
             return None
         job, self._history = found
-        job.go_on(now)
+        job.go_on(now, seed)
         for each in self._guarded:
             job.unbar(each.name, alone=False)
         self._log.info("manager_resumed", file=str(self._keeping.path), sending=len(job.state.outbox.sending))

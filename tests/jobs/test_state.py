@@ -75,13 +75,14 @@ def test_a_manager_that_goes_on_sends_again_what_is_on_its_way() -> None:
     (command,) = scene.job.tick(scene.now).commands
     job = Job.from_parts(parts_of(scene.job), LOCAL)
     assert job.wake > scene.now + 1.0
-    job.go_on(scene.now + 0.5)
+    job.go_on(scene.now + 0.5, "v")
     for _ in range(2):
         assert job.tick(scene.now + 0.5).commands == [command]
         # However often it was tried, its receivers have to rejoin first.
         job.state.outbox.sending[command.uuid].tries = job_limits.COMMAND_ATTEMPTS
-        job.go_on(scene.now + 0.5)
+        job.go_on(scene.now + 0.5, "v")
     assert (job.state.records.since, job.state.outbox.codes_to("Agent/0")) == (scene.now + 0.5, [210])
+    assert (command.uuid, job.state.uuid()) == ("u-1", "v-2"), "a stored state may not have all uuids that were given"
 
 
 def test_a_bar_is_lifted_for_a_stream_of_its_own_or_for_all() -> None:

@@ -50,10 +50,12 @@ class Leaf:
 
 
 @asynccontextmanager
-async def managed(config: ManagerConfig, **more: object) -> AsyncIterator[tuple[Node, Manager]]:
+async def managed(
+    config: ManagerConfig, listen: str = "127.0.0.1:0", **more: object
+) -> AsyncIterator[tuple[Node, Manager]]:
     """A Mgr with its Manager."""
     async with (
-        Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as node,
+        Node(NodeConfig.mgr(listen=listen, confirms=True)) as node,
         Manager(node, config, **more) as manager,  # type: ignore[arg-type]
     ):
         yield node, manager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from taskd_net.jobs.events import Event, Signal, SwitchNic
 from taskd_net.jobs.traffic import Call, Command, Reply
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
+from taskd_net.manager.store import Store
 from tests.manager.cluster import SOON, agent, leaves, managed, until, worker
 
 
@@ -87,6 +90,33 @@ async def test_broadcast_after_a_restart_reaches_those_that_rejoin_late(
                     assert (await replies.get()).result == "true"
                 assert (zero.node.router.door.held, one.node.router.door.held) == (0, 0), "each has it once"
                 assert manager.view().decisions[-2].acknowledged == 1
+
+
+async def test_manager_with_an_old_state_gives_no_uuid_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Receivers would take its commands for those that they have, and acknowledge them."""
+
+    def full(store: Store, parts: Mapping[str, str | None]) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
+    async with managed(config) as (node, manager):
+        address = node.address or ""
+        async with leaves(node, agent(0), agent(1)) as (zero, one):
+            for each in (zero, one):
+                await each.register(Incarnation="first")
+                assert (await each.command()).code == 210
+            await until(lambda: not manager.job.state.outbox.sending)
+            monkeypatch.setattr(Store, "write", full)
+            await one.fault(3)
+            assert (await zero.command()).code == 208
+            assert (await one.command()).code == 203
+            await manager.close()
+            monkeypatch.undo()
+            await node.close()
+            async with managed(config, listen=address):
+                await one.fault(3)
+                assert (await zero.command()).code == 208
+                assert (await one.command()).code == 203
 
 
 async def test_signals_become_commands_and_calls() -> None:
