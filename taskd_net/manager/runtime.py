@@ -303,9 +303,11 @@ class Manager:
                     async with asyncio.timeout(None if wake == INFINITY else wake - now):
                         await self._changed.wait()
                 continue
-            outcome = self._decide(now) if self.job.wake <= now else Outcome()
+            due = self.job.wake <= now
+            outcome = self._decide(now) if due else Outcome()
             reports, self._unconfirmed = self._unconfirmed, []
-            await self._save()
+            if due or retry <= now:
+                await self._save()
             if reports:
                 self._node.confirm(reports)
             await self._carry_out(outcome)

@@ -42,7 +42,7 @@ class Scene:
 
     def take(self, event: Event) -> bool:
         """An event happens."""
-        self.lines.append(f"{self.now:g}: {_event(event)}")
+        self.lines.append(f"{self.now:g}: {words(event)}")
         return self.job.take(self.now, event)
 
     def report(self, src: str, msg_type: str, code: int, message: str = "", **extension: str) -> bool:
@@ -173,7 +173,8 @@ def _joined(*words: str) -> str:
     return " ".join(filter(None, words))
 
 
-def _event(event: Event) -> str:
+def words(event: Event) -> str:
+    """An event in a line of a transcript."""
     match event:
         case Reported():
             extension = json.dumps(event.extension) if event.extension else ""
