@@ -5,13 +5,15 @@ A change of a transcript is a change of behaviour: read it before it is committe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from taskd_net.jobs.events import ProfilingSwitch, RetryTime, StressTest, SwitchNic
-from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.jobs.plugins import Plugin, Progress, built_in
+from taskd_net.jobs.snapshot import JobConfig, Snapshot
 from tests.jobs.scene import CLUSTERD, Scene
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -227,7 +229,112 @@ def mixed() -> Scene:
     return scene
 
 
-@pytest.mark.parametrize("play", [agents, pod_rescheduling, recover, overdue, elastic, operations, mixed])
+def mixed_reports() -> Scene:
+    """A round, a change of RetryTime, profiling and a stress test at once, and Agent 0 fails in the round."""
+    scene = Scene(JobConfig(nodes=2, processes_per_node=1))
+    scene.register(0, 1)
+    scene.workers(0, 2)
+    scene.take(RetryTime(0))
+    scene.settle()
+    scene.say("All at once: the fault and RetryTime are one round.")
+    scene.take(ProfilingSwitch(default=True))
+    scene.take(StressTest({0: (0,), 2: (0,)}))
+    scene.take(RetryTime(1))
+    scene.fault(1, 2)
+    scene.settle()
+    scene.say("The Worker of node 1 is a new process: its test has failed, and its profiling is unknown.")
+    scene.report("Worker/0/0", "STATUS", 1410)
+    scene.register(1)
+    scene.workers(2)
+    scene.settle()
+    scene.say("Both nodes fail together, in a tick: Agent 0 decides.")
+    scene.fault(1, 2)
+    scene.fault(0, 0)
+    scene.settle()
+    scene.say("Agent 0 returns; the fault of Agent 1 is answered now.")
+    scene.register(0)
+    scene.settle()
+    scene.register(1)
+    scene.settle()
+    scene.tick(30.0)
+    return scene
+
+
+def mixed_orders() -> Scene:
+    """Orders of ClusterD that come while another plugin has the recovery."""
+    scene = Scene(CLUSTERD)
+    scene.register(0, 1)
+    scene.settle()
+    scene.say("killMaster while the controller waits for a 203.")
+    scene.away.add("Agent/1")
+    scene.signal("changeStrategy", strategy="recover", nodes=(1,))
+    scene.settle()
+    scene.signal("killMaster")
+    scene.settle()
+    scene.away.clear()
+    scene.tick(3.0)
+    scene.settle()
+    scene.register(0, 1)
+    scene.settle()
+    scene.say("A hot switch while stopTrain holds; both signals are carried out, in their order.")
+    scene.signal("stopTrain", "stop_train")
+    scene.settle()
+    scene.signal("hot-switch", "hot switch")
+    scene.settle()
+    scene.say("Smaller; then Agent 0 fails, and ClusterD says nothing for 25 minutes.")
+    scene.signal("changeStrategy", "change_strategy", strategy="downgrade")
+    scene.fault(0, 1, at=f"{scene.now:.0f}")
+    scene.settle()
+    scene.tick(1500.0)
+    scene.settle()
+    return scene
+
+
+class Faulty(Plugin[None]):
+    """A user's plugin that wants the recovery before all others, and raises."""
+
+    name = "Faulty"
+    streams: ClassVar = {"ResumeTrainingAfterFaultStream": 0, "Own": None}
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def wants(self, snapshot: Snapshot) -> Collection[str]:
+        """Both, while somebody is faulty."""
+        return self.streams if snapshot.any_faulty else ()
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        """Work on its own stream alone."""
+        if stream != "Own":
+            raise RuntimeError("no recovery")
+        self.send("Worker/All/All", 9001, f"{len(snapshot.records.faulty)} faulty")
+        return Progress.FINAL
+
+
+def mixed_plugins() -> Scene:
+    """A user's plugin beside the built-in ones: it fails on the common stream, and works on its own."""
+    scene = Scene(plugins=lambda: [*built_in(), Faulty()])
+    scene.register(0, 1)
+    scene.workers(0)
+    scene.settle()
+    scene.say("It is barred, and the round goes on.")
+    scene.fault(1, 3)
+    for _ in range(3):
+        scene.tick(0.1)
+    scene.register(1)
+    scene.settle()
+    scene.say("The round is over, so it may try again.")
+    scene.fault(1, 3)
+    for _ in range(3):
+        scene.tick(0.1)
+    return scene
+
+
+_SCENES = [agents, pod_rescheduling, recover, overdue, elastic, operations, mixed]
+_SCENES += [mixed_reports, mixed_orders, mixed_plugins]
+
+
+@pytest.mark.parametrize("play", _SCENES)
 def test_transcript(play: Callable[[], Scene], request: pytest.FixtureRequest) -> None:
     transcript = play().transcript()
     file = GOLDEN / f"{play.__name__}.txt"
