@@ -2,200 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskd_net import job_limits, vocabulary
-from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime, Signal, StressTest, SwitchNic
-from taskd_net.jobs.job import Job
+from taskd_net.jobs.events import Reported
 from taskd_net.jobs.records import Taken
 from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Command, Outcome
 from taskd_net.position import Position
+from tests.jobs.play import STEP, Play
 from tests.jobs.scene import CLUSTERD, LOCAL
 from tests.jobs.test_records import check
 
-AGENTS = 3
-RESTARTS = 3
-
-SIGNALS = st.tuples(
-    st.sampled_from(
-        [
-            *("stopTrain", "preExitProcess", "globalFault", "changeStrategy", "saveAndExit", "killMaster"),
-            *("faultNodesExit", "hot-switch", "pauseStartAgent", "continueStartAgent", "keep-alive"),
-        ]
-    ),
-    st.sampled_from(["retry", "recover", "dump", "continue", "exit", "downgrade", "upgrade", "migration", "other"]),
-    st.lists(
-        st.sampled_from(["stop_train", "fault_nodes_exit", "fault_nodes_restart", "pre exit process"]), max_size=2
-    ),
-    st.lists(st.integers(0, AGENTS - 1), max_size=2, unique=True),
-    st.integers(0, 5),
-)
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("fault"), st.integers(0, AGENTS - 1), st.booleans()),
-        st.tuples(st.just("register"), st.integers(0, AGENTS - 1), st.booleans()),
-        st.tuples(st.just("work"), st.integers(0, 1), st.sampled_from(("register", "beat", "nic", "stress"))),
-        st.tuples(st.just("signal"), SIGNALS, st.none()),
-        st.tuples(st.just("retry"), st.integers(0, 3), st.none()),
-        st.tuples(st.just("ask"), st.booleans(), st.none()),
-        st.tuples(st.just("cut"), st.integers(0, AGENTS - 1), st.booleans()),
-        st.tuples(st.just("wait"), st.sampled_from((0.01, 1.0, 3.0, 20.0, 2000.0)), st.none()),
-        st.tuples(st.just("kill"), st.none(), st.none()),
-    ),
-    max_size=40,
-)
-
-
-class Play:
-    """A job, its nodes, and what they have got."""
-
-    def __init__(self, config: JobConfig) -> None:
-        self.config = config
-        self.job = Job(config, "u")
-        self.now = 1000.0
-        self.away: set[str] = set()
-        self.processes = dict.fromkeys(range(AGENTS), 0)
-        self.sent: dict[str, tuple[Command, int]] = {}
-        self.taken: Counter[str] = Counter()
-        self.rounds = 0
-        self.numbered = 0
-        for rank in range(AGENTS):
-            self.register(rank)
-        self.take(RetryTime(0))
-        self.tick()
-
-    def take(self, event: Event) -> None:
-        self.job.take(self.now, event)
-
-    def say(self, src: Position, msg_type: str, code: int, message: str = "", **extension: str) -> None:
-        self.numbered += 1
-        self.take(Reported(src, msg_type, code, message, extension, f"m{self.numbered}"))
-
-    def register(self, rank: int) -> None:
-        """Another process of an Agent begins."""
-        self.processes[rank] += 1
-        self.say(Position.agent(rank), "REGISTER", 0, Incarnation=f"{rank}.{self.processes[rank]}")
-        self.say(Position.agent(rank), "STATUS", 201, str(RESTARTS))
-
-    def tick(self) -> None:
-        stored = self.job.to_json()
-        outcome = self.job.tick(self.now)
-        again = Job.from_json(stored, self.config)
-        assert again.tick(self.now) == outcome, "a Manager that was killed decides as this one"
-        assert again.to_json() == self.job.to_json()
-        self.look(outcome)
-        check(self.job.state.records)
-
-    def look(self, outcome: Outcome) -> None:
-        """Assert the rules for what leaves, and deliver it."""
-        self.rounds += sum(call.name == "restart" for call in outcome.calls)
-        now = Counter(command.uuid for command in outcome.commands)
-        assert all(count == 1 for count in now.values())
-        for command in outcome.commands:
-            command.require()
-            position = command.destination.position
-            process = self.processes[int(position.server_rank)] if position.role == "Agent" else 0
-            known = self.sent.setdefault(command.uuid, (command, process))
-            assert known == (command, process), "one uuid, one command, one process"
-            if command.code == vocabulary.RESTART_RANKS:
-                ranks = json.loads(command.extension["FaultRanks"])
-                assert json.loads(command.message) == sorted(ranks), "both forms"
-            if command.code in (vocabulary.RESTART_ALL, vocabulary.START) and command.message != str(RESTARTS):
-                assert int(command.message) >= RESTARTS - self.rounds
-            if command.to not in self.away:
-                self.taken[command.uuid] += 1
-                assert self.taken[command.uuid] == 1, "no command after its acknowledgement"
-                self.take(Acknowledged(command.uuid))
-                if command.code == vocabulary.RESTART_ALL:
-                    settled = int(position.server_rank)
-                    assert settled not in self.job.state.records.faulty, "its report is older than the restart"
-        for reply in outcome.replies:
-            self.take(Acknowledged(reply.uuid))
-
-    def settle(self, seconds: float = 60.0) -> None:
-        """Let the job do all that is due within some time."""
-        end = self.now + seconds
-        for _ in range(500):
-            if self.job.wake > end:
-                break
-            self.now = max(self.now, self.job.wake)
-            self.tick()
-        else:
-            raise AssertionError("the job does not come to rest")
-        self.now = end
-
-    def step(self, kind: str, first: object, second: object) -> None:
-        """Something happens."""
-        if kind == "kill":
-            self.job = Job.from_json(self.job.to_json(), self.config)
-        elif kind == "wait":
-            assert isinstance(first, float)
-            self.now += first
-        elif kind == "retry":
-            assert isinstance(first, int)
-            self.take(RetryTime(first))
-        elif kind == "ask":
-            self.take(SwitchNic((0,), (True,)) if first else StressTest({0: (0,), 1: (0, 1)}))
-        elif kind == "signal":
-            assert isinstance(first, tuple)
-            signal_type, strategy, actions, nodes, number = first
-            uuid = f"{number}{signal_type}{strategy}"
-            self.take(Signal(uuid, signal_type, tuple(actions), {3: 1}, strategy, 0, tuple(nodes)))
-        else:
-            assert isinstance(first, int)
-            self.node_step(kind, first, second)
-
-    def node_step(self, kind: str, rank: int, how: object) -> None:
-        """A node does something."""
-        agent, worker = Position.agent(rank), Position.worker(0, rank)
-        state = self.job.state
-        if kind == "fault":
-            ranks = [8 * rank] if how else []
-            message = json.dumps({"fault_ranks": ranks, "restart_times": -1})
-            self.say(agent, "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)))
-        elif kind == "register":
-            self.register(rank)
-        elif kind == "cut":
-            (self.away.add if how else self.away.discard)(str(agent))
-        elif how == "register":
-            self.say(worker, "REGISTER", 101)
-        elif how == "beat":
-            self.say(worker, "KEEP_ALIVE", 0)
-        elif how == "nic":
-            self.say(worker, "ACTION", 204, "switchOK", switchNicUUID=state.switch_nic.uuid)
-        else:
-            self.say(worker, "ACTION", 205, '{"rankResult": {}}', stressTestUUID=state.stress_test.uuid)
-
 
 @settings(max_examples=200)
-@given(STEPS, st.sampled_from((LOCAL, CLUSTERD)))
+@given(st.lists(STEP, max_size=40), st.sampled_from((LOCAL, CLUSTERD)))
 def test_every_stream_is_free_again_once_faults_are_gone(
     steps: list[tuple[str, object, object]], config: JobConfig
 ) -> None:
     play = Play(config)
-    for kind, first, second in steps:
-        play.step(kind, first, second)
-        if play.job.wake <= play.now:
-            play.tick()
-    # The faults end: everybody is reachable, and who was ended comes back, as often as it takes.
-    play.away.clear()
-    play.take(Signal("last", "changeStrategy", (), {}, "continue"))
-    play.take(Signal("go", "continueStartAgent"))
-    for _ in range(3):
-        play.settle()
-        records = play.job.state.records
-        for rank in sorted(records.exited | records.faulty):
-            play.register(rank)
-    play.settle(2 * job_limits.SWITCH_NIC_S + 1000.0)  # of a second request behind the first
-    held = {name: stream.owner for name, stream in play.job.state.streams.items() if stream.owner}
-    assert held == {}
-    assert not play.job.state.outbox.sending
-    assert not play.job.state.records.asking
+    play.run(steps)
+    play.assert_rest()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from((201, 202, 0)), st.booleans()), max_size=30))

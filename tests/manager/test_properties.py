@@ -1,0 +1,131 @@
+"""Random plays with a state file: the Manager is killed around its commits, and goes on from the file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskd_net import vocabulary
+from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.jobs.traffic import Command
+from taskd_net.manager.store import Store
+from taskd_net.vocabulary import KEEP_ALIVE
+from tests.jobs.play import RESTARTS, STEP, Play
+from tests.jobs.scene import CLUSTERD, LOCAL
+
+KILLS = st.tuples(st.just("kill"), st.sampled_from(("reading", "decided", "stored", "sent")), st.none())
+
+
+class StoredPlay(Play):
+    """A job whose Managers go on from a file. Receivers drop what they have, as a mesh's do.
+
+    Args:
+        config: of the job.
+        path: the file.
+    """
+
+    def __init__(self, config: JobConfig, path: Path) -> None:
+        self._path = path
+        self._store = Store(path, "J")
+        self._store.open()
+        self._managers = 0
+        self._dies = ""
+        self._unanswered: list[Reported] = []
+        self._retry_time: Event | None = None
+        self._counts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        self._exits: set[tuple[int, int]] = set()
+        super().__init__(config)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def take(self, event: Event) -> None:
+        """An event happens; reports are repeated until they are answered, and files are read again."""
+        if isinstance(event, Reported) and event.msg_type != KEEP_ALIVE:
+            self._unanswered.append(event)
+        elif isinstance(event, RetryTime):
+            self._retry_time = event
+        super().take(event)
+
+    def tick(self) -> None:
+        """Decide, store, answer, and carry out; the Manager may be killed between any two of these."""
+        dies, self._dies = self._dies, ""
+        rounds = self.rounds
+        outcome = self.decide()
+        if dies == "decided":
+            self.rounds = rounds  # nobody knows of it
+            return self._resume()
+        self._store.write(self.job.unsaved())
+        if dies == "stored":
+            return self._resume()
+        self._unanswered.clear()
+        self.look(outcome)
+        return self._resume() if dies == "sent" else None
+
+    def deliver(self, command: Command) -> None:
+        """A command arrives; its acknowledgement is lost with a Manager that is killed."""
+        self.taken[command.uuid] += 1
+        if self.taken[command.uuid] == 1:
+            self._obey(command)
+        self.take(Acknowledged(command.uuid))
+
+    def step(self, kind: str, first: object, second: object) -> None:
+        """Something happens; a kill comes at the next tick, or at once."""
+        if kind != "kill":
+            super().step(kind, first, second)
+        elif first in ("reading", None):
+            self._resume()
+        else:
+            self._dies = str(first)
+
+    def _obey(self, command: Command) -> None:
+        """Assert that no process gets an order twice, and no count below the documented one."""
+        position = command.destination.position
+        if position.role != "Agent":
+            return
+        rank = int(position.server_rank)
+        process = rank, self.processes[rank]
+        if command.code == vocabulary.EXIT:
+            assert process not in self._exits, "203 once for a process"
+            self._exits.add(process)
+        elif command.code == vocabulary.RESTART_ALL:
+            count = int(command.message)
+            assert count >= RESTARTS - self.rounds
+            assert not self._counts[process] or count < self._counts[process][-1], "208 once for a process and a round"
+            self._counts[process].append(count)
+
+    def _resume(self) -> None:
+        """Another process of the Manager begins."""
+        self._store.close()
+        self._store = Store(self._path, "J")
+        parts = self._store.open()
+        self._managers += 1
+        seed = f"v{self._managers}"
+        self.job = Job.from_parts(parts, self.config) if parts else Job(self.config, seed)
+        if parts:
+            self.job.go_on(self.now, seed)
+        if self._retry_time is not None:
+            super().take(self._retry_time)
+        for report in self._unanswered:
+            super().take(report)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.one_of(STEP, KILLS), max_size=40), st.sampled_from((LOCAL, CLUSTERD)))
+def test_a_job_whose_manager_is_killed_comes_to_rest(
+    steps: list[tuple[str, object, object]], config: JobConfig
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        play = StoredPlay(config, Path(folder) / "state")
+        try:
+            play.run(steps)
+            play.assert_rest()
+        finally:
+            play.close()
