@@ -14,6 +14,7 @@ from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Command, Outcome, Restarts
 from taskd_net.position import Position
+from tests.jobs.scene import LOCAL
 from tests.jobs.test_records import check
 
 AGENTS = 3
@@ -57,6 +58,9 @@ class Play:
         self.processes = dict.fromkeys(range(AGENTS), 0)
         self.sent: dict[str, tuple[Command, int]] = {}
         self.taken: Counter[str] = Counter()
+        self.asked: set[int] = set()
+        self.failed: set[int] = set()
+        self.ended: set[int] = set()
         self.rounds = 0
         self.numbered = 0
         for rank in range(AGENTS):
@@ -74,6 +78,9 @@ class Play:
     def register(self, rank: int) -> None:
         """Another process of an Agent begins."""
         self.processes[rank] += 1
+        self.ended.discard(rank)
+        self.failed.discard(rank)
+        self.asked.add(rank)
         self.say(Position.agent(rank), "REGISTER", 0, Incarnation=f"{rank}.{self.processes[rank]}")
         self.say(Position.agent(rank), "STATUS", 201, str(RESTARTS))
 
@@ -116,10 +123,24 @@ class Play:
         """A command arrives, and is acknowledged."""
         self.taken[command.uuid] += 1
         assert self.taken[command.uuid] == 1, "no command after its acknowledgement"
+        self.obey(command)
         self.take(Acknowledged(command.uuid))
         if command.code == vocabulary.RESTART_ALL:
             settled = int(command.destination.position.server_rank)
             assert settled not in self.job.state.records.faulty, "its report is older than the restart"
+
+    def obey(self, command: Command) -> None:
+        """A process carries out a command that it has got for the first time."""
+        position = command.destination.position
+        if position.role != "Agent":
+            return
+        rank = int(position.server_rank)
+        if command.code == vocabulary.START:
+            self.asked.discard(rank)
+        elif command.code == vocabulary.EXIT:
+            self.ended.add(rank)
+        elif command.code == vocabulary.RESTART_ALL:
+            self.failed.discard(rank)
 
     def settle(self, seconds: float = 60.0) -> None:
         """Let the job do all that is due within some time."""
@@ -160,6 +181,7 @@ class Play:
         state = self.job.state
         if kind == "fault":
             ranks = [8 * rank] if how else []
+            (self.failed.add if how else self.failed.discard)(rank)
             message = json.dumps({"fault_ranks": ranks, "restart_times": -1})
             self.say(agent, "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)))
         elif kind == "register":
@@ -186,10 +208,17 @@ class Play:
         self.take(Signal("go", "continueStartAgent"))
         for _ in range(3):
             self.settle()
+            self.assert_answered()
             records = self.job.state.records
             for rank in sorted(records.exited | records.faulty):
                 self.register(rank)
         self.settle(2 * job_limits.SWITCH_NIC_S + 1000.0)  # of a second request behind the first
+
+    def assert_answered(self) -> None:
+        """Assert that every process of an Agent has its go, and every fault its command."""
+        assert self.asked <= self.ended, "each 201 has its 210"
+        if self.config == LOCAL:
+            assert self.failed <= self.ended, "each fault has its 203 or 208"
 
     def assert_rest(self) -> None:
         """Assert that nothing is held, on its way, or owed."""

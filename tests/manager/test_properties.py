@@ -73,7 +73,7 @@ class StoredPlay(Play):
         """A command arrives; its acknowledgement is lost with a Manager that is killed."""
         self.taken[command.uuid] += 1
         if self.taken[command.uuid] == 1:
-            self._obey(command)
+            self.obey(command)
         self.take(Acknowledged(command.uuid))
 
     def step(self, kind: str, first: object, second: object) -> None:
@@ -85,8 +85,9 @@ class StoredPlay(Play):
         else:
             self._dies = str(first)
 
-    def _obey(self, command: Command) -> None:
+    def obey(self, command: Command) -> None:
         """Assert that no process gets an order twice, and no count below the documented one."""
+        super().obey(command)
         position = command.destination.position
         if position.role != "Agent":
             return
