@@ -86,6 +86,12 @@ class Command:
         if error is None:
             assert "Traceback" not in self.errors, self.errors
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     async def line(self) -> str:
         """The next line of its standard output, without its end; empty when there is none any more."""
         assert self._process is not None and self._process.stdout is not None

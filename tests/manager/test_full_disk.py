@@ -1,0 +1,99 @@
+"""The state on a disk that is really full: a small file system of the daemon's own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from taskd_net import Node
+from taskd_net.manager.store import Store
+from taskd_net.observe.document import Document
+from tests.cli.processes import PATIENCE_S, Daemon, run
+from tests.manager.cluster import Leaf, agent
+
+UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
+KIB = 1024
+
+
+def _may_mount() -> bool:
+    """True if a process can have file systems of its own."""
+    found = shutil.which("unshare") is not None
+    return found and subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode == 0
+
+
+class OnSmallDisk(Daemon):
+    """A daemon with a file system of its own in a folder.
+
+    Args:
+        disk: the folder.
+        kib: size of the file system.
+        arguments, logs: of the daemon.
+    """
+
+    def __init__(self, disk: Path, kib: int, *arguments: object, logs: Path) -> None:
+        super().__init__(*arguments, logs=logs)  # type: ignore[arg-type]
+        self._disk = disk
+        script = f'mount -t tmpfs -o size={kib}k tmpfs {disk} && exec "$0" -m taskd_net.cli "$@"'
+        command = [*UNSHARE, "sh", "-c", script]
+        self.program = ("-c", f"import os, sys; os.execvp('unshare', {command!r} + [sys.executable] + sys.argv[1:])")
+
+    @property
+    def disk(self) -> Path:
+        """The folder, as the daemon sees it."""
+        return Path(f"/proc/{self.pid}/root{self._disk}")
+
+    def fill(self) -> None:
+        """Leave no room."""
+        with (self.disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space left"):
+            while True:
+                ballast.write(bytes(KIB))
+
+    async def shown(self, holds: Callable[[Document], bool]) -> Document:
+        """What `taskd-net job` shows, once it is as expected."""
+        while True:
+            _, output, errors = await run("job", self.address, "--json")
+            assert errors == ""
+            found: Document = json.loads(output)
+            if holds(found):
+                return found
+
+
+@pytest.mark.skipif(not _may_mount(), reason="needs mount namespaces, for a disk that is full for one process")
+@pytest.mark.timeout(120)
+async def test_decisions_go_on_while_the_disk_is_full_and_are_stored_later(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    arguments = ("mgr", "--job-id", "J", "--state", disk / "state")
+    async with OnSmallDisk(disk, 512, *arguments, logs=tmp_path) as mgr:
+        async with Node(agent(0)(mgr.address)) as first, Node(agent(1)(mgr.address)) as second:
+            zero, one = Leaf(first), Leaf(second)
+            for each in (zero, one):
+                await each.node.joined(PATIENCE_S)
+                await each.register()
+                assert (await each.command()).code == 210
+            await mgr.shown(lambda found: found["counters"]["acknowledged"] == 2 and found["state"]["durable"])
+            mgr.fill()
+            for count in (2, 1, 0):
+                await one.fault(3)
+                assert (await one.command()).code == 203
+                assert (await zero.command()).message == str(count)
+                await one.register()
+                assert (await one.command()).code == 210
+            full = await mgr.shown(lambda found: found["counters"]["acknowledged"] == 11)
+            assert not full["state"]["durable"] and full["state"]["failures"]
+            assert full["trouble"] == [f"the state in {disk / 'state'} is not durable: a restart may repeat commands"]
+            (mgr.disk / "ballast").unlink()
+            later = await mgr.shown(lambda found: found["state"]["durable"])
+            assert (later["restarts_left"], later["trouble"]) == (0, [])
+            for file in mgr.disk.glob("state*"):
+                shutil.copy(file, tmp_path)
+    assert mgr.errors.count("state_not_stored") == 1, mgr.errors
+    store = Store(tmp_path / "state", "J")
+    parts = store.open()
+    store.close()
+    assert sum(name.startswith("decision/") for name in parts) == len(later["decisions"])
