@@ -234,7 +234,6 @@ class Shell:
         return waits and not busy and not manager._unconfirmed and self.node._inbox.empty()
 
 
-
 def _body(body: Body) -> str:
     extension = {key: value for key, value in body.extension.items() if key != INCARNATION}
     details = json.dumps(extension) if extension else ""
