@@ -71,6 +71,13 @@ DIRECT_GREETINGS: Final = 1024
 DIRECT_GREETINGS_PER_ADDRESS: Final = 256
 """The same of one address: as many as its registrations without a stream (PENDING_PER_ADDRESS)."""
 
+DIRECT_REQUESTS: Final = 16
+"""Requests of one child under way over its direct link, with their replies that wait there. A node of ours has an
+announcement, a report and the word that it leaves; with more the link ends."""
+
+DIRECT_REQUEST_FIELDS: Final = 32
+"""Fields of such a request or reply; there are five, and others of a later version."""
+
 DIRECT_CONNECT_S: Final = 0.05
 """Seconds for a connection to the offered port: a firewall that drops packets costs no join more than this."""
 

@@ -16,16 +16,18 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
+from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket, flushes
 from taskd_net.links.session import Host, Session, rouse
 from taskd_net.links.traced import TracedLink
 from taskd_net.position import Position
-from taskd_net.wire.socket_frames import Kind, write_frame
+from taskd_net.wire.socket_frames import FrameError, Kind, write_frame
 
 NAME: Final = "direct"
 PROBED: Final = 4
 
 _FINISH: Final = write_frame(Kind.END)
+_PONG: Final = write_frame(Kind.PONG)
 
 
 class DirectLink(BatchedLink):
@@ -37,6 +39,9 @@ class DirectLink(BatchedLink):
         host, link, peer: as in `Session`.
         pipe: the socket.
         numbered, counts: as in `BatchedLink`.
+
+    Attributes:
+        unsaid: frames beside the batches that have not left.
     """
 
     kind, probed = NAME, PROBED
@@ -44,15 +49,23 @@ class DirectLink(BatchedLink):
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: DirectSocket, **more: Any) -> None:
         super().__init__(host, link, peer, cast(Any, pipe), **more)
         self._socket = pipe
+        self._beside: Beside | None = None
+        self.unsaid: list[bytes] = []
         self._flushes = flushes()
         self._asleep = self._loop.create_future()
         self._ended = asyncio.Event()
+
+    def attend(self, beside: Beside) -> None:
+        """Hand requests or replies to this end of them, which writes its own here."""
+        self._beside = beside
+        beside.attach(self)
 
     async def run(self) -> None:
         """Write what is queued, and hand over what comes in, until the link has ended or `close` is called."""
         try:
             self._socket.attach(self)
-            self.flush()
+            # In the next turn: the reply to the request that came with the greeting leaves with what is there.
+            self._flushes.add(self)
             await self._writer_over
             if self.successor is not None:
                 self._socket.control(_FINISH)
@@ -63,11 +76,17 @@ class DirectLink(BatchedLink):
         finally:
             self.close()
             self._socket.detach()
+            if self._beside is not None and self.successor is None:
+                self._beside.ended()
             self.over.set()
 
     def flush(self) -> None:
         """Write what is queued, as far as the kernel takes it."""
         socket = self._socket
+        if self.unsaid and not self._paused and not self._closed:
+            frames, self.unsaid = b"".join(self.unsaid), []
+            if not socket.control(frames):
+                return
         while self._has_output() and not self._paused and not self._closed:
             if socket.closing:
                 return
@@ -81,6 +100,14 @@ class DirectLink(BatchedLink):
             rouse(self._idle)
         if self._paused:
             rouse(self._quiet)
+
+    def say(self, frame: bytes) -> None:
+        """Write a frame beside the batches, here or where the link goes on."""
+        link = self
+        while link.successor is not None:
+            link = link.successor
+        link.unsaid.append(frame)
+        link._wake()
 
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
@@ -111,6 +138,15 @@ class DirectLink(BatchedLink):
         """Let go of the child's copy of the socket."""
         self._socket.forked()
 
+    def _move_queue(self, successor: Self) -> None:
+        super()._move_queue(successor)
+        successor.unsaid, self.unsaid = self.unsaid + successor.unsaid, []
+        if self._beside is not None and successor._beside is not None:
+            successor._beside.follow(self._beside)
+
+    def _has_queued(self) -> bool:
+        return super()._has_queued() or bool(self.unsaid)
+
     # ---- for the socket
 
     def take_in(self, data: bytes) -> bool:
@@ -120,6 +156,21 @@ class DirectLink(BatchedLink):
     def take_in_slice(self) -> bool:
         """Decide on the next slice of it."""
         return self._guarded(self._take_in_rest)
+
+    def pinged(self) -> None:
+        """Give a sign of life. One answers all that have come: an end that does not read lets nothing pile up here."""
+        if _PONG not in self.unsaid:
+            self.say(_PONG)
+
+    def arrived_beside(self, kind: int, payload: bytes) -> None:
+        """Take in a frame beside the batches.
+
+        Raises:
+            FrameError: it breaks the rules of the link.
+        """
+        if self._beside is None:
+            raise FrameError(f"a frame of kind {kind}")
+        self._beside.arrived(kind, payload)
 
     def drained(self) -> None:
         """The kernel has all that was written."""

@@ -22,12 +22,13 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.direct import NAME, PROBED, DirectLink, TracedDirectLink
+from taskd_net.links.direct_requests import Answering, Asking, Beside
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Sockets, Unreachable, Way
 from taskd_net.links.peer import Metadata, Peer
-from taskd_net.links.remote import Caller
+from taskd_net.links.remote import Caller, remote_of_socket
 from taskd_net.links.session import Host
-from taskd_net.position import Position
+from taskd_net.position import Position, Role
 from taskd_net.tls.contexts import names_of
 from taskd_net.untrusted import natural
 from taskd_net.wire import socket_frames as frames
@@ -43,18 +44,29 @@ class _Incoming:
     def __init__(self, parent: Parent, caller: Caller, link: Link, greeting: Greeting, stream: DirectSocket) -> None:
         self._parent = parent
         self._stream = stream
+        self._session: DirectLink
         self.caller = caller
+        self.remote = remote_of_socket(stream.info("peername"))
         self.position = link.position
         self.continues = greeting.continues
 
     def session(self, link: Link) -> DirectLink:
         """Make the session of the link."""
         parent = self._parent
-        return _session(parent.host, link.id, link.position, self._stream, parent.connections.peer(link.id))
+        beside = Answering(parent, link.position, Caller(self.remote, self.caller.names))
+        self._session = _session(
+            parent.host, link.id, link.position, self._stream, parent.connections.peer(link.id), beside
+        )
+        return self._session
 
     async def accept(self, joined: bool | None) -> None:
         """Tell the child that the link stands."""
-        self._stream.control(frames.write_accepted(joined))
+        accepted = frames.write_accepted(joined)
+        if self.continues:
+            # The child ends its older link when it sees this, and only then this one begins.
+            self._stream.control(accepted)
+        else:
+            self._session.say(accepted)
 
     async def end(self, end: End) -> None:
         """End the link with a reason."""
@@ -265,7 +277,7 @@ class Direct(Kind):
         except OSError as error:
             raise Unreachable(f"direct link: {error}") from error
         connection = await _connect(way, link_limits.DIRECT_CONNECT_S)
-        stream = DirectSocket()
+        stream, asking = DirectSocket(), Asking(way.parent)
         try:
             async with asyncio.timeout(way.ack_timeout):
                 await asyncio.get_running_loop().create_connection(
@@ -274,7 +286,11 @@ class Direct(Kind):
                     ssl=context,
                     server_hostname=None if context is None else way.server_name,
                 )
-                stream.control(frames.write_greeting(Greeting(offer[1], way.continues)))
+                greeting = frames.write_greeting(Greeting(offer[1], way.continues))
+                identity = way.host.router.identity
+                if Role(identity.role).is_leaf and not way.continues:
+                    greeting += asking.greet(identity, way.ack_timeout)
+                stream.control(greeting)
                 first = await stream.first
             if first is None:
                 raise Unreachable(f"direct link: {stream.reason}")
@@ -286,8 +302,8 @@ class Direct(Kind):
             if isinstance(error, OSError):  # also a timeout, and errors of TLS
                 raise Unreachable(f"direct link: {str(error) or 'no answer in time'}") from error
             raise
-        session = _session(way.host, UP, way.parent, stream, way.peer)
-        return Opened(session, _Line(stream), frames.read_accepted(payload))
+        session = _session(way.host, UP, way.parent, stream, way.peer, asking)
+        return Opened(session, _Line(stream), frames.read_accepted(payload), asking)
 
     def acceptor(self, parent: Parent) -> Acceptor:
         """The parent's end."""
@@ -298,12 +314,18 @@ def _context(end: Sockets | Way) -> ssl.SSLContext | None:
     return None if end.context is None else end.context()
 
 
-def _session(host: Host, link: LinkId, position: Position, stream: DirectSocket, peer: Peer) -> DirectLink:
-    tracer = host.tracer
+def _session(
+    host: Host, link: LinkId, position: Position, stream: DirectSocket, peer: Peer, beside: Beside
+) -> DirectLink:
+    tracer, numbered, counts = host.tracer, peer.numbers, peer.counts
     if tracer is None:
-        return DirectLink(host, link, position, stream, numbered=peer.numbers, counts=peer.counts)
-    # The socket is written by the link itself, and is no pipe.
-    return TracedDirectLink(host, link, position, cast(Any, stream), tracer, numbered=peer.numbers, counts=peer.counts)
+        session = DirectLink(host, link, position, stream, numbered=numbered, counts=counts)
+    else:
+        # The socket is written by the link itself, and is no pipe.
+        pipe = cast(Any, stream)
+        session = TracedDirectLink(host, link, position, pipe, tracer, numbered=numbered, counts=counts)
+    session.attend(beside)
+    return session
 
 
 def _read_offer(peer: Peer) -> tuple[int, bytes] | None:

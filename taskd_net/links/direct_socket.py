@@ -22,7 +22,7 @@ from taskd_net import limits, link_limits
 from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, head, write_frame
 
 _PING: Final = write_frame(Kind.PING)
-_PONG: Final = write_frame(Kind.PONG)
+_BESIDE: Final = (Kind.REQUEST, Kind.REPLY)
 
 # Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, and milliseconds since the last
 # acknowledgement.
@@ -44,6 +44,16 @@ class Reader(Writer, Protocol):
 
     def take_in_slice(self) -> bool:
         """Decide on the next slice. Returns whether further ones are left."""
+
+    def pinged(self) -> None:
+        """The other end asks for a sign of life."""
+
+    def arrived_beside(self, kind: int, payload: bytes) -> None:
+        """Take in a request or a reply.
+
+        Raises:
+            FrameError: it breaks the rules of the link.
+        """
 
     def drained(self) -> None:
         """The kernel has all that was written."""
@@ -207,10 +217,11 @@ class DirectSocket(asyncio.BufferedProtocol):
             self._transport.writelines((head(Kind.BATCH, size), batch))
         return not self._full
 
-    def control(self, frame: bytes) -> None:
-        """Write a frame beside the batches."""
+    def control(self, frame: bytes) -> bool:
+        """Write frames beside the batches. Returns whether the kernel has all of it; if not, `drained` comes."""
         if not self.closing:
             self._transport.write(frame)
+        return not self._full
 
     def close(self) -> None:
         """Let go of the socket when the kernel has all that was written, within a bounded time."""
@@ -256,7 +267,9 @@ class DirectSocket(asyncio.BufferedProtocol):
                         self._loop.call_soon(self._take_slices)
                         return
                 elif kind == Kind.PING:
-                    self.control(_PONG)
+                    link.pinged()
+                elif kind in _BESIDE:
+                    link.arrived_beside(kind, payload)
                 elif kind == Kind.END:
                     self.reason = payload.decode(errors="replace")[: limits.LOG_VALUE_CHARS]
                     self._end()

@@ -16,10 +16,11 @@ from taskd_net.links import grpc_status
 from taskd_net.links import peer as peers
 from taskd_net.links.connections import Connections
 from taskd_net.links.peer import Metadata, Peer
-from taskd_net.links.remote import remote_of
+from taskd_net.links.remote import Remote, remote_of
 from taskd_net.links.session import Host
 from taskd_net.position import Position
 from taskd_net.wire import codec
+from taskd_net.wire.link_requests import Announcing
 
 SERVICE: Final = "TaskNet"
 STATUS_SERVICE: Final = "taskd_net.status.TaskStatus"
@@ -45,26 +46,34 @@ class GrpcRequests:
 
     Args:
         channel: to the parent.
-        parent: its position, the `src` of answers that the network gives in its place.
+        identity: the child's position.
+        parent: the parent's, the `src` of answers that the network gives in its place.
         peer: its properties.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, parent: Position, peer: Peer) -> None:
+    def __init__(self, channel: grpc.aio.Channel, identity: Position, parent: Position, peer: Peer) -> None:
         self._channel = channel
         self._path_discovery = unary_call(channel, "PathDiscovery")
+        self._identity = identity
         self._parent = parent
         self._peer = peer
 
-    async def announce(self, request: bytes, metadata: Metadata, timeout: float) -> Ack:
+    async def announce(self, announcing: Announcing, timeout: float) -> Ack:
         """Announce or withdraw positions. Returns the parent's answer, or the code of the failure in its place."""
+        metadata: Metadata = ()
+        if self._peer.profile.withdraws:
+            metadata += peers.routes_metadata(announcing.kind)
+        if self._peer.ends and announcing.end is not None:
+            metadata += peers.end_metadata(announcing.end)
         try:
-            return codec.read_ack(await self._path_discovery(request, metadata=metadata, timeout=timeout), self._parent)
+            answer = await self._path_discovery(announcing.data, metadata=metadata, timeout=timeout)
+            return codec.read_ack(answer, self._parent)
         except grpc.aio.AioRpcError as error:
             return Ack("", self._peer.profile.read_status(error.code(), error.details() or "", False), self._parent)
         except Refusal as refusal:
             return Ack("", refusal.code, self._parent)
 
-    async def report(self, report: bytes, metadata: Metadata, timeout: float) -> bytes:
+    async def report(self, report: bytes, timeout: float) -> bytes:
         """Report the state of the mesh. Returns the parent's answer.
 
         Raises:
@@ -72,7 +81,7 @@ class GrpcRequests:
         """
         call: UnaryCall = self._channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
         try:
-            return await call(report, metadata=metadata, timeout=timeout)
+            return await call(report, metadata=peers.stream_metadata(self._identity), timeout=timeout)
         except grpc.aio.AioRpcError as error:
             raise CallFailed(f"{error.code().name}: {error.details()}") from error
 
@@ -127,25 +136,25 @@ class Failures:
             try:
                 ack = await call(data, context)
             except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
-                ack = self.answer(call.__name__, error, context)
+                ack = self.answer(call.__name__, error, remote_of(context.peer()))
             if ack.code:
                 await self.end(ack, context)
             return codec.write_ack(ack)
 
         return guarded
 
-    def answer(self, call: str, error: Exception, context: Context) -> Ack:
-        """The answer to a call that has failed: a refusal's code, 5999 for a fault.
+    def answer(self, call: str, error: Exception, remote: Remote) -> Ack:
+        """The answer to a request that has failed: a refusal's code, 5999 for a fault.
 
         One bad request must not cost the others their node.
         """
         host = self._host
         position = host.router.position
         if not isinstance(error, Refusal):
-            host.log.error("request_failed", call=call, peer=context.peer(), exc_info=error)
+            host.log.error("request_failed", call=call, peer=f"{remote.place}:{remote.port}", exc_info=error)
             return Ack("", Code.SERVER_ERR, position)
         if isinstance(error, Violation):
-            host.perform(host.router.report_violation(remote_of(context.peer()).place, error))
+            host.perform(host.router.report_violation(remote.place, error))
         host.log.debug("request_refused", call=call, code=int(error.code), detail=str(error))
         return Ack(error.uuid, error.code, position, str(error))
 

@@ -155,6 +155,7 @@ class IncomingStream:
     def __init__(self, context: Context, make: Callable[[Link, ServerPipe], Session[bytes]], *, tells: bool) -> None:
         metadata = peers.read_metadata(context.invocation_metadata())
         self.caller = caller_of(context)
+        self.remote = self.caller.remote
         self.position = peers.stream_position(metadata)
         self.continues = peers.stream_continues(metadata)
         self._context = context

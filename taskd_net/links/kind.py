@@ -17,7 +17,7 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.codes import TaskdNetError
-from taskd_net.core.frame import Frame
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Reason
@@ -25,9 +25,10 @@ from taskd_net.core.routes import LinkId
 from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import Failures, Handler
 from taskd_net.links.peer import Metadata, Peer
-from taskd_net.links.remote import Caller
+from taskd_net.links.remote import Caller, Remote
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
+from taskd_net.wire.link_requests import Announcing
 
 if TYPE_CHECKING:
     import ssl
@@ -79,6 +80,22 @@ class Line(Protocol):
         ...
 
 
+class Requests(Protocol):
+    """The requests of a child beside its messages."""
+
+    async def announce(self, announcing: Announcing, timeout: float) -> Ack:
+        """Announce or withdraw positions. Returns the parent's answer, or the code of the failure in its place."""
+        ...
+
+    async def report(self, report: bytes, timeout: float) -> bytes:
+        """Report the state of the mesh. Returns the parent's answer.
+
+        Raises:
+            CallFailed: there is none.
+        """
+        ...
+
+
 class Opened(NamedTuple):
     """A link that a child has opened.
 
@@ -86,11 +103,13 @@ class Opened(NamedTuple):
         session: its session.
         line: the connection beneath.
         told: whether the parent said that it has joined; None where it does not tell.
+        requests: over the link itself, which then needs no channel of gRPC; None where they are calls.
     """
 
     session: Session[Any]
     line: Line
     told: bool | None = None
+    requests: Requests | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +143,14 @@ class Incoming(Protocol):
     """A link that a child opens, at the parent.
 
     Attributes:
-        caller: the connection's far end.
+        caller: the far end of the connection that it is authorized by.
+        remote: the far end of its own connection.
         position: the child's.
         continues: as in `Way`.
     """
 
     caller: Caller
+    remote: Remote
     position: Position
     continues: bool
 
@@ -187,6 +208,22 @@ class Parent(Protocol):
 
     async def serve(self, incoming: Incoming) -> None:
         """Serve a link that a child opens, until its end."""
+        ...
+
+    async def announced(self, announcing: Announcing, caller: Caller) -> Ack:
+        """Take in an announcement.
+
+        Raises:
+            Refusal: the code of its answer.
+        """
+        ...
+
+    async def reported(self, report: bytes, position: Position, caller: Caller) -> bytes:
+        """Take in a child's report of the state of the mesh. Returns the answer.
+
+        Raises:
+            Refusal: it is not taken.
+        """
         ...
 
 

@@ -22,6 +22,7 @@ from taskd_net.position import Position, Role
 from taskd_net.states import State
 from taskd_net.untrusted import natural
 from taskd_net.version import __version__
+from taskd_net.wire.link_requests import read_end, read_kind
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 """The metadata of a call: pairs of key and value."""
@@ -243,10 +244,7 @@ def routes_metadata(kind: Kind) -> Metadata:
 
 def routes_kind(metadata: Mapping[str, str]) -> Kind:
     """Read the kind of an announcement. A foreign child's is always an addition."""
-    try:
-        return Kind(metadata.get(ROUTES_KEY, Kind.ADD.value))
-    except ValueError:
-        return Kind.ADD
+    return read_kind(metadata.get(ROUTES_KEY, ""))
 
 
 def end_metadata(end: State) -> Metadata:
@@ -256,8 +254,4 @@ def end_metadata(end: State) -> Metadata:
 
 def end_of(metadata: Mapping[str, str]) -> State | None:
     """The state with which the announcing child leaves in good order; None if it stays."""
-    try:
-        state = State(metadata.get(END_KEY, ""))
-    except ValueError:
-        return None
-    return state if state.ended else None
+    return read_end(metadata.get(END_KEY, ""))

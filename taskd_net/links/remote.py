@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from taskd_net.address import Address
@@ -52,6 +52,15 @@ def remote_of(name: str) -> Remote:
     front, _, port = name.rpartition(":")
     family, _, host = unquote(front).partition(":")
     return Remote(family, host, port)
+
+
+def remote_of_socket(name: tuple[Any, ...]) -> Remote:
+    """The same of a socket's peer name, in gRPC's spelling."""
+    host, port = str(name[0]), str(name[1])
+    mapped = host.removeprefix("::ffff:")
+    if ":" not in mapped:
+        return Remote("ipv4", mapped, port)
+    return Remote("ipv6", f"[{host}]", port)
 
 
 @dataclass(slots=True, eq=False)

@@ -87,7 +87,7 @@ class Transfers(Acceptor):
                 self._unanswered -= 1
                 quota.add(-1, -size)
         except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
-            ack = parent.failures.answer("TransferMessage", error, context)
+            ack = parent.failures.answer("TransferMessage", error, caller_of(context).remote)
         if ack.code:
             await parent.failures.end(ack, context)
         return codec.write_ack(ack)

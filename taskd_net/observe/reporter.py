@@ -1,6 +1,6 @@
 """Reports of a child to its parent.
 
-A report is one short call on the connection that the child has anyway, one at a time, so a slow parent gets fewer.
+A report is a short request on the connection that the child has anyway, one at a time, so a slow parent gets fewer.
 Changes during a call go into the next one.
 """
 
@@ -14,7 +14,8 @@ from typing import Final
 from taskd_net import observe_limits
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import CallFailed, GrpcRequests
+from taskd_net.links.grpc_calls import CallFailed
+from taskd_net.links.kind import Requests
 from taskd_net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.view import View
@@ -38,7 +39,7 @@ class Reporter:
         self._view = view
         self._timeout = timeout
 
-    async def run(self, requests: Callable[[], GrpcRequests], parent: peers.Peer) -> None:
+    async def run(self, requests: Callable[[], Requests], parent: peers.Peer) -> None:
         """Report for one stay with a parent, until cancelled.
 
         Args:
@@ -77,13 +78,12 @@ class Reporter:
         except TimeoutError:
             pass
 
-    async def _report(self, requests: GrpcRequests, parent: peers.Peer, *, urgent: bool) -> float:
+    async def _report(self, requests: Requests, parent: peers.Peer, *, urgent: bool) -> float:
         """Send the next report. Returns the pace that the parent asks for, in seconds."""
         ledger = self._view.ledger
         report = ledger.next_report(urgent=urgent)
-        metadata = peers.stream_metadata(self._host.router.identity)
         try:
-            answer = await requests.report(wire.write_report(report), metadata, self._timeout)
+            answer = await requests.report(wire.write_report(report), self._timeout)
             return max(observe_limits.STATUS_FIGURES_S, wire.read_pace(answer))
         except (CallFailed, Refusal) as error:
             # The parent may have taken it or not: after a while it is told everything.

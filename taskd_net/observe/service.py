@@ -11,13 +11,14 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import grpc
 
 from taskd_net import limits, observe_limits
 from taskd_net.address import Address
-from taskd_net.codes import Refusal
+from taskd_net.codes import Code, Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
@@ -109,27 +110,47 @@ class NodeService:
     # ---- the state of the mesh
 
     async def _tell(self, data: bytes, context: Context) -> bytes:
-        host, child = self._host, ""
+        host = self._host
         try:
-            link = self._child(context)
-            child = str(link.position)
-            async with self._turn_of(link, len(data), context):
-                self._view.told(self._child(context), wire.read_report(data))
+            return await self.report(data, partial(self._child, context))
         except Violation as violation:
             host.perform(host.router.report_violation(remote_of(context.peer()).place, violation))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
         except Refusal as refusal:
-            host.log.warning("status_refused", child=child, detail=str(refusal))
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+            busy = refusal.code == Code.RECV_BUF_BUSY
+            status = grpc.StatusCode.RESOURCE_EXHAUSTED if busy else grpc.StatusCode.INVALID_ARGUMENT
+            await context.abort(status, str(refusal))
+
+    async def report(self, data: bytes, child: Callable[[], Link]) -> bytes:
+        """Take in a child's report. Returns the pace of further ones.
+
+        Args:
+            data: the report.
+            child: the child that reports, or raises a Violation.
+
+        Raises:
+            Refusal: 5001 it has too many under way; the codes of `read_report`.
+        """
+        link = child()
+        try:
+            async with self._turn_of(link, len(data)):
+                # Another peer may have taken the place of the child meanwhile.
+                self._view.told(child(), wire.read_report(data))
+        except Violation:
+            raise
+        except Refusal as refusal:
+            if refusal.code != Code.RECV_BUF_BUSY:
+                self._host.log.warning("status_refused", child=str(link.position), detail=str(refusal))
+            raise
         seconds = self._view.reporters / observe_limits.STATUS_REPORTS_PER_S
         return wire.write_pace(max(observe_limits.STATUS_FIGURES_S, seconds))
 
     @contextlib.asynccontextmanager
-    async def _turn_of(self, link: Link, size: int, context: Context) -> AsyncIterator[None]:
+    async def _turn_of(self, link: Link, size: int) -> AsyncIterator[None]:
         """Charge a child for a report, and wait until it may be read."""
         if self._telling[link.id] >= observe_limits.STATUS_REPORTS_AT_ONCE:
             text = f"{link.position} has {self._telling[link.id]} reports under way"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            raise Refusal(Code.RECV_BUF_BUSY, text)
         self._telling[link.id] += 1
         try:
             pause = self._view.charge(link, size)

@@ -24,12 +24,14 @@ from taskd_net.links.answers import awaited
 from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import Context
 from taskd_net.links.grpc_stream import caller_of
+from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host
 from taskd_net.links.turns import Turns
 from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.transport.permissions import Permissions
 from taskd_net.wire import requests
+from taskd_net.wire.link_requests import Announcing
 
 
 class Observer(Protocol):
@@ -64,13 +66,20 @@ class Announcements:
         self._lines: WeakValueDictionary[LinkId, asyncio.Lock] = WeakValueDictionary()
 
     async def path_discovery(self, data: bytes, context: Context) -> Ack:
-        """Take in a PathDiscovery request. Returns the answer of every node above.
+        """Take in an announcement by gRPC."""
+        said = peers.read_metadata(context.invocation_metadata())
+        terms = peers.routes_kind(said), peers.end_of(said), context.time_remaining()
+        return await self.take(Announcing(data, *terms), caller_of(context))
+
+    async def take(self, announcing: Announcing, caller: Caller) -> Ack:
+        """Take in an announcement. Returns the answer of every node above.
 
         Raises:
             Refusal: the codes of `read_announcement` and `Topology.learn`; 5001 while too much of the child waits.
             Violation: 4006, the connection is not the child's.
         """
-        request, caller = requests.read_announcement(data, self._router.limits), caller_of(context)
+        data, kind, end, left = announcing
+        request = requests.read_announcement(data, self._router.limits)
         link = self._router.children.find(request.proxy)
         if link is None:
             raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here", request.uuid)
@@ -78,18 +87,18 @@ class Announcements:
             text = f"{request.proxy} announces over its own connection, not over this one"
             raise Violation(Code.DST_TYPE_ILLEGAL, text, request.uuid)
         understands = self._connections.peer(link.id).profile.withdraws
-        metadata = peers.read_metadata(context.invocation_metadata()) if understands else {}
-        kind, end = peers.routes_kind(metadata), peers.end_of(metadata)
+        if not understands:
+            kind, end = Kind.ADD, None
         if end is not None:
             # Another peer may have taken the place of this child meanwhile.
             if link.id in self._connections.streams(caller.remote):
                 self._observer.child_ends(link, end)
             if kind is not Kind.WITHDRAW:
                 return Ack(request.uuid, Code.OK, self._router.position)
-        left, until = context.time_remaining(), 0.0
+        until = 0.0
         if understands and left is not None:
             until = self._host.now() + limits.ACK_BUDGET_PER_HOP * left
-        # Small ones are bounded by the calls of a connection.
+        # Small ones are bounded by the calls of a connection, or the requests of a link.
         cost = 0
         if len(data) > limits.ANNOUNCEMENT_BYTES:
             cost = min(limits.ANNOUNCEMENT_COPIES * len(data), self._router.limits.child_bytes)

@@ -15,7 +15,7 @@ from taskd_net.address import Address
 from taskd_net.codes import Refusal, describe
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import GrpcRequests, unary_call
-from taskd_net.links.kind import Failed, Kind, Opened, Unreachable, Way
+from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
 from taskd_net.tls.explain import explain
@@ -23,7 +23,7 @@ from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.wire import codec, requests
 
-Reports: TypeAlias = Callable[[Callable[[], GrpcRequests], peers.Peer], Coroutine[Any, Any, None]]
+Reports: TypeAlias = Callable[[Callable[[], Requests], peers.Peer], Coroutine[Any, Any, None]]
 """Reports to the parent, by the requests of the moment, until it is cancelled."""
 
 
@@ -41,7 +41,7 @@ class Connection(NamedTuple):
     channel: grpc.aio.Channel
     credentials: grpc.ChannelCredentials | None
     opened: Opened
-    requests: GrpcRequests
+    requests: Requests
     better: Kind | None = None
 
     @property
@@ -77,7 +77,7 @@ class Stay:
         return self.connection.session
 
     @property
-    def requests(self) -> GrpcRequests:
+    def requests(self) -> Requests:
         """Announcements and reports, over the connection of the moment."""
         return self.connection.requests
 
@@ -198,7 +198,8 @@ class Connector:
                     better = better or kind
                     self._not_there(kind, unreachable)
                 else:
-                    return Connection(channel, credentials, opened, GrpcRequests(channel, parent, peer), better)
+                    calls = opened.requests or GrpcRequests(channel, self._router.identity, parent, peer)
+                    return Connection(channel, credentials, opened, calls, better)
         raise failed
 
     async def better_answers(self, connection: Connection, parent: Position, peer: peers.Peer) -> bool:

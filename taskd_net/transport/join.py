@@ -16,7 +16,6 @@ from taskd_net.address import Address
 from taskd_net.codes import describe
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Kind
-from taskd_net.links import peer as peers
 from taskd_net.links.answers import awaited
 from taskd_net.links.kind import Failed
 from taskd_net.links.kind import Kind as LinkKind
@@ -28,6 +27,7 @@ from taskd_net.tls.rotation import Rotation
 from taskd_net.transport.connecting import Connector, Reports, Stay
 from taskd_net.transport.renewal import Renewal
 from taskd_net.wire import requests
+from taskd_net.wire.link_requests import Announcing
 
 
 class _Lost(Exception):
@@ -263,18 +263,16 @@ class Joiner:
         """Say that this node leaves in good order, where the parent takes that. Its routes stay as they are."""
         stay, identity = self._stay, self._router.identity
         if stay is not None and stay.peer.ends and not stay.ended:
-            request = requests.write_announcement(str(uuid4()), identity, [identity])
+            data = requests.write_announcement(str(uuid4()), identity, [identity])
             # A parent that does not answer sees in time that the link is gone.
-            await stay.requests.announce(request, peers.end_metadata(end_of(identity)), timeout)
+            await stay.requests.announce(Announcing(data, end=end_of(identity)), timeout)
 
     async def _path_discovery(self, stay: Stay, kind: Kind, positions: Sequence[Position]) -> None:
         identity = self._router.identity
-        request = requests.write_announcement(str(uuid4()), identity, positions)
-        metadata = peers.routes_metadata(kind) if stay.peer.profile.withdraws else ()
         leaves = kind is Kind.WITHDRAW and identity in positions
-        if leaves and stay.peer.ends:
-            metadata += peers.end_metadata(end_of(identity))
-        ack = await stay.requests.announce(request, metadata, self._ack_timeout)
+        data = requests.write_announcement(str(uuid4()), identity, positions)
+        announcing = Announcing(data, kind, end_of(identity) if leaves else None)
+        ack = await stay.requests.announce(announcing, self._ack_timeout)
         stay.ended = stay.ended or (leaves and ack.ok)
         self._host.perform(self._router.announce_answered(stay.session, ack.code, ack.src))
         if ack.code and kind is Kind.WITHDRAW:

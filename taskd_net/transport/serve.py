@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import grpc
@@ -23,6 +24,7 @@ from taskd_net.links.grpc_stream import caller_of
 from taskd_net.links.kind import End
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
+from taskd_net.position import Position
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import Strangers
 from taskd_net.transport import standard
@@ -33,6 +35,7 @@ from taskd_net.transport.pending import Pending
 from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.streams import Observer, Services, Streams
 from taskd_net.wire import requests
+from taskd_net.wire.link_requests import Announcing
 
 
 class MeshServer:
@@ -117,7 +120,7 @@ class MeshServer:
         for acceptor in self._acceptors:
             methods |= acceptor.handlers()
         self._methods = Methods(methods)
-        server.add_generic_rpc_handlers((self._methods, *self._services.handlers(self._reporting)))
+        server.add_generic_rpc_handlers((self._methods, *self._services.handlers(self._calling)))
         named = standard.by_name(server)
         await self.health.add_to(named)
         if not standard.add_reflection(named) or not self.health.known:
@@ -211,15 +214,19 @@ class MeshServer:
         if link is not None:
             self._observer.child_changed(link)
 
-    def _reporting(self, context: Context) -> Link:
-        """The child that makes a call of a service.
+    def _calling(self, context: Context) -> Link:
+        """The child that makes a call of a service; raises as `_reporting`."""
+        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
+        return self._reporting(position, caller_of(context))
+
+    def _reporting(self, position: Position, caller: Caller) -> Link:
+        """The child that reports.
 
         Raises:
             Violation: 4002, this is another peer than the one that registered, or nobody has.
         """
-        position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
         link = self._router.children.find(position)
-        if link is None or not self._permissions.speaks_for(caller_of(context), link):
+        if link is None or not self._permissions.speaks_for(caller, link):
             raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
         return link
 
@@ -242,6 +249,14 @@ class MeshServer:
     async def serve(self, incoming: link_kinds.Incoming) -> None:
         """Serve a link that a child opens, until its end."""
         await self._streams.serve(incoming)
+
+    async def announced(self, announcing: Announcing, caller: Caller) -> Ack:
+        """Take in an announcement."""
+        return await self._announcements.take(announcing, caller)
+
+    async def reported(self, report: bytes, position: Position, caller: Caller) -> bytes:
+        """Take in a child's report of the state of the mesh."""
+        return await self._services.report(report, partial(self._reporting, position, caller))
 
     # ---- the calls
 

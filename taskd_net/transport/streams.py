@@ -57,6 +57,17 @@ class Services(Protocol):
             child: the child that makes a call, or raises a Violation.
         """
 
+    async def report(self, data: bytes, child: Callable[[], Link]) -> bytes:
+        """Take in a child's report. Returns the answer.
+
+        Args:
+            data: the report.
+            child: the child that reports, or raises a Violation.
+
+        Raises:
+            Refusal: it is not taken.
+        """
+
     def close(self) -> None:
         """End the calls that last, each after its next answer."""
 
@@ -87,7 +98,7 @@ class Streams:
 
     async def serve(self, incoming: Incoming) -> None:
         """Serve a link that a child opens, until its end."""
-        host, router, connection = self._host, self._router, incoming.caller.remote
+        host, router, connection = self._host, self._router, incoming.remote
         link, before = await self._held_back(incoming), None
         if link is not None and incoming.continues and (standing := host.links.get(link.id)) is not None:
             if await _comes_to_rest(standing):

@@ -36,6 +36,10 @@ class Kind(IntEnum):
     """Its answer."""
     END = 5
     """The sender's last frame; the payload is the reason, empty for a link that goes on over another socket."""
+    REQUEST = 6
+    """A `Request` of `link.proto`, from the child."""
+    REPLY = 7
+    """The `Reply` of the parent."""
 
 
 class FrameError(TaskdNetError):

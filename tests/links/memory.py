@@ -204,6 +204,7 @@ class MemoryIncoming:
     def __init__(self, parent: Parent, caller: Caller, way: Way, pipe: MemoryPipe) -> None:
         self._parent = parent
         self.caller = caller
+        self.remote = self.caller.remote
         self.position = way.host.router.identity
         self.continues = way.continues
         self._pipe = pipe

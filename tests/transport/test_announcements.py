@@ -1,4 +1,7 @@
-"""Announcements at a parent: by slices between other work, in order, charged before they are read."""
+"""Announcements at a parent: by slices between other work, in order, charged before they are read.
+
+They come as calls of gRPC, or over the direct link of the child: the bounds are the same.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from taskd_net.peer_limits import Limits
 from taskd_net.wire.requests import write_announcement
 from tests.core.invariants import check
 from tests.peers.child import RawChild
+from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild
 from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
 from tests.peers.stubs import pb, position
@@ -32,10 +36,18 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ROUTES_SLICE", SLICE)
 
 
+@pytest.fixture(params=["batched", "direct"])
+async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
+    """Nodes with one kind of link."""
+    async with Mesh(request.param) as mesh:
+        yield mesh
+
+
 @pytest.fixture
-async def child() -> AsyncIterator[LinkChild]:
-    """A Proxy of ours that has not joined."""
-    async with LinkChild("Proxy/7") as child:
+async def child(request: pytest.FixtureRequest) -> AsyncIterator[LinkChild]:
+    """A Proxy of ours that has not joined, with the kind of link of the mesh."""
+    direct = request.node.callspec.params["mesh"] == "direct"
+    async with DirectChild("Proxy/7") if direct else LinkChild("Proxy/7") as child:
         yield child
 
 
@@ -47,6 +59,15 @@ def workers(*ranks: int) -> list[Position]:
 async def announce(child: LinkChild, path: Iterable[Position], metadata: Any = ()) -> int:
     """Announce. Returns the code."""
     return int((await child.call("PathDiscovery", write_announcement("a", HERE, path), metadata)).code)
+
+
+async def give_up(child: LinkChild, *calls: asyncio.Task[Any]) -> None:
+    """Let the child go while it waits: a call is cancelled, a link is cut."""
+    if isinstance(child, DirectChild):
+        await child.cut()
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
 
 
 def behind(node: WatchedNode) -> set[int]:
@@ -112,11 +133,11 @@ async def test_others_of_the_child_wait_behind_a_long_one_and_messages_pass(mesh
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     await child.join(mgr.address or "")
-    passed = 0
+    passed, over = 0, False
 
     async def messages() -> None:
         nonlocal passed
-        while True:
+        while not over:
             assert (await worker.send("x", to="Mgr")).ok
             await mgr.take()
             passed += 1
@@ -134,8 +155,8 @@ async def test_others_of_the_child_wait_behind_a_long_one_and_messages_pass(mesh
     assert await announce(child, workers(*range(300)), WITHDRAW) == 0
     assert behind(mgr) == set()
     assert passed > before, "messages pass between two slices"
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
+    over = True
+    await soon(sending)
 
 
 async def test_cancelled_ones_hold_up_none_behind_them(mesh: Mesh, child: LinkChild) -> None:
@@ -191,8 +212,7 @@ async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh,
         await other.join(mgr.address or "")
         assert (await other.announce(*(f"Worker/8/{rank}" for rank in range(50)))).code == 0
     assert not waits.done() and len(behind(mgr)) < 100
-    waits.cancel()
-    await asyncio.gather(waits, return_exceptions=True)
+    await give_up(child, waits)
     async with asyncio.timeout(10):
         while mgr.router.quota.size or mgr._requests:  # noqa: ASYNC110 - what a node keeps is looked at
             await asyncio.sleep(0.01)
@@ -217,8 +237,7 @@ async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild, mo
             await asyncio.sleep(0.01)
     assert await announce(child, path) == Code.RECV_BUF_BUSY
     small = asyncio.create_task(announce(child, workers(1)))
-    first.cancel()
-    await asyncio.gather(first, return_exceptions=True)
+    await give_up(child, first)
     async with asyncio.timeout(10):
         while quota.size:  # noqa: ASYNC110 - what a node keeps is looked at
             await asyncio.sleep(0.01)

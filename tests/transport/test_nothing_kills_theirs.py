@@ -110,7 +110,7 @@ class Rig(FakeNode):
         up = ToParent(cast("Any", self), UP, Position.mgr(), self._pipe("up"), peers.ORIGINAL, cast("Any", self), 1.0)
         self._run("up", up, UP)
         peer = peers.Peer(peers.ORIGINAL)
-        requests = GrpcRequests(cast("Any", self), Position.mgr(), peer)
+        requests = GrpcRequests(cast("Any", self), router.identity, Position.mgr(), peer)
         connection = Connection(cast("Any", self), None, Opened(up, cast("Any", None)), requests)
         self.stay = Stay(connection, Position.mgr(), peer)
         self.perform(router.upstream_up(0.0, up, Position.mgr(), quirks=peers.ORIGINAL.parent))

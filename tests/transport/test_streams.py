@@ -68,6 +68,7 @@ class FakeIncoming:
 
     def __init__(self, node: FakeNode, position: Position = WORKER, remote: Any = HERE) -> None:
         self.caller = Caller(remote, lambda: None)
+        self.remote = remote
         self.position = position
         self.told: asyncio.Queue[bool | None] = asyncio.Queue()
         self.ends: list[End] = []

@@ -1,0 +1,125 @@
+"""A raw child over a direct link: it registers over gRPC, greets over a socket, and writes bytes of its own making."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import Any, Self
+
+from taskd_net import limits
+from taskd_net.links import peer as peers
+from taskd_net.links.direct_kind import KEY
+from taskd_net.wire import link_pb2
+from taskd_net.wire.socket_frames import FrameReader, Greeting, Kind, write_frame, write_greeting
+from tests.peers.child import PATIENCE_S
+from tests.peers.links import LinkChild
+from tests.peers.stubs import pb, position
+
+_ROUTES = {peers.ROUTES_KEY: "routes", peers.END_KEY: "end"}
+
+
+class DirectChild(LinkChild):
+    """The same child as `LinkChild` over a direct link: its announcements are frames, its Register is a call.
+
+    Attributes:
+        offer: the port and the token of the last Register.
+        other: the frames that are no reply.
+        reads: bytes of each read.
+    """
+
+    offer: tuple[int, bytes] = (0, b"")
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.other: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        self._numbers = count(1)
+        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self.writer: asyncio.StreamWriter | None = None
+        self.reads: list[int] = []
+
+    async def register(self, address: str) -> None:
+        """Register alone."""
+        self.connect(address)
+        register = pb.RegisterReq(uuid="register", pos=position(self.place)).SerializeToString()
+        call = self.channel.unary_unary("/TaskNet/Register", response_deserializer=pb.Ack.FromString)(
+            register, metadata=peers.own_metadata(), timeout=60.0
+        )
+        assert (await call).code == 0
+        _, port, token = peers.read_metadata(await call.trailing_metadata())[KEY].split()
+        self.offer = int(port), bytes.fromhex(token)
+
+    async def connect_socket(self) -> asyncio.StreamReader:
+        """Connect to the offered port."""
+        reader, self.writer = await asyncio.open_connection("127.0.0.1", self.offer[0])
+        return reader
+
+    async def open(self) -> None:
+        """Greet, and wait until the link is accepted."""
+        reader = await self.connect_socket()
+        self.put(write_greeting(Greeting(self.offer[1], False)))
+        self._reader = asyncio.create_task(self._read(reader))
+        async with asyncio.timeout(PATIENCE_S):
+            kind, _ = await self.other.get()
+        assert kind == Kind.ACCEPTED
+
+    def put(self, data: bytes) -> None:
+        """Write bytes."""
+        assert self.writer is not None
+        self.writer.write(data)
+
+    def request(self, **content: Any) -> bytes:
+        """A request as a frame."""
+        return write_frame(Kind.REQUEST, link_pb2.Request(**content).SerializeToString())
+
+    async def ask(self, **content: Any) -> Any:
+        """Ask. Returns the reply."""
+        number = next(self._numbers)
+        self._replies[number] = asyncio.get_running_loop().create_future()
+        self.put(self.request(number=number, **content))
+        return await self._replies[number]
+
+    async def call(self, method: str, data: bytes, metadata: tuple[tuple[str, str], ...] = ()) -> Any:
+        """Make a request: an announcement over the link where it stands, any other as a call. Returns the Ack."""
+        if method != "PathDiscovery" or self.writer is None:
+            return await super().call(method, data, metadata)
+        terms = {_ROUTES[key]: value for key, value in metadata}
+        reply = await self.ask(announcement=data, patience=60_000, **terms)
+        return pb.Ack.FromString(reply.ack)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        frames = FrameReader(limits.RECEIVE_BYTES)
+        while data := await reader.read(65536):
+            self.reads.append(len(data))
+            while data:
+                space = frames.space()
+                size = min(len(space), len(data))
+                space[:size] = data[:size]
+                frames.received(size)
+                data = data[size:]
+                while (frame := frames.next()) is not None:
+                    self._take(*frame)
+        self.other.put_nowait((Kind.END, b""))
+
+    def _take(self, kind: int, payload: bytes) -> None:
+        if kind == Kind.REPLY:
+            reply = link_pb2.Reply.FromString(payload)
+            answer = self._replies.pop(reply.number, None)
+            if answer is not None and not answer.done():
+                answer.set_result(reply)
+        elif kind == Kind.PING:
+            self.put(write_frame(Kind.PONG))
+        else:
+            self.other.put_nowait((kind, payload))
+
+    async def cut(self) -> None:
+        """Lose the connections, like a killed process."""
+        if self.writer is not None:
+            self.writer.transport.abort()
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        await super().cut()
+
+    async def __aenter__(self) -> Self:
+        return self
