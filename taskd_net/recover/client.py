@@ -1,0 +1,349 @@
+"""The connection to ClusterD: calls, and the streams of orders, for as long as `run` runs.
+
+`life` decides on each step; this module does it. One connection at a time: each attempt gets a channel of its own, so
+gRPC's back-off does not add to ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from taskd_net import job_limits, limits
+from taskd_net.address import Address
+from taskd_net.bounded_file import read_file
+from taskd_net.codes import ConfigError, TaskdNetError
+from taskd_net.jobs import events
+from taskd_net.jobs.events import Event, Signal
+from taskd_net.logger import get_logger
+from taskd_net.recover import orders, rpcs
+from taskd_net.recover.codes import Code, describe
+from taskd_net.recover.life import Life, Step
+from taskd_net.recover.rpcs import Rpc
+from taskd_net.transport.channel import open_channel
+from taskd_net.untrusted import shown
+from taskd_net.wire import datatrace_pb2, recover_pb2
+
+RequestT = TypeVar("RequestT", bound=Message)
+UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
+StreamCall: TypeAlias = "grpc.aio.UnaryStreamMultiCallable[bytes, bytes]"
+
+_CALLS: Final = {Step.INIT: rpcs.INIT, Step.REGISTER: rpcs.REGISTER, Step.HEALTH_CHECK: rpcs.HEALTH_CHECK}
+_OPERATIONS: Final = (rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS, rpcs.PROFILING)
+
+
+class ClusterdError(TaskdNetError):
+    """A call of ClusterD has no answer. gRPC's own error is the cause.
+
+    Attributes:
+        status: gRPC's status; None where the answer cannot be read, or the client is closed.
+    """
+
+    def __init__(self, text: str, status: grpc.StatusCode | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(slots=True)
+class Counters:
+    """Events of a client since it began.
+
+    Args:
+        orders: messages that were handed on.
+        dropped: messages that were not, by reason: `keep-alive`, `foreign`, `unreadable`.
+        connected: streams of signals that were opened.
+        calls: answers to calls, by method and code.
+        failures: calls without an answer, by method.
+    """
+
+    orders: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    connected: int = 0
+    calls: Counter[tuple[str, int]] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+
+
+async def _nothing() -> None:
+    """Do nothing when the client has registered."""
+
+
+class Client:
+    """A client of ClusterD for one job, in one event loop. `run` it in a task, cancel that, and `close`.
+
+    Args:
+        address: of ClusterD.
+        info: the job and the role.
+        take: takes each order; orders wait in ClusterD meanwhile.
+        credentials: for TLS; None for plain text.
+        operations: subscribe to switches of cards, stress tests and the profiling switch too, as a Manager does.
+        off_again: as for `Life`.
+        registered: is awaited after each Register, before the stream of signals begins.
+
+    Attributes:
+        counters: what has happened so far.
+        profiling: the stream of the profiling switch stands.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        info: recover_pb2.ClientInfo,
+        take: Callable[[Event], Awaitable[None]],
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        operations: bool = False,
+        off_again: float | None = None,
+        registered: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
+        self.address = address
+        self.counters = Counters()
+        self.profiling = False
+        self._info = info
+        self._take = take
+        self._credentials = credentials
+        self._operations = operations
+        self._registered = registered
+        self._life = Life(off_again)
+        self._log = get_logger(clusterd=str(address), job=info.jobId)
+        self._channel: grpc.aio.Channel | None = None
+        self._streams: list[asyncio.Task[None]] = []
+        self._closed = False
+        self._said = ""
+
+    # ---- calls
+
+    async def call(
+        self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT, seconds: float = job_limits.CLUSTERD_CALL_S
+    ) -> recover_pb2.Status:
+        """Make one call.
+
+        Raises:
+            ClusterdError: there is no answer within these seconds.
+        """
+        if self._closed:
+            raise ClusterdError(f"{rpc.name}: the client is closed")
+        call: UnaryCall = self._open().unary_unary(rpc.path)
+        try:
+            answer = await call(request.SerializeToString(), timeout=seconds)
+            status = recover_pb2.Status.FromString(answer)
+        except grpc.aio.AioRpcError as error:
+            self.counters.failures[rpc.name] += 1
+            raise _error(rpc, self.address, error) from error
+        except DecodeError as error:
+            self.counters.failures[rpc.name] += 1
+            raise ClusterdError(f"{rpc.name} at {self.address}: the answer cannot be read") from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # The end of the channel has cancelled the call, and nobody this task.
+            raise ClusterdError(f"{rpc.name} at {self.address}: the connection was given up") from None
+        self.counters.calls[rpc.name, status.code] += 1
+        return status
+
+    async def close(self) -> None:
+        """End every call and stream. Idempotent."""
+        self._closed = True
+        await self._drop()
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            self._channel = open_channel(self.address, self._credentials, None, pings=True)
+        return self._channel
+
+    async def _drop(self) -> None:
+        """End the streams, and the connection."""
+        streams, self._streams = self._streams, []
+        self.profiling = False
+        for stream in streams:
+            stream.cancel()
+        if streams:
+            await asyncio.wait(streams)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    # ---- the life of the subscription
+
+    async def run(self) -> None:
+        """Keep the subscription, until recovery turns out to be switched off, or the task is cancelled."""
+        try:
+            while True:
+                step, at = self._life.next
+                if await self._broken(at - time.monotonic()):
+                    continue
+                if step is Step.END:
+                    return
+                await self._do(step)
+        finally:
+            await self._drop()
+
+    async def _broken(self, seconds: float) -> bool:
+        """Wait; True as soon as the stream of signals has ended, which is said to `life`."""
+        if not self._life.is_reading:
+            await asyncio.sleep(max(seconds, 0.0))
+            return False
+        signals = self._streams[0]
+        await asyncio.wait([signals], timeout=max(seconds, 0.0))
+        if not signals.done():
+            return False
+        await self._stream_ended(signals)
+        return True
+
+    async def _do(self, step: Step) -> None:
+        now = time.monotonic
+        if step is Step.CONNECT:
+            if await self._can_connect():
+                self._life.reached(now())
+            else:
+                self._life.failed(now(), step, unreachable=True)
+            return
+        if step is Step.SUBSCRIBE:
+            await self._subscribe()
+            return
+        if step is Step.INIT:
+            await self._drop()
+        try:
+            status = await self.call(_CALLS[step], self._info)
+        except ClusterdError as error:
+            if step is Step.HEALTH_CHECK and self._streams[0].done():
+                await self._stream_ended(self._streams[0])
+                return
+            self._say("clusterd_lost", reason=str(error))
+            await self._drop()
+            self._life.failed(now(), step, unreachable=error.status is grpc.StatusCode.UNAVAILABLE)
+            return
+        if status.code == Code.PROCESS_RESCHEDULE_OFF and step is Step.INIT:
+            self._say("clusterd_recovery_off", warn=False, reason=status.info or describe(status.code))
+        elif status.code != Code.OK:
+            self._say("clusterd_refused", call=_CALLS[step].name, code=status.code, reason=describe(status.code))
+        if step is Step.HEALTH_CHECK and status.code != Code.OK:
+            await self._drop()
+        self._life.answered(now(), step, status.code)
+
+    async def _subscribe(self) -> None:
+        await self._registered()
+        streams = [asyncio.create_task(self._read(rpcs.SIGNALS, self._info), name="reads signals of ClusterD")]
+        if self._operations:
+            streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in _OPERATIONS]
+        self._streams = streams
+        self.counters.connected += 1
+        self._life.opened(time.monotonic())
+        self._say("clusterd_subscribed", warn=False)
+
+    async def _stream_ended(self, signals: asyncio.Task[None]) -> None:
+        error = None if signals.cancelled() else signals.exception()
+        if error is not None and not isinstance(error, ClusterdError):
+            raise error
+        await self._drop()
+        status = None if error is None else error.status
+        self._say("clusterd_lost", reason=str(error or "ClusterD has ended the stream of signals"))
+        self._life.ended(time.monotonic(), unreachable=status is grpc.StatusCode.UNAVAILABLE)
+
+    async def _can_connect(self) -> bool:
+        """Whether something listens at the address."""
+        try:
+            async with asyncio.timeout(job_limits.CLUSTERD_LOOK_S):
+                _, writer = await asyncio.open_connection(self.address.host, self.address.port)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+    # ---- streams
+
+    async def _keep(self, rpc: Rpc[Any, Any]) -> None:
+        """Read a stream beside the signals; open it again after a pause, while the connection stands."""
+        request = rpc.request(jobId=self._info.jobId, role=self._info.role)
+        breaks = 0
+        while True:
+            before = self.counters.orders
+            try:
+                await self._read(rpc, request)
+                reason = "ClusterD has ended the stream"
+            except ClusterdError as error:
+                reason = str(error)
+                if error.status is grpc.StatusCode.UNIMPLEMENTED:
+                    self._log.info("clusterd_stream_unknown", stream=rpc.name)
+                    return
+            finally:
+                if rpc is rpcs.PROFILING:
+                    self.profiling = False
+            breaks = 1 if self.counters.orders > before else breaks + 1
+            self._log.info("clusterd_stream_lost", stream=rpc.name, reason=reason)
+            pause = breaks * job_limits.CLUSTERD_PAUSE_S
+            await asyncio.sleep(min(pause, job_limits.CLUSTERD_PAUSE_MOST_S))
+
+    async def _read(self, rpc: Rpc[Any, Any], request: Message) -> None:
+        """Read one stream until its end.
+
+        Raises:
+            ClusterdError: it has broken.
+        """
+        call: StreamCall = self._open().unary_stream(rpc.path)
+        stream = call(request.SerializeToString())
+        try:
+            async for content in stream:
+                await self._arrived(rpc, content)
+        except grpc.aio.AioRpcError as error:
+            raise _error(rpc, self.address, error) from error
+
+    async def _arrived(self, rpc: Rpc[Any, Any], content: bytes) -> None:
+        try:
+            message: orders.Message = rpc.answer.FromString(content)
+            job = orders.job_of(message)
+            event = orders.read(message) if job in (None, "", self._info.jobId) else None
+        except (DecodeError, ValueError) as error:
+            self.counters.dropped["unreadable"] += 1
+            self._log.warning("clusterd_order_unreadable", stream=rpc.name, reason=str(error))
+            return
+        if rpc is rpcs.SIGNALS:
+            self._life.heard()
+        if event is None:
+            self.counters.dropped["foreign"] += 1
+            self._log.warning("clusterd_order_of_another_job", stream=rpc.name, other=job)
+        elif isinstance(event, Signal) and event.signal_type == events.KEEP_ALIVE:
+            self.counters.dropped["keep-alive"] += 1
+        else:
+            self.profiling = self.profiling or isinstance(message, datatrace_pb2.DataStatusRes)
+            self.counters.orders += 1
+            await self._take(event)
+
+    def _say(self, event: str, *, warn: bool = True, **fields: object) -> None:
+        """Log a change of the connection's state; a state that lasts is said once."""
+        said = f"{event} {fields}"
+        if said != self._said:
+            self._said = said
+            (self._log.warning if warn else self._log.info)(event, **fields)
+
+
+def _error(rpc: Rpc[Any, Any], address: Address, error: grpc.aio.AioRpcError) -> ClusterdError:
+    status = error.code()
+    return ClusterdError(f"{rpc.name} at {address}: {status.name}: {error.details() or ''}", status)
+
+
+def credentials(cert_path: str) -> grpc.ChannelCredentials:
+    """Credentials for TLS to ClusterD.
+
+    Args:
+        cert_path: PEM file with the certificate to trust; empty for those that the system trusts.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    path = cert_path or ssl.get_default_verify_paths().cafile
+    if not path:
+        return grpc.ssl_channel_credentials()  # gRPC brings some with it
+    try:
+        content = read_file(path, limits.CONFIG_BYTES, limits.CONFIG_READ_S)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cert_path is {shown(path)}; it cannot be read: {error}") from None
+    return grpc.ssl_channel_credentials(content.data)

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+
+from taskd_net import job_limits
+from taskd_net.address import Address
+from taskd_net.codes import ConfigError
+from taskd_net.jobs.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.recover import rpcs
+from taskd_net.recover.client import Client, ClusterdError, credentials
+from taskd_net.wire import datatrace_pb2
+from taskd_net.wire import recover_pb2 as wire
+from tests.peers.clusterd import ClusterD
+
+pytestmark = pytest.mark.compat
+
+INFO = wire.ClientInfo(jobId="J", role="taskd")
+
+
+@pytest.fixture
+def clusterd(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterD]:
+    # Pauses of tenths of a second: their lengths are tested in test_life.
+    for name in ("INIT", "OFF", "PAUSE", "PAUSE_MOST", "HEALTH", "LOOK"):
+        value = getattr(job_limits, f"CLUSTERD_{name}_S")
+        monkeypatch.setattr(job_limits, f"CLUSTERD_{name}_S", value / 20)
+    with ClusterD() as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def running(clusterd: ClusterD, **options: Any) -> AsyncIterator[tuple[Client, asyncio.Queue[Event]]]:
+    """A client at work, and the orders that it has taken."""
+    taken: asyncio.Queue[Event] = asyncio.Queue()
+    client = Client(Address.parse(clusterd.address), INFO, taken.put, **options)
+    task = asyncio.create_task(client.run())
+    try:
+        yield client, taken
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await client.close()
+
+
+def signal(uuid: str, job: str = "J", kind: str = "stopTrain") -> wire.ProcessManageSignal:
+    return wire.ProcessManageSignal(uuid=uuid, jobId=job, signalType=kind)
+
+
+async def test_init_register_subscribe_and_signals(clusterd: ClusterD) -> None:
+    async with running(clusterd) as (client, taken):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("a"), signal("b"))
+        assert [await taken.get(), await taken.get()] == [Signal("a", "stopTrain"), Signal("b", "stopTrain")]
+        await asyncio.to_thread(clusterd.wait_for, rpcs.HEALTH_CHECK, 2)
+        assert client.counters.orders == 2
+    assert clusterd.names == ["Init", "Register", "SubscribeProcessManageSignal"]
+    assert all(request == INFO for _, request in clusterd.calls)
+
+
+async def test_keep_alive_foreign_and_unreadable_orders_are_counted(
+    clusterd: ClusterD, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = wire.ProcessManageSignal(jobId="J", nodeRankIds=["x"])
+    orders: list[Message | bytes] = [signal("k", kind="keep-alive"), signal("f", job="other"), bad, b"\xff\xff", signal("a")]
+    async with running(clusterd) as (client, taken):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, *orders)
+        assert await taken.get() == Signal("a", "stopTrain")
+        assert client.counters.dropped == {"keep-alive": 1, "foreign": 1, "unreadable": 2}
+    assert "a nodeRankId is 'x'" in caplog.text
+    assert "clusterd_order_of_another_job" in caplog.text
+
+
+async def test_operations_have_streams_of_their_own(clusterd: ClusterD) -> None:
+    async with running(clusterd, operations=True) as (client, taken):
+        await asyncio.to_thread(
+            clusterd.send, rpcs.SWITCH_NIC_ORDERS, wire.SwitchRankList(rankID=["1"], op=[True], jobId="J")
+        )
+        assert await taken.get() == SwitchNic((1,), (True,))
+        params = {"3": wire.StressOpList(ops=[0])}
+        await asyncio.to_thread(
+            clusterd.send, rpcs.STRESS_TEST_ORDERS, wire.StressTestRankParams(stressParam=params, jobId="J")
+        )
+        assert await taken.get() == StressTest({3: (0,)})
+        before = client.profiling
+        switch = datatrace_pb2.ProfilingSwitch(Step="on")
+        await asyncio.to_thread(
+            clusterd.send, rpcs.PROFILING, datatrace_pb2.DataStatusRes(profilingSwitch=switch, code=200)
+        )
+        assert await taken.get() == ProfilingSwitch(True)
+        assert (before, client.profiling) == (False, True)
+        clusterd.end(rpcs.PROFILING, grpc.StatusCode.INTERNAL)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.PROFILING, 2)
+        assert not client.profiling
+    assert clusterd.names.count("Init") == 1, "a broken stream of an operation costs no other stream"
+
+
+async def test_stream_that_clusterd_does_not_know_is_not_asked_for_again(
+    clusterd: ClusterD, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    clusterd.answers[rpcs.PROFILING.name].append(grpc.StatusCode.UNIMPLEMENTED)
+    async with running(clusterd, operations=True):
+        await asyncio.to_thread(clusterd.wait_for, rpcs.HEALTH_CHECK, 5)
+    assert clusterd.names.count(rpcs.PROFILING.name) == 1
+    assert caplog.text.count("clusterd_stream_unknown") == 1
+
+
+@pytest.mark.parametrize("status", [None, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE])
+async def test_broken_stream_begins_again_with_init(clusterd: ClusterD, status: grpc.StatusCode | None) -> None:
+    async with running(clusterd) as (_, taken):
+        for uuid in ("a", "b"):
+            await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal(uuid))
+            assert await taken.get() == Signal(uuid, "stopTrain")
+            clusterd.end(rpcs.SIGNALS, status)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 3)
+    assert clusterd.names == ["Init", "Register", "SubscribeProcessManageSignal"] * 3
+
+
+async def test_clusterd_that_was_killed_gets_its_client_back(clusterd: ClusterD) -> None:
+    async with running(clusterd) as (client, taken):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+        await asyncio.to_thread(clusterd.stop)
+        with pytest.raises(ClusterdError):
+            await client.call(rpcs.STOP_COMPLETE, wire.StopCompleteRequest(jobId="J"))
+        clusterd.start()
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("after"))
+        assert await taken.get() == Signal("after", "stopTrain")
+
+
+@pytest.mark.parametrize("code", [402, 500, 502, 599, 401, 503, 777])
+async def test_refusals_are_tried_again_and_said_once(
+    clusterd: ClusterD, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    clusterd.answers["Init"].extend([code, code, code])
+    clusterd.answers["Register"].extend([code])
+    async with running(clusterd):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+    assert clusterd.names == ["Init"] * 4 + ["Register"] * 2 + ["SubscribeProcessManageSignal"]
+    assert caplog.text.count(f"call=Init code={code}") == 1
+    assert caplog.text.count(f"call=Register code={code}") == 1
+
+
+async def test_403_ends_it_quietly(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
+    clusterd.answers["Init"].append(403)
+    client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put)
+    await client.run()
+    await client.close()
+    assert clusterd.names == ["Init"]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_403_is_asked_again_by_a_manager(clusterd: ClusterD) -> None:
+    clusterd.answers["Init"].extend([403, 403])
+    async with running(clusterd, off_again=0.05):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+    assert clusterd.names.count("Init") == 3
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xff", grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, 400])
+async def test_health_check_that_fails_begins_again(clusterd: ClusterD, bad: Any) -> None:
+    clusterd.answers["HealthCheck"].append(bad)
+    async with running(clusterd):
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 2)
+    assert clusterd.names == ["Init", "Register", "SubscribeProcessManageSignal"] * 2
+
+
+async def test_garbage_for_an_answer_is_an_error_with_its_cause(clusterd: ClusterD) -> None:
+    client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put)
+    clusterd.answers["ReportStopComplete"].extend([b"\xff\xff", grpc.StatusCode.INTERNAL, 599])
+    request = wire.StopCompleteRequest(jobId="J")
+    with pytest.raises(ClusterdError, match="the answer cannot be read") as garbage:
+        await client.call(rpcs.STOP_COMPLETE, request)
+    assert garbage.value.__cause__ is not None
+    with pytest.raises(ClusterdError, match="INTERNAL: as told") as failed:
+        await client.call(rpcs.STOP_COMPLETE, request)
+    assert isinstance(failed.value.__cause__, grpc.RpcError)
+    assert (await client.call(rpcs.STOP_COMPLETE, request)).code == 599
+    assert client.counters.failures == {"ReportStopComplete": 2}
+    await client.close()
+    with pytest.raises(ClusterdError, match="closed"):
+        await client.call(rpcs.STOP_COMPLETE, request)
+
+
+async def test_call_that_is_not_answered_ends_in_time(clusterd: ClusterD) -> None:
+    release = threading.Event()
+
+    def wait() -> int:
+        release.wait()
+        return 0
+
+    clusterd.answers["ReportStopComplete"].extend([wait, wait])
+    client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put)
+    request = wire.StopCompleteRequest(jobId="J")
+    with pytest.raises(ClusterdError, match="DEADLINE_EXCEEDED"):
+        await client.call(rpcs.STOP_COMPLETE, request, 0.1)
+    hanging = asyncio.create_task(client.call(rpcs.STOP_COMPLETE, request, 60.0))
+    await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE, 2)
+    await client.close()
+    with pytest.raises(ClusterdError):
+        await hanging
+    release.set()
+
+
+async def test_flood_loses_and_repeats_nothing(clusterd: ClusterD) -> None:
+    number = 10_000
+    seen: list[str] = []
+    done = asyncio.Event()
+
+    async def take(event: Event) -> None:
+        assert isinstance(event, Signal)
+        seen.append(event.uuid)
+        if len(seen) == number:
+            done.set()
+
+    client = Client(Address.parse(clusterd.address), INFO, take)
+    task = asyncio.create_task(client.run())
+    await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, *(signal(str(each)) for each in range(number)))
+    await done.wait()
+    assert seen == [str(each) for each in range(number)]
+    task.cancel()
+    await asyncio.wait([task])
+    await client.close()
+
+
+async def test_registered_comes_before_the_stream(clusterd: ClusterD) -> None:
+    async def registered() -> None:
+        assert (await client.call(rpcs.STOP_COMPLETE, wire.StopCompleteRequest(jobId="J"))).code == 0
+
+    async with running(clusterd, registered=registered) as (client, _):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+    assert clusterd.names == ["Init", "Register", "ReportStopComplete", "SubscribeProcessManageSignal"]
+
+
+async def test_certificate_that_does_not_fit_is_an_error(clusterd: ClusterD) -> None:
+    client = Client(
+        Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put, credentials=credentials("")
+    )  # the server speaks plain text
+    with pytest.raises(ClusterdError, match="UNAVAILABLE"):
+        await client.call(rpcs.INIT, INFO)
+    await client.close()
+
+
+def test_certificate_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cert_path is .*none.pem"):
+        credentials(str(tmp_path / "none.pem"))
