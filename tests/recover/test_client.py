@@ -70,7 +70,8 @@ async def test_keep_alive_foreign_and_unreadable_orders_are_counted(
     clusterd: ClusterD, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = wire.ProcessManageSignal(jobId="J", nodeRankIds=["x"])
-    orders: list[Message | bytes] = [signal("k", kind="keep-alive"), signal("f", job="other"), bad, b"\xff\xff", signal("a")]
+    orders: list[Message | bytes] = [signal("k", kind="keep-alive"), signal("f", job="other")]
+    orders += [bad, b"\xff\xff", signal("a")]
     async with running(clusterd) as (client, taken):
         await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, *orders)
         assert await taken.get() == Signal("a", "stopTrain")
