@@ -58,7 +58,7 @@ class OnSmallDisk(Daemon):
                 assert error.errno == errno.ENOSPC  # noqa: PT017 - it has to come
 
     async def shown(self, holds: Callable[[Document], bool]) -> Document:
-        """What `taskd-net job` shows, once it is as expected."""
+        """The output of `taskd-net job`, once it is as expected."""
         while True:
             _, output, errors = await run("job", self.address, "--json")
             assert errors == ""

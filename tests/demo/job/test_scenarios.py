@@ -74,6 +74,84 @@ async def test_manager_that_forgets_its_state_fails_the_start() -> None:
     assert "commands of Agent/1: 210 5; expected 210 3" in result.problems
 
 
+class Impatient(Stage):
+    """A stage with a broken step, after which nothing is waited for any longer."""
+
+    def give_up(self) -> None:
+        """Wait for a moment at most from now on."""
+        self._patience = 0.5
+
+
+class NodeDies(Impatient):
+    """The launcher of node 1 dies where one of its training processes should."""
+
+    async def kill(self, who: str) -> None:
+        await super().kill("Agent/1" if who == "Worker/3" else who)
+
+    def thaw(self, who: str) -> None:
+        super().thaw(who)
+        self.give_up()
+
+
+class AnotherDies(Impatient):
+    """A training process of node 1 dies where rank 0 should."""
+
+    async def kill(self, who: str) -> None:
+        await super().kill("Worker/3" if who == "Worker/0" else who)
+
+    async def start_mgr(self) -> None:
+        await super().start_mgr()
+        if self.evidence.count("Mgr", BEGAN) == 2:
+            self.give_up()
+
+
+class NothingChanges(Impatient):
+    """RetryTime stays as it is."""
+
+    def set_retry_time(self, value: int) -> None:
+        super().set_retry_time(0)
+        if value:
+            self.give_up()
+
+
+class StaysFrozen(Impatient):
+    """The frozen process never goes on."""
+
+    def thaw(self, who: str) -> None:
+        self.give_up()
+
+
+class NoPlugin(Impatient):
+    """The Manager has no plugin."""
+
+    async def all_registered(self) -> None:
+        await super().all_registered()
+        self.give_up()
+
+    async def start_mgr(self) -> None:
+        self.plugins = None
+        await super().start_mgr()
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "problem"),
+    [
+        ("worker-dies", NodeDies, "exits of Agent/1: -9; expected 1"),
+        pytest.param("rank-0-dies", AnotherDies, "exits of Agent/0: none; expected 1", marks=pytest.mark.long),
+        pytest.param("retry-time", NothingChanges, "starts of Worker/0: 3; expected 3 2", marks=pytest.mark.long),
+        pytest.param("restarts-run-out", StaysFrozen, "exits of Agent/0: none; expected 1", marks=pytest.mark.long),
+        pytest.param("profiling", StaysFrozen, "commands of Worker/3: none; expected 711, 700", marks=pytest.mark.long),
+        pytest.param("hanging-plugin", NoPlugin, "hung: none; expected Plugin", marks=pytest.mark.long),
+    ],
+)
+async def test_scenario_with_a_broken_step_fails(name: str, stage: type[Stage], problem: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("taskd_net.demo.job.run.Stage", stage)
+        result = await play(BY_NAME[name])
+    assert not result.ok
+    assert problem in result.problems
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
