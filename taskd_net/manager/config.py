@@ -13,6 +13,7 @@ from taskd_net.schema import Kind, require_all, setting
 from taskd_net.untrusted import natural
 
 INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
+OFF: Final = "off"
 
 RESET_FILE: Final = "/user/restore/reset/config/reset.json"
 """The platform's file with RetryTime."""
@@ -45,8 +46,8 @@ class ManagerConfig:
     Args:
         job_id: Job that this Mgr decides for. Without it the Mgr keeps no state, and decides nothing
             ([manager](manager.md)).
-        fault_recover: Recovery by process; any text switches it on. ClusterD decides on faults then, where the Manager
-            is connected to it; without ClusterD it changes nothing.
+        fault_recover: Recovery by process; any text but `off` switches it on. ClusterD decides on faults then, where
+            the Manager is connected to it; without ClusterD it changes nothing.
         plugins: Folder with users' plugins (`*.py`, one class each). Everything in it runs in the Manager's process.
         plugin_timeout: Seconds for one call of a user's plugin. Longer lets a slow plugin work, and one that hangs
             keep its stream for longer.
@@ -88,7 +89,7 @@ class ManagerConfig:
         return JobConfig(
             nodes=self.nodes,
             processes_per_node=self.processes_per_node,
-            fault_recover=self.fault_recover,
+            fault_recover="" if self.fault_recover == OFF else self.fault_recover,
             taskd_enable=self.taskd_enable,
             clusterd=self.clusterd,
             interval=self.process_interval / 1000,

@@ -115,7 +115,7 @@ class Manager:
             raise
         if (text := ignored_interval()) is not None:
             self._log.warning("interval_ignored", variable=INTERVAL, value=text, milliseconds=config.process_interval)
-        if config.fault_recover and not config.clusterd:
+        if config.decisions().fault_recover and not config.clusterd:
             self._log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
         self._node.job_view = self.view
         self._spawn(self._run(), "decides")
