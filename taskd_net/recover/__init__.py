@@ -1,3 +1,38 @@
-"""The client of ClusterD, which decides on the recovery of a job."""
+"""The client of ClusterD, which decides on the recovery of a job.
+
+    manager = DLRecoverManager(pb.ClientInfo(jobId="J", role="master agent"), "10.0.0.7:8899")
+    if manager.init_clusterd():
+        manager.start_subscribe()
+
+- `blocking` is the face for scripts, `client` the core in an event loop, `life` its decisions.
+- `reports` and `orders` check what goes out and what comes in; `rpcs` lists the methods, `codes` the codes.
+- `controller` is the training framework's side, `mindio` one of it.
+"""
 
 from __future__ import annotations
+
+from taskd_net.recover import pb
+from taskd_net.recover.blocking import (
+    DLRecoverManager,
+    report_process_fault,
+    report_recover_status,
+    report_recover_strategy,
+    report_stop_complete,
+)
+from taskd_net.recover.client import ClusterdError
+from taskd_net.recover.codes import Code
+from taskd_net.recover.controller import Controller, HandlerController, Reports
+
+__all__ = [
+    "ClusterdError",
+    "Code",
+    "Controller",
+    "DLRecoverManager",
+    "HandlerController",
+    "Reports",
+    "pb",
+    "report_process_fault",
+    "report_recover_status",
+    "report_recover_strategy",
+    "report_stop_complete",
+]

@@ -116,7 +116,7 @@ class Client:
         self._channel: grpc.aio.Channel | None = None
         self._streams: list[asyncio.Task[None]] = []
         self._closed = False
-        self._said = ""
+        self._said: tuple[object, ...] = ()
 
     # ---- calls
 
@@ -148,6 +148,18 @@ class Client:
             raise ClusterdError(f"{rpc.name} at {self.address}: the connection was given up") from None
         self.counters.calls[rpc.name, status.code] += 1
         return status
+
+    async def report(self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT) -> recover_pb2.Status:
+        """Make a report. If ClusterD does not take it, register, and make it once more.
+
+        Raises:
+            ClusterdError: there is no answer in time.
+        """
+        status = await self.call(rpc, request, job_limits.CLUSTERD_REPORT_S)
+        if status.code == Code.OK:
+            return status
+        await self.call(rpcs.REGISTER, self._info)
+        return await self.call(rpc, request, job_limits.CLUSTERD_REPORT_S)
 
     async def close(self) -> None:
         """End every call and stream. Idempotent."""
@@ -217,14 +229,17 @@ class Client:
             if step is Step.HEALTH_CHECK and self._streams[0].done():
                 await self._stream_ended(self._streams[0])
                 return
-            self._say("clusterd_lost", reason=str(error))
+            if self._is_news("lost", str(error)):
+                self._log.warning("clusterd_lost", reason=str(error))
             await self._drop()
             self._life.failed(now(), step, unreachable=error.status is grpc.StatusCode.UNAVAILABLE)
             return
-        if status.code == Code.PROCESS_RESCHEDULE_OFF and step is Step.INIT:
-            self._say("clusterd_recovery_off", warn=False, reason=status.info or describe(status.code))
-        elif status.code != Code.OK:
-            self._say("clusterd_refused", call=_CALLS[step].name, code=status.code, reason=describe(status.code))
+        if status.code != Code.OK and self._is_news(step, status.code):
+            if status.code == Code.PROCESS_RESCHEDULE_OFF and step is Step.INIT:
+                self._log.info("clusterd_recovery_off")
+            else:
+                call, reason = _CALLS[step].name, describe(status.code)
+                self._log.warning("clusterd_refused", call=call, code=status.code, reason=reason)
         if step is Step.HEALTH_CHECK and status.code != Code.OK:
             await self._drop()
         self._life.answered(now(), step, status.code)
@@ -237,7 +252,8 @@ class Client:
         self._streams = streams
         self.counters.connected += 1
         self._life.opened(time.monotonic())
-        self._say("clusterd_subscribed", warn=False)
+        if self._is_news("subscribed"):
+            self._log.info("clusterd_subscribed")
 
     async def _stream_ended(self, signals: asyncio.Task[None]) -> None:
         error = None if signals.cancelled() else signals.exception()
@@ -245,11 +261,13 @@ class Client:
             raise error
         await self._drop()
         status = None if error is None else error.status
-        self._say("clusterd_lost", reason=str(error or "ClusterD has ended the stream of signals"))
+        reason = str(error or "ClusterD has ended the stream of signals")
+        if self._is_news("lost", reason):
+            self._log.warning("clusterd_lost", reason=reason)
         self._life.ended(time.monotonic(), unreachable=status is grpc.StatusCode.UNAVAILABLE)
 
     async def _can_connect(self) -> bool:
-        """Whether something listens at the address."""
+        """True where something listens at the address."""
         try:
             async with asyncio.timeout(job_limits.CLUSTERD_LOOK_S):
                 _, writer = await asyncio.open_connection(self.address.host, self.address.port)
@@ -317,12 +335,10 @@ class Client:
             self.counters.orders += 1
             await self._take(event)
 
-    def _say(self, event: str, *, warn: bool = True, **fields: object) -> None:
-        """Log a change of the connection's state; a state that lasts is said once."""
-        said = f"{event} {fields}"
-        if said != self._said:
-            self._said = said
-            (self._log.warning if warn else self._log.info)(event, **fields)
+    def _is_news(self, *state: object) -> bool:
+        """True where the connection's state differs from the last one: a state that lasts is said once."""
+        news, self._said = state != self._said, state
+        return news
 
 
 def _error(rpc: Rpc[Any, Any], address: Address, error: grpc.aio.AioRpcError) -> ClusterdError:

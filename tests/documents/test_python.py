@@ -134,5 +134,5 @@ async def test_the_readme_of_a_training_script(tmp_path: Path, upstream: str) ->
 
 def test_every_block_is_in_one_of_these() -> None:
     assert sys.executable and os.name == "posix"
-    pages = {"README.md", "docs/manager.md", "docs/reliability.md", "docs/status-page.md"}
+    pages = {"README.md", "docs/manager.md", "docs/recovery.md", "docs/reliability.md", "docs/status-page.md"}
     assert {page for page, _ in blocks("python")} == pages

@@ -59,7 +59,7 @@ class ClusterD:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Its address, `host:port`."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> Self:

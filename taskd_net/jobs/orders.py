@@ -1,0 +1,39 @@
+"""ClusterD's orders, each taken once: ClusterD may send a signal again, and one fault's signals may share a uuid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from taskd_net import job_limits
+from taskd_net.jobs.events import Signal
+
+
+@dataclass(slots=True)
+class Orders:
+    """The last orders that were taken, oldest first.
+
+    An order is one action of a signal, by uuid, type and strategy: a fault's signals may share a uuid, and a signal may
+    come again with further actions or another strategy.
+
+    Args:
+        taken: their keys, with a number that means nothing.
+    """
+
+    taken: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, signal: Signal) -> Signal | None:
+        """Take a signal.
+
+        Returns:
+            The signal with those of its actions that are new; None where none is. One without a uuid is always new.
+        """
+        if not signal.uuid:
+            return signal
+        head = f"{signal.uuid} {signal.signal_type} {signal.strategy} "
+        new = [action for action in signal.actions or ("",) if head + action not in self.taken]
+        if not new:
+            return None
+        self.taken.update(dict.fromkeys((head + action for action in new), 0))
+        while len(self.taken) > job_limits.CLUSTERD_ORDERS:
+            del self.taken[next(iter(self.taken))]
+        return replace(signal, actions=tuple(new)) if signal.actions else signal

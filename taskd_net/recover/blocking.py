@@ -1,0 +1,389 @@
+"""`DLRecoverManager`: ClusterD's client for callers without an event loop (TaskD API reference, "断点续训相关接口")."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import weakref
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from taskd_net import fork, job_limits
+from taskd_net.address import Address
+from taskd_net.background import shared
+from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
+from taskd_net.jobs.events import KILL_MASTER, Event, Signal
+from taskd_net.jobs.orders import Orders
+from taskd_net.logger import get_logger
+from taskd_net.recover import reports, rpcs
+from taskd_net.recover.client import Client, ClusterdError, credentials
+from taskd_net.recover.codes import Code
+from taskd_net.recover.controller import FOR_AGENTS, Controller, NoHandler, Ranks, call_of, carry_out, give_up
+from taskd_net.recover.mindio import MindIO
+from taskd_net.recover.pb import ClientInfo
+from taskd_net.untrusted import shown
+from taskd_net.wire import recover_pb2
+
+T = TypeVar("T")
+
+
+class Info(Protocol):
+    """The sender of a call: a `pb.ClientInfo`, or a generated one."""
+
+    jobId: str
+    role: str
+
+
+class DLRecoverManager:
+    """A client of ClusterD. The module's `report_…` functions go through the last one that was made.
+
+    Args:
+        info: the job and the role; in Elastic-Agent's form TLS is on by default.
+        server_addr: address of ClusterD, `host:port`; the port is 8899 where there is none.
+        secure_conn: TLS; by default on for Elastic-Agent's form, and off for TaskD's.
+        cert_path: PEM file with the certificate to trust; empty for those that the system trusts.
+        controller: carries out the orders; by default MindIO's, if it is installed.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: the job or the role is of no use.
+        ConfigError: the address or the file is of no use.
+
+    Source: TaskD API reference; Elastic-Agent API reference.
+    """
+
+    def __init__(
+        self,
+        info: Info,
+        server_addr: str,
+        secure_conn: bool | None = None,
+        cert_path: str = "",
+        *,
+        controller: Controller | None = None,
+    ) -> None:
+        self._info = _on_wire(info)
+        if not isinstance(server_addr, str):
+            raise ArgumentTypeError(f"server_addr is {shown(server_addr)}; expected a text such as 10.0.0.7:8899")
+        self._address = address_of(server_addr)
+        elastic = isinstance(info, ClientInfo) and info.is_elastic
+        secure = elastic if secure_conn is None else secure_conn
+        self._log = get_logger(clusterd=str(self._address), job=self._info.jobId)
+        self._controller = MindIO.find() if controller is None else controller
+        self._orders = Orders()
+        self._waiting: asyncio.Queue[Event] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
+        self._client = Client(
+            self._address, self._info, self._waiting.put, credentials=credentials(cert_path) if secure else None
+        )
+        self._changing = fork.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._running: asyncio.Task[None] | None = None
+        self._calls: set[concurrent.futures.Future[Any]] = set()
+        _open.add(self)
+        _made.append(self)
+        del _made[:-1]
+
+    # ---- the documented calls
+
+    def register(self, request: Info) -> recover_pb2.Status:
+        """Register the job at ClusterD.
+
+        Args:
+            request: the job and the role.
+
+        Returns:
+            The answer; code 0 is success.
+
+        Raises:
+            ClusterdError: there is no answer; its cause is gRPC's error.
+        """
+        return self._call(self._client.call(rpcs.REGISTER, _on_wire(request)))
+
+    def init_clusterd(self) -> bool:
+        """Call Init every 5 s until ClusterD has taken it.
+
+        Returns:
+            True; False where recovery is switched off for the job (403).
+
+        Raises:
+            NodeError: this client is closed, perhaps meanwhile.
+        """
+        return self._call(self._init())
+
+    def start_subscribe(self, frame: str = "pytorch") -> None:
+        """Subscribe to ClusterD's orders, and carry them out in this thread.
+
+        It returns after `close`, or where recovery is switched off for the job (403). Orders are carried out one after
+        another, each once; one that fails is reported as failed.
+
+        Args:
+            frame: the training framework, for the log.
+
+        Raises:
+            NodeError: this client is closed, or has subscribed before.
+        """
+        if not isinstance(frame, str):
+            raise ArgumentTypeError(f"frame is {shown(frame)}; expected a text such as pytorch")
+        self._call(self._begin())
+        self._log.info("clusterd_subscribing", frame=frame)
+        self._start_controller()
+        try:
+            while (event := self._next()) is not None:
+                if isinstance(event, Signal):
+                    self._handle(event)
+        finally:
+            self._end_controller()
+
+    def close(self) -> None:
+        """End every call of this client, and `start_subscribe`, from any thread. Idempotent."""
+        if fork.forked():
+            return
+        with self._changing:
+            if self._closed:
+                return
+            self._closed = True
+            loop, self._loop = self._loop, None
+        _open.discard(self)
+        if loop is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+        shared.release()
+
+    # ---- reports: see `Reports`
+
+    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
+        """Report that the training has stopped. Returns ClusterD's code."""
+        return self._report(rpcs.STOP_COMPLETE, reports.stop_complete(self._info.jobId, code, msg, ranks))
+
+    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
+        """Report the strategies that can be carried out. Returns ClusterD's code."""
+        return self._report(rpcs.RECOVER_STRATEGY, reports.recover_strategy(self._info.jobId, ranks, strategies))
+
+    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
+        """Report the end of a strategy. Returns ClusterD's code."""
+        request = reports.recover_status(self._info.jobId, code, msg, ranks, strategy)
+        return self._report(rpcs.RECOVER_STATUS, request)
+
+    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
+        """Report a fault that was seen here first. Returns ClusterD's code."""
+        if codes is not None and not isinstance(codes, Mapping):
+            raise ArgumentTypeError(f"fault_codes is {shown(codes)}; expected a dict, or None")
+        return self._report(rpcs.PROCESS_FAULT, reports.process_fault(self._info.jobId, ranks))
+
+    def _report(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
+        return self._call(self._client.report(rpc, request)).code
+
+    # ---- orders
+
+    def _handle(self, signal: Signal) -> None:
+        """Carry out what is new in a signal."""
+        fresh = self._orders.fresh(signal)
+        if fresh is None:
+            self._log.info("clusterd_order_repeated", signal=signal.signal_type, uuid=signal.uuid)
+            return
+        if signal.signal_type == KILL_MASTER:
+            self._end_controller()
+        elif not signal.actions:
+            self._log.info("clusterd_order_without_actions", signal=signal.signal_type, uuid=signal.uuid)
+        for action in fresh.actions:
+            call = call_of(action, fresh)
+            if call is None:
+                if action not in FOR_AGENTS and signal.signal_type != KILL_MASTER:
+                    self._log.warning("clusterd_action_unknown", action=action)
+                continue
+            try:
+                carry_out(self._controller, call, self)
+            except Exception as error:  # noqa: BLE001 - the application's; reported
+                self._log.error("clusterd_action_failed", action=action, reason=repr(error), exc_info=error)
+                self._give_up(call, error)
+
+    def _give_up(self, call: Any, error: Exception) -> None:
+        try:
+            give_up(call, str(error) or repr(error), self, nobody=isinstance(error, NoHandler))
+        except (ClusterdError, NodeError) as failed:
+            self._log.error("clusterd_report_failed", call=call.name, reason=str(failed))
+
+    def _start_controller(self) -> None:
+        if self._controller is None:
+            self._log.warning("no_controller", reason="MindIO is not installed, and no other controller was given")
+            return
+        try:
+            self._controller.start(self)
+        except Exception as error:  # noqa: BLE001 - the application's; reported
+            self._log.error("controller_failed", reason=repr(error), exc_info=error)
+            self._controller = None
+
+    def _end_controller(self) -> None:
+        controller = self._controller
+        if controller is None:
+            return
+        try:
+            controller.close()
+        except Exception as error:  # noqa: BLE001 - the application's; reported
+            self._log.error("controller_failed", reason=repr(error), exc_info=error)
+
+    # ---- in the loop's thread
+
+    async def _init(self) -> bool:
+        while True:
+            try:
+                status = await self._client.call(rpcs.INIT, self._info)
+            except ClusterdError as error:
+                if self._closed:
+                    raise
+                self._log.warning("clusterd_lost", reason=str(error))
+            else:
+                if status.code in (Code.OK, Code.PROCESS_RESCHEDULE_OFF):
+                    return status.code == Code.OK
+                self._log.warning("clusterd_refused", call="Init", code=status.code)
+            await asyncio.sleep(job_limits.CLUSTERD_INIT_S)
+
+    async def _begin(self) -> None:
+        if self._running is not None:
+            raise NodeError("this client has subscribed before; make a new one")
+        self._running = asyncio.create_task(self._client.run(), name="subscribes to ClusterD")
+
+    async def _next_order(self) -> Event | None:
+        """The next order; None at the end."""
+        assert self._running is not None
+        order = asyncio.ensure_future(self._waiting.get())
+        try:
+            await asyncio.wait({order, self._running}, return_when=asyncio.FIRST_COMPLETED)
+            if order.done():
+                return order.result()
+        finally:
+            order.cancel()
+        if not self._running.cancelled() and (error := self._running.exception()) is not None:
+            raise error
+        return None
+
+    async def _end(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+        await self._client.close()
+        for call in list(self._calls):
+            call.cancel()
+
+    # ---- from any thread
+
+    def _next(self) -> Event | None:
+        try:
+            return self._call(self._next_order())
+        except NodeError:
+            if self._closed:
+                return None
+            raise
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the background loop, and wait for its end."""
+        try:
+            with self._changing:
+                loop = self._ready()
+                call = asyncio.run_coroutine_threadsafe(work, loop)
+                self._calls.add(call)
+        except NodeError:
+            work.close()
+            raise
+        try:
+            return call.result()
+        except concurrent.futures.CancelledError:
+            raise NodeError(_CLOSED) from None
+        except ClusterdError as error:
+            if self._closed:
+                raise NodeError(_CLOSED) from error
+            raise
+        except BaseException:  # Ctrl-C
+            call.cancel()
+            raise
+        finally:
+            self._calls.discard(call)
+
+    def _ready(self) -> asyncio.AbstractEventLoop:
+        if fork.forked():
+            raise NodeForked(fork.REASON)
+        if self._closed:
+            raise NodeError(_CLOSED)
+        if shared.runs_here():
+            raise NodeError("a call from the background thread would wait for itself")
+        if self._loop is None:
+            self._loop = shared.acquire()
+        return self._loop
+
+
+_CLOSED: Final = "the client of ClusterD is closed"
+
+
+def report_stop_complete(code: int, msg: str, fault_ranks: Ranks) -> int:
+    """Report that the training has stopped.
+
+    Args:
+        code: 0, or 404 where it has never started, or 499.
+        msg: in words.
+        fault_ranks: type of fault by global rank: 0 memory, 1 other, 2 network.
+
+    Returns:
+        ClusterD's code; 0 is success.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is of no use; nothing is sent.
+        ClusterdError: there is no answer; its cause is gRPC's error.
+        NodeError: there is no open `DLRecoverManager`.
+
+    Source: TaskD API reference.
+    """
+    return _manager().stop_complete(code, msg, fault_ranks)
+
+
+def report_recover_strategy(fault_ranks: Ranks, strategy_list: Iterable[str]) -> int:
+    """Report the strategies that can be carried out. See `report_stop_complete` for the rest."""
+    return _manager().strategies(fault_ranks, strategy_list)
+
+
+def report_recover_status(code: int, msg: str, fault_ranks: Ranks, strategy: str) -> int:
+    """Report the end of a strategy: 0; 201 with the ranks to isolate; 405, 406, 407, 499.
+
+    Arguments, result and errors are those of `report_stop_complete`.
+    """
+    return _manager().result(code, msg, fault_ranks, strategy)
+
+
+def report_process_fault(fault_ranks: Ranks, fault_codes: Mapping[Any, Any] | None = None) -> int:
+    """Report a fault that was seen here first. Its codes are not sent: ClusterD's wire has no place for them.
+
+    Arguments, result and errors are those of `report_stop_complete`.
+    """
+    return _manager().fault_ranks(fault_ranks, fault_codes)
+
+
+def address_of(text: str) -> Address:
+    """The address of ClusterD in a text, with ClusterD's port where it has none.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    bare = ":" not in text or text.endswith("]")
+    return Address.parse(f"{text}:{job_limits.CLUSTERD_PORT}" if bare else text, "server_addr")
+
+
+def _on_wire(info: Info) -> recover_pb2.ClientInfo:
+    if isinstance(info, ClientInfo):
+        return info.on_wire()
+    job, role = getattr(info, "jobId", None), getattr(info, "role", None)
+    return reports.client_info(job, role)
+
+
+def _manager() -> DLRecoverManager:
+    if not _made:
+        raise NodeError("there is no DLRecoverManager in this process")
+    return _made[-1]
+
+
+_made: Final[list[DLRecoverManager]] = []
+_open: Final[weakref.WeakSet[DLRecoverManager]] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for manager in list(_open):
+        manager.close()

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from taskd_net import job_limits, recover
+from taskd_net.codes import ConfigError, NodeError
+from taskd_net.jobs.traffic import Call
+from taskd_net.recover import ClusterdError, DLRecoverManager, HandlerController, Reports, pb, rpcs
+from taskd_net.recover.blocking import address_of
+from taskd_net.wire import recover_pb2 as wire
+from tests.peers import certificates
+from tests.peers.clusterd import ClusterD
+
+pytestmark = pytest.mark.compat
+
+INFO = pb.ClientInfo(jobId="J", role="master agent")
+FAULTS = [wire.FaultRank(rankId="3", faultType="1")]
+
+
+@pytest.fixture
+def clusterd(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterD]:
+    for name in ("INIT", "PAUSE", "PAUSE_MOST", "HEALTH", "LOOK"):
+        monkeypatch.setattr(job_limits, f"CLUSTERD_{name}_S", getattr(job_limits, f"CLUSTERD_{name}_S") / 20)
+    with ClusterD() as server:
+        yield server
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., DLRecoverManager]]:
+    managers: list[DLRecoverManager] = []
+
+    def make(*arguments: Any, **options: Any) -> DLRecoverManager:
+        managers.append(DLRecoverManager(*arguments, **options))
+        return managers[-1]
+
+    yield make
+    for manager in managers:
+        manager.close()
+
+
+Made = Callable[..., DLRecoverManager]
+
+
+def subscribed(manager: DLRecoverManager) -> threading.Thread:
+    thread = threading.Thread(target=manager.start_subscribe, args=("pytorch",))
+    thread.start()
+    return thread
+
+
+def order(action: str, uuid: str = "u", **fields: Any) -> wire.ProcessManageSignal:
+    return wire.ProcessManageSignal(
+        uuid=uuid, jobId="J", signalType="stopTrain", actions=[action], faultRanks=FAULTS, **fields
+    )
+
+
+def test_reports_reach_clusterd_and_bring_its_code(clusterd: ClusterD, made: Made) -> None:
+    manager = made(INFO, clusterd.address)
+    assert manager.register(INFO).code == 0
+    assert recover.report_stop_complete(404, "never started", {3: 1}) == 0
+    assert recover.report_recover_strategy({3: 1}, ["retry", "exit"]) == 0
+    assert recover.report_recover_status(201, "smaller", {3: 1}, "downgrade") == 0
+    assert recover.report_process_fault({3: 1}, {3: "0x80"}) == 0
+    assert [request for _, request in clusterd.calls] == [
+        wire.ClientInfo(jobId="J", role="master agent"),
+        wire.StopCompleteRequest(jobId="J", status=wire.Status(code=404, info="never started"), faultRanks=FAULTS),
+        wire.RecoverStrategyRequest(jobId="J", faultRanks=FAULTS, strategies=["retry", "exit"]),
+        wire.RecoverStatusRequest(
+            jobId="J", status=wire.Status(code=201, info="smaller"), strategy="downgrade", isolateRankIds=["3"]
+        ),
+        wire.ProcessFaultRequest(jobId="J", faultRanks=FAULTS),
+    ]
+
+
+def test_report_that_is_refused_is_made_again_after_register(clusterd: ClusterD, made: Made) -> None:
+    made(INFO, clusterd.address)
+    clusterd.answers["ReportStopComplete"].append(400)
+    assert recover.report_stop_complete(0, "", {}) == 0
+    clusterd.answers["ReportStopComplete"].extend([599, 599])
+    assert recover.report_stop_complete(0, "", {}) == 599
+    assert clusterd.names == ["ReportStopComplete", "Register", "ReportStopComplete"] * 2
+
+
+def test_grpcs_error_is_the_cause(clusterd: ClusterD, made: Made) -> None:
+    manager = made(INFO, clusterd.address)
+    clusterd.answers["Register"].append(grpc.StatusCode.UNKNOWN)
+    with pytest.raises(ClusterdError, match="UNKNOWN: as told") as raised:
+        manager.register(INFO)
+    assert isinstance(raised.value.__cause__, grpc.RpcError)
+    clusterd.stop()
+    with pytest.raises(ClusterdError, match="UNAVAILABLE"):
+        recover.report_process_fault({})
+
+
+def test_wrong_arguments_send_nothing(clusterd: ClusterD, made: Made) -> None:
+    made(INFO, clusterd.address)
+    with pytest.raises(ValueError, match="a rank of fault_ranks is 'x'"):
+        recover.report_stop_complete(0, "", {"x": 1})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="a strategy of strategy_list is 3"):
+        recover.report_recover_strategy({}, [3])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="fault_codes is 3"):
+        recover.report_process_fault({}, 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="role is 'boss'"):
+        DLRecoverManager(pb.ClientInfo(jobId="J", role="boss"), clusterd.address)
+    with pytest.raises(TypeError, match="server_addr is 3"):
+        DLRecoverManager(INFO, 3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="server_addr"):
+        DLRecoverManager(INFO, "a b:1")
+    assert clusterd.calls == []
+
+
+def test_init_is_repeated_until_it_is_taken_or_switched_off(clusterd: ClusterD, made: Made) -> None:
+    manager = made(INFO, clusterd.address)
+    clusterd.answers["Init"].extend([502, grpc.StatusCode.UNAVAILABLE, 0, 599, 403])
+    assert manager.init_clusterd() is True
+    assert manager.init_clusterd() is False
+    assert clusterd.names == ["Init"] * 5
+
+
+def test_close_ends_whatever_waits(clusterd: ClusterD, made: Made) -> None:
+    clusterd.answers["Init"].extend([502] * 1000)
+    manager = made(INFO, clusterd.address)
+    ended: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            manager.init_clusterd()
+        except NodeError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    clusterd.wait_for(rpcs.INIT, 2)
+    manager.close()
+    thread.join(20.0)
+    assert ended and not thread.is_alive()
+    with pytest.raises(NodeError, match="closed"):
+        manager.register(INFO)
+
+
+def test_orders_are_carried_out_once_in_the_subscribing_thread(clusterd: ClusterD, made: Made) -> None:
+    taken: list[tuple[Call, threading.Thread]] = []
+
+    def stop(call: Call, reports: Reports) -> None:
+        taken.append((call, threading.current_thread()))
+        assert reports.stop_complete(0, "done", call.ranks) == 0
+
+    manager = made(INFO, clusterd.address, controller=HandlerController({"stop_train": stop}))
+    thread = subscribed(manager)
+    clusterd.send(rpcs.SIGNALS, order("stop_train"), order("stop_train"))
+    clusterd.wait_for(rpcs.STOP_COMPLETE)
+    clusterd.end(rpcs.SIGNALS)
+    clusterd.wait_for(rpcs.SIGNALS, 2)
+    clusterd.send(rpcs.SIGNALS, order("stop_train"), order("stop_train", "v"))
+    clusterd.wait_for(rpcs.STOP_COMPLETE, 2)
+    manager.close()
+    thread.join(20.0)
+    assert taken == [(Call("stop_train", {3: 1}, "stop"), thread)] * 2
+
+
+def test_orders_that_nobody_carries_out_are_answered(
+    clusterd: ClusterD, made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Call, __: Reports) -> None:
+        raise RuntimeError("no checkpoint")
+
+    manager = made(INFO, clusterd.address, controller=HandlerController({"save_and_exit": fail}))
+    thread = subscribed(manager)
+    orders = [order("stop_train"), order("jump"), order("on_global_rank"), order("save_and_exit"), order("")]
+    clusterd.send(rpcs.SIGNALS, *orders)
+    (stop,) = clusterd.wait_for(rpcs.STOP_COMPLETE)
+    (strategy,) = clusterd.wait_for(rpcs.RECOVER_STRATEGY)
+    (status,) = clusterd.wait_for(rpcs.RECOVER_STATUS)
+    manager.close()
+    thread.join(20.0)
+    assert stop.status.code == 404
+    assert list(strategy.strategies) == ["exit"]
+    assert (status.status.code, status.status.info, status.strategy) == (499, "no checkpoint", "dump")
+    assert "action=jump" in caplog.text
+
+
+def test_403_ends_the_subscription(clusterd: ClusterD, made: Made) -> None:
+    clusterd.answers["Init"].append(403)
+    made(INFO, clusterd.address).start_subscribe()
+    assert clusterd.names == ["Init"]
+
+
+def test_kill_master_ends_the_controller(clusterd: ClusterD, made: Made) -> None:
+    class Ending(HandlerController):
+        def __init__(self) -> None:
+            super().__init__()
+            self.closed = threading.Event()
+
+        def close(self) -> None:
+            self.closed.set()
+
+    controller = Ending()
+    manager = made(INFO, clusterd.address, controller=controller)
+    thread = subscribed(manager)
+    kill = wire.ProcessManageSignal(uuid="k", jobId="J", signalType="killMaster", actions=["killMaster"])
+    clusterd.send(rpcs.SIGNALS, kill)
+    assert controller.closed.wait(20.0)
+    manager.close()
+    thread.join(20.0)
+
+
+def test_elastic_agents_form_speaks_tls(made: Made, tmp_path: Path) -> None:
+    files = certificates.Folder(tmp_path)
+    pair = (Path(files.key).read_bytes(), Path(files.crt).read_bytes())
+    with ClusterD(grpc.ssl_server_credentials([pair])) as clusterd:
+        info = pb.ClientInfo(ip="10.0.0.1", port="1", taskId="T", role="master agent")
+        manager = made(info, clusterd.address, cert_path=files.ca)
+        assert manager.register(info).code == 0
+        assert clusterd.calls == [("Register", wire.ClientInfo(jobId="T", role="master agent"))]
+        plain = made(info, clusterd.address, secure_conn=False)
+        with pytest.raises(ClusterdError, match="UNAVAILABLE"):
+            plain.register(info)
+
+
+def test_generated_and_foreign_infos_are_taken(clusterd: ClusterD, made: Made) -> None:
+    manager = made(wire.ClientInfo(jobId="J", role="taskd"), clusterd.address)
+    assert manager.register(SimpleNamespace(jobId="J", role="taskd")).code == 0
+
+
+def test_address_without_a_port_has_clusterds() -> None:
+    assert str(address_of("clusterd")) == "clusterd:8899"
+    assert str(address_of("[::1]")) == "[::1]:8899"
+    assert str(address_of("10.0.0.7:1")) == "10.0.0.7:1"
