@@ -53,7 +53,7 @@ class Reporter:
             await asyncio.sleep(random.uniform(0.0, parent.pace))  # noqa: S311 - to spread them
         news.clear()
         ledger.begin(ends=parent.ends)
-        pace = observe_limits.STATUS_FIGURES_S
+        pace = idle = observe_limits.STATUS_FIGURES_S
         figures_at = loop.time()
         try:
             while True:
@@ -61,7 +61,9 @@ class Reporter:
                 news.clear()
                 if loop.time() >= figures_at:
                     await view.look_in_parts()
-                    figures_at = loop.time() + pace
+                    most = observe_limits.STATUS_IDLE * observe_limits.STATUS_FIGURES_S
+                    idle = pace if ledger.reports else min(2 * idle, max(pace, most))
+                    figures_at = loop.time() + max(pace, idle)
                 # Not until nothing is left: reports that come from children meanwhile wait for the next round.
                 for _ in range(ledger.reports):
                     pace = await self._report(requests(), parent, urgent=urgent)

@@ -31,14 +31,14 @@ class Connection(NamedTuple):
     """A connection to the parent.
 
     Attributes:
-        channel: gRPC's.
+        channel: gRPC's; None where the link carries the requests as well, so that the channel was closed.
         credentials: those that it was made with.
         better: the preferred kind that was offered, and could not be reached; None where it was, or none was.
         opened: the link on it.
         requests: carries announcements and reports.
     """
 
-    channel: grpc.aio.Channel
+    channel: grpc.aio.Channel | None
     credentials: grpc.ChannelCredentials | None
     opened: Opened
     requests: Requests
@@ -198,14 +198,19 @@ class Connector:
                     better = better or kind
                     self._not_there(kind, unreachable)
                 else:
-                    calls = opened.requests or GrpcRequests(channel, self._router.identity, parent, peer)
+                    if opened.requests is not None:
+                        await channel.close()
+                        return Connection(None, credentials, opened, opened.requests, better)
+                    calls = GrpcRequests(channel, self._router.identity, parent, peer)
                     return Connection(channel, credentials, opened, calls, better)
         raise failed
 
     async def better_answers(self, connection: Connection, parent: Position, peer: peers.Peer) -> bool:
         """True if a kind that is preferred to that of a connection, and could not be reached, can be reached now."""
-        better = connection.better
-        return better is not None and await better.answers(self._way(connection.channel, parent, peer))
+        better, channel = connection.better, connection.channel
+        if better is None or channel is None:
+            return False
+        return await better.answers(self._way(channel, parent, peer))
 
     def _way(self, channel: grpc.aio.Channel, parent: Position, peer: peers.Peer, *, continues: bool = False) -> Way:
         context, server_name = None, None

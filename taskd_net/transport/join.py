@@ -181,6 +181,8 @@ class Joiner:
         except BaseException:
             await channel.close()
             raise
+        # The link may have no more need of it, and gRPC's threads end with the last channel that anybody holds.
+        del channel
         await self._while_open(Stay(connection, parent, peer))
 
     async def _while_open(self, stay: Stay) -> None:
@@ -212,7 +214,8 @@ class Joiner:
                 task.cancel()
             stay.connection.opened.line.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await stay.connection.channel.close()
+            if stay.connection.channel is not None:
+                await stay.connection.channel.close()
         reason, taken = await stay.connection.opened.line.lost()
         if taken:
             host.log.error("position_taken", position=str(self._router.position), upstream=str(self._upstream))

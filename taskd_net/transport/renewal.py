@@ -140,7 +140,8 @@ class Renewal:
             connection.session.unwritten()
             connection.opened.line.cancel()
             # An announcement or a report may be under way on it.
-            await connection.channel.close(self.ack_timeout)
+            if connection.channel is not None:
+                await connection.channel.close(self.ack_timeout)
 
 
 async def _end(connection: Connection) -> None:

@@ -70,3 +70,20 @@ async def test_change_below_is_reported_before_the_time_of_the_figures(
     monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 3600.0)
     await mesh.worker(0, 0, proxy)
     await until_joined(mgr, "Worker/0/0")
+
+
+async def test_node_where_nothing_changes_looks_less_often(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    looks: asyncio.Queue[float] = asyncio.Queue()
+    look, loop = worker.view.look_in_parts, asyncio.get_running_loop()
+
+    async def looked() -> None:
+        looks.put_nowait(loop.time())
+        await look()
+
+    monkeypatch.setattr(worker.view, "look_in_parts", looked)
+    times = [await soon(looks.get()) for _ in range(7)]
+    most = observe_limits.STATUS_IDLE * observe_limits.STATUS_FIGURES_S
+    assert times[-1] - times[-2] >= 0.9 * most

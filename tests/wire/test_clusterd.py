@@ -109,12 +109,9 @@ KNOWN: list[tuple[Message, bytes]] = [
     (
         pb.StressTestResult(
             jobId="J",
-            stressResult={
-                "3": pb.StressTestRankResult(rankResult={"0": pb.StressTestOpResult(code="0", result="OK")})
-            },
+            stressResult={"3": pb.StressTestRankResult(rankResult={"0": pb.StressTestOpResult(code="0", result="OK")})},
         ),
-        text(1, "J")
-        + part(2, text(1, "3") + part(2, part(1, text(1, "0") + part(2, text(1, "0") + text(2, "OK"))))),
+        text(1, "J") + part(2, text(1, "3") + part(2, part(1, text(1, "0") + part(2, text(1, "0") + text(2, "OK"))))),
     ),
     (datatrace_pb2.ProfilingClientInfo(jobId="J", role="taskd"), text(1, "J") + text(2, "taskd")),
     (

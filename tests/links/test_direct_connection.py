@@ -1,0 +1,123 @@
+"""A child over a direct link keeps that connection alone: gRPC is for Register, and its threads end with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskd_net import Code, Position
+from taskd_net.peer_limits import Limits
+from taskd_net.tls.strangers import peers_of
+from tests.peers.direct_child import DirectChild
+from tests.peers.mesh import Mesh, WatchedNode, soon
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(sys.platform != "linux", reason="the tables of the system are read"),
+]
+
+WORKER = """
+import asyncio, json, os, sys
+from taskd_net import Node, NodeConfig
+
+async def main():
+    config = NodeConfig.worker(server_rank=0, rank=0, upstream=sys.argv[1])
+    async with Node(config) as node:
+        await node.joined(30)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        print(json.dumps(len(os.listdir("/proc/self/task"))), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes that offer direct links."""
+    async with Mesh("direct") as mesh:
+        yield mesh
+
+
+def grpc_port(node: WatchedNode) -> int:
+    """The port of a node's calls."""
+    return int((node.address or "").rpartition(":")[2])
+
+
+async def no_calls(node: WatchedNode) -> None:
+    """Wait until nobody is connected to the port of calls."""
+    async with asyncio.timeout(10):
+        while list(peers_of(grpc_port(node))):  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_children_close_the_channel_of_their_registration(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    worker = await mesh.worker(0, 0, proxy)
+    await no_calls(mgr)
+    await no_calls(proxy)
+    assert (await soon(worker.send("up", to="Mgr"))).ok
+    assert (await soon(mgr.send("down", to=worker.position))).ok
+    assert await soon(worker.withdraw(10.0))
+    assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
+
+
+async def test_child_registers_again_over_a_new_channel(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    address = mgr.address or ""
+    worker = await mesh.worker(0, 0, mgr)
+    await no_calls(mgr)
+    await soon(mgr.close())
+    await mesh.logged("upstream_lost")
+    again = await mesh.mgr(listen=address)
+    await mesh.logged("joined", node=worker.position, times=2)
+    await no_calls(again)
+    assert (await soon(again.send("x", to=worker.position))).ok
+
+
+async def test_connections_of_an_address_are_counted_by_their_sockets(mesh: Mesh) -> None:
+    mgr = await mesh.mgr(limits=Limits(connections_per_address=2))
+    first, second = await mesh.worker(0, 0, mgr), await mesh.worker(0, 1, mgr)
+    await no_calls(mgr)
+    assert len(mgr.view.connections) == 2
+    async with DirectChild("Worker/0/2") as third:
+        with pytest.raises(AssertionError):
+            await third.register(mgr.address or "")
+    assert mesh.count("child_refused", code=int(Code.EXCEED_MAX_REGISTRY_NUM)) == 1
+    await soon(first.close())
+    await mesh.logged("child_lost")
+    assert (await soon(mgr.send("x", to=second.position))).ok
+
+
+async def test_address_of_a_child_is_that_of_its_socket(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    await mesh.worker(0, 0, mgr)
+    link = mgr.router.children.find(Position.worker(0, 0))
+    assert link is not None
+    host, _, port = mgr.view.connections.address(link.id).rpartition(":")
+    direct = [a._port for a in mgr._server._acceptors if hasattr(a, "_port")]  # type: ignore[union-attr]
+    assert (host, int(port)) in set(peers_of(direct[0]))
+
+
+@pytest.mark.long
+async def test_process_of_a_worker_at_rest_has_no_thread_of_grpc(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WORKER, mgr.address or "", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        await mesh.logged("child_joined")
+        await no_calls(mgr)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"\n")
+        threads = json.loads(await soon(process.stdout.readline()))
+        # The loop's, and the one that waits for the test's word.
+        assert threads <= 4
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        await soon(process.wait())
