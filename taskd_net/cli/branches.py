@@ -75,6 +75,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
+def link_words(node: Document) -> str:
+    """The kind of a node's link to its parent, and the reason where a better kind exists; empty without a link."""
+    kind, reason = node["link"], node["link_reason"]
+    return f"{kind}: {reason}" if kind and reason else kind or ""
+
+
 def milliseconds(seconds: float | None) -> str:
     """A round trip in milliseconds, in words."""
     return "-" if seconds is None else f"{seconds * 1000:.3g}"
@@ -161,7 +167,7 @@ class _Tree:
             words.insert(1, "tool or service")
         if node["since"] is not None:
             words.append(f"for {duration(self._time - node['since'])}")
-        where = (node["link"], node["address"], node["listen"] and f"listens on {node['listen']}")
+        where = (link_words(node), node["address"], node["listen"] and f"listens on {node['listen']}")
         words += [word for word in where if word]
         if node["peer"] not in ("taskd_net", ""):
             words.append(node["peer"])

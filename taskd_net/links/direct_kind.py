@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import secrets
 import socket
 import ssl
@@ -275,7 +276,7 @@ class Direct(Kind):
         try:
             context = _context(way)
         except OSError as error:
-            raise Unreachable(f"direct link: {error}") from error
+            raise Unreachable(f"TLS of direct links: {error}") from error
         connection = await _connect(way, link_limits.DIRECT_CONNECT_S)
         stream, asking = DirectSocket(), Asking(way.parent)
         try:
@@ -293,14 +294,14 @@ class Direct(Kind):
                 stream.control(greeting)
                 first = await stream.first
             if first is None:
-                raise Unreachable(f"direct link: {stream.reason}")
+                raise Unreachable(f"{_offered(way, offer[0])}: {stream.reason}")
             kind, payload = first
             if kind != frames.Kind.ACCEPTED:
                 raise Failed(f"opening the link: {payload.decode(errors='replace')[: limits.LOG_VALUE_CHARS]}")
         except BaseException as error:
             stream.abort()
             if isinstance(error, OSError):  # also a timeout, and errors of TLS
-                raise Unreachable(f"direct link: {str(error) or 'no answer in time'}") from error
+                raise Unreachable(f"{_offered(way, offer[0])}: {str(error) or 'no answer in time'}") from error
             raise
         session = _session(way.host, UP, way.parent, stream, way.peer, asking)
         return Opened(session, _Line(stream), frames.read_accepted(payload), asking)
@@ -341,6 +342,11 @@ def _read_offer(peer: Peer) -> tuple[int, bytes] | None:
         return None
 
 
+def _offered(way: Way, port: int) -> str:
+    """The offered port, for people."""
+    return f"port {Address(way.upstream.host, port)}"
+
+
 async def _connect(way: Way, seconds: float) -> socket.socket:
     """A connection to the offered port.
 
@@ -362,8 +368,9 @@ async def _connect(way: Way, seconds: float) -> socket.socket:
     except BaseException as error:
         connection.close()
         if isinstance(error, OSError):
-            reason = "no answer in time" if error.errno is None else error.strerror
-            raise Unreachable(f"port {offer[0]} of direct links: {reason}") from error
+            late = error.errno in (None, errno.ENOTCONN)
+            reason = "does not answer" if late else f"cannot be reached: {error.strerror}"
+            raise Unreachable(f"{_offered(way, offer[0])} {reason}") from error
         raise
     return connection
 

@@ -23,6 +23,11 @@ def usable(best: str) -> list[Kind]:
     return [_load(KINDS[name]) for name in names[names.index(best) :]]
 
 
+def best() -> str:
+    """The name of the preferred kind."""
+    return next(iter(KINDS))
+
+
 def plain() -> Kind:
     """The kind that every peer knows."""
     return _load(list(KINDS.values())[-1])

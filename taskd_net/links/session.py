@@ -104,12 +104,14 @@ class Session(ABC, Generic[T]):
         probed: as in `Kind`.
         by_calls: messages of the other end come by unary calls, which gRPC hands over one by one.
         successor: the session that has taken over.
+        why: at a child, the reason for which the link is of no better kind, for people; empty for the best one.
         over: set when the stream has ended.
     """
 
     kind: ClassVar[str]
     probed: ClassVar[int]
     by_calls = False
+    why = ""
     # Slices of the last item that are still to be taken in.
     _rest: Sequence[object] = ()
 

@@ -21,6 +21,12 @@ ABSENT: Final = (State.LOST, State.GONE, State.CUT_OFF)
 TROUBLE: Final = (State.NOT_ANSWERING, *ABSENT)
 """The states that need attention."""
 
+FOREIGN: Final = {
+    "contract": "a foreign node: it knows the four calls alone",
+    "original": "a node of the original: it knows the four calls alone",
+}
+"""The reason for the kind of link of a foreign child."""
+
 _ORDER: Final = {role: order for order, role in enumerate(Role)}
 
 
@@ -160,6 +166,7 @@ def node_document(position: Position, status: NodeStatus, standing: Standing) ->
         "peer": status.peer,
         "version": status.version or None,
         "link": status.link or None,
+        "link_reason": _link_reason(status) or None,
         "address": status.address or None,
         "listen": own.listen or None if own is not None else None,
         "at": round(status.at, 3),
@@ -171,6 +178,15 @@ def node_document(position: Position, status: NodeStatus, standing: Standing) ->
         "delivered": None if own is None else own.delivered,
         "lost": None if own is None else own.lost,
     }
+
+
+def _link_reason(status: NodeStatus) -> str:
+    """The reason for which a link is of no better kind; empty where it is of the best, or where nobody has said it."""
+    if not status.link:
+        return ""
+    if status.own is not None:
+        return status.own.link_reason
+    return FOREIGN.get(status.peer, "")
 
 
 def _inbox(own: Own) -> Document:

@@ -40,6 +40,7 @@ class Own(NamedTuple):
         lost: `sync=false` messages that it gave up after another node had taken them.
         reconnects: joins after a loss of its parent.
         up: its side of the link to its parent, which counts `messages` and `bytes` itself.
+        link_reason: the reason for which its link to its parent is of no better kind, for people.
         inbox_closed: it has closed its inbox, because no reader is left or the node ends.
     """
 
@@ -52,6 +53,7 @@ class Own(NamedTuple):
     reconnects: int = 0
     up: Flow = Flow()
     inbox_closed: bool = False
+    link_reason: str = ""
 
 
 class NodeStatus(NamedTuple):

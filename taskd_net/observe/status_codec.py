@@ -32,7 +32,17 @@ RECORD_BYTES: Final = 1024
 # Fields of the same name and type in both forms.
 _NODE: Final = ("peer", "version", "link", "address", "reopened", "service")
 _FLOW: Final = ("messages", "bytes", "failed", "in_flight", "queued")
-_OWN: Final = ("listen", "inbox", "inbox_room", "inbox_line", "delivered", "lost", "reconnects", "inbox_closed")
+_OWN: Final = (
+    "listen",
+    "inbox",
+    "inbox_room",
+    "inbox_line",
+    "delivered",
+    "lost",
+    "reconnects",
+    "inbox_closed",
+    "link_reason",
+)
 
 _STATES = {
     State.JOINED: status_pb2.JOINED,

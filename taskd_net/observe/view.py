@@ -310,7 +310,7 @@ class View:
             last_message=self._heard(up),
             down=Flow(up.counters.received, up.counters.received_bytes),
             up=flow,
-            own=own._replace(reconnects=max(0, up.streams - 1), up=flow),
+            own=own._replace(reconnects=max(0, up.streams - 1), up=flow, link_reason=_why(up)),
         )
 
     def _put_changed(
@@ -382,6 +382,10 @@ def _standing(link: Link) -> State | None:
     if not link.up:
         return None
     return State.NOT_ANSWERING if link.silent else State.JOINED
+
+
+def _why(link: Link) -> str:
+    return link.session.why if isinstance(link.session, Session) else ""
 
 
 def _kind(link: Link) -> str:

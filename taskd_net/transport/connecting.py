@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import grpc
 
-from taskd_net import limits
+from taskd_net import limits, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Refusal, describe
 from taskd_net.links import peer as peers
+from taskd_net.links import registry
 from taskd_net.links.grpc_calls import GrpcRequests, unary_call
 from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
 from taskd_net.links.session import Host, Session
@@ -22,6 +23,9 @@ from taskd_net.tls.explain import explain
 from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.wire import codec, requests
+
+TRIED_AGAIN: Final = ", tried again every minute"
+"""The end of the reason for a link that moves to a better kind when that can be reached."""
 
 Reports: TypeAlias = Callable[[Callable[[], Requests], peers.Peer], Coroutine[Any, Any, None]]
 """Reports to the parent, by the requests of the moment, until it is cancelled."""
@@ -189,15 +193,25 @@ class Connector:
         way = self._way(channel, parent, peer, continues=continues)
         failed = Failed("the parent offers no kind of link that this node uses")
         better = None
+        best = registry.best()
+        why = "" if self._kinds[0].name == best else f"this node is configured for {self._kinds[0].name} links at best"
         for kind in self._kinds:
-            if kind.offered(peer):
+            if not kind.offered(peer):
+                why = (
+                    f"the parent offers no {kind.name} link"
+                    if peer.version
+                    else "the parent knows the four calls alone"
+                )
+            else:
                 try:
                     opened = await kind.open(way)
                 except Unreachable as unreachable:
                     failed = unreachable
                     better = better or kind
+                    why = f"{unreachable}{TRIED_AGAIN}"
                     self._not_there(kind, unreachable)
                 else:
+                    opened.session.why = why[: observe_limits.STATUS_LINK_REASON_CHARS]
                     if opened.requests is not None:
                         await channel.close()
                         return Connection(None, credentials, opened, opened.requests, better)

@@ -112,6 +112,15 @@ def test_node_that_does_not_answer_is_shown_and_its_siblings_are_folded() -> Non
     assert lines[4:6] == ["│  ├─ Worker/7/57  NOT ANSWERING  for 10 s  direct", "│  └─ Worker 56,58-63: joined"]
 
 
+def test_link_of_no_better_kind_has_its_reason() -> None:
+    own = Own(link_reason="port h:7 does not answer, tried again every minute")
+    shut = NodeStatus(Position.mgr(), State.JOINED, 7190.0, "taskd_net", link="batched", own=own)
+    foreign = NodeStatus(Position.proxy(0), State.JOINED, 7190.0, "original", link="tasknet")
+    lines = text(job(0, 0, Proxy_0=shut, Worker_0_1=foreign)).splitlines()
+    assert lines[2].endswith("  batched: port h:7 does not answer, tried again every minute")
+    assert lines[3].endswith("  tasknet: a node of the original: it knows the four calls alone  original")
+
+
 def test_a_service_is_called_one_and_an_unknown_time_is_left_out() -> None:
     service = NodeStatus(Position.mgr(), State.JOINED, 0.0, "taskd_net", service=True)
     assert text(job(0, 0, Agent_1000=service)).splitlines()[-1] == "└─ Agent/1000  tool or service  joined"

@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import NodeConfig, limits, link_limits
+from taskd_net import NodeConfig, limits, link_limits, observe_limits
 from taskd_net.codes import ConfigError
 from taskd_net.links import direct_kind
 from taskd_net.links.direct_kind import KEY, DirectAcceptor
 from taskd_net.links.kind import Way
 from taskd_net.links.peer import Metadata
 from taskd_net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
+from tests.peers import mesh_state
 from tests.peers.certificates import Folder
+from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
 
 pytestmark = pytest.mark.timeout(60)
@@ -147,9 +149,9 @@ async def silent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[socket.socket
         port = listener.getsockname()[1]
 
         def moved(acceptor: DirectAcceptor, *arguments: object) -> Metadata:
-            ((key, value),) = offer(acceptor, *arguments)  # type: ignore[arg-type]
-            version, _, token = value.split()
-            return ((key, f"{version} {port} {token}"),)
+            offered = offer(acceptor, *arguments)  # type: ignore[arg-type]
+            said = ((key, value.split()) for key, value in offered)
+            return tuple((key, f"{version} {port} {token}") for key, (version, _, token) in said)
 
         monkeypatch.setattr(DirectAcceptor, "offer", moved)
         yield listener
@@ -181,6 +183,38 @@ async def test_firewall_costs_a_join_50_ms_and_the_link_moves_when_it_opens(
     assert mesh.count("link_unreachable", node=proxy.position) == 1
     assert [echo.link async for echo in mgr.trace(worker.position)] == ["direct"]
     assert [echo.link async for echo in worker.trace("Mgr")] == ["direct"]
+
+
+@pytest.fixture
+def reports_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Report figures at once."""
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+
+
+@pytest.mark.usefixtures("reports_at_once")
+async def test_every_link_says_why_it_is_of_no_better_kind(mesh: Mesh, silent: socket.socket) -> None:
+    mgr = await mesh.mgr()
+    await mesh.proxy(0, mgr)
+    closed = await mesh.proxy(1, mgr, direct_listen="off")
+    await mesh.worker(1, 0, closed)
+    await mesh.worker(1, 1, closed, links="tasknet")
+    async with RawChild("Worker/0/2") as foreign:
+        await foreign.join(mgr.address or "")
+        known = {"Proxy/0", "Worker/1/0", "Worker/1/1", "Worker/0/2"}
+        nodes = await mesh_state.until(mgr, lambda now: all(now.get(node, {}).get("link_reason") for node in known))
+    port = f"127.0.0.1:{silent.getsockname()[1]}"
+    assert nodes["Proxy/0"]["link_reason"] == f"port {port} does not answer, tried again every minute"
+    assert nodes["Worker/1/0"]["link_reason"] == "the parent offers no direct link"
+    assert nodes["Worker/1/1"]["link_reason"] == "this node is configured for tasknet links at best"
+    assert nodes["Worker/0/2"]["link_reason"] == "a foreign node: it knows the four calls alone"
+
+
+@pytest.mark.usefixtures("reports_at_once")
+async def test_link_of_the_best_kind_needs_no_reason(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    await mesh.worker(0, 0, mgr)
+    nodes = await mesh_state.until(mgr, lambda now: now["Worker/0/0"]["inbox"])
+    assert (nodes["Worker/0/0"]["link"], nodes["Worker/0/0"]["link_reason"]) == ("direct", None)
 
 
 async def _yes(*_: object) -> bool:

@@ -25,7 +25,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.links import UP, Link
-from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, ReportViolation, Withdraw
+from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, ReportViolation, SignsOfLife, Withdraw
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
@@ -872,8 +872,8 @@ class Mesh:
                     node.lost += 1
                 case Joined():
                     pass  # nobody tells here: a 6002 of the own parent is sent again, as over the four calls
-                case Withdraw():
-                    raise AssertionError("nothing is cancelled here")
+                case Withdraw() | SignsOfLife():
+                    raise AssertionError("nothing is cancelled, and nobody looks for signs of life")
                 case ReportViolation(peer, refusal):
                     stale = self.moved and "cannot lie below" in str(refusal)
                     assert self.forging or stale, f"{node} accuses {peer}: {refusal}"

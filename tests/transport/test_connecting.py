@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
@@ -47,7 +48,7 @@ class FakeKind(Kind):
 
 def opened() -> Opened:
     """A link of which nothing is used."""
-    return Opened(cast(Any, object()), cast(Any, object()))
+    return Opened(cast(Any, SimpleNamespace()), cast(Any, object()))
 
 
 async def connect(*kinds: Kind, continues: bool = False) -> Any:

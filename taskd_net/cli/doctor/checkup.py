@@ -16,6 +16,7 @@ from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
 from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.settings import node_config, refused
+from taskd_net.config import OFF
 
 CHECKED: Final = ("mgr", "proxy", "listen", "send")
 """The commands that run a node."""
@@ -27,6 +28,8 @@ async def examine(config: NodeConfig) -> list[Finding]:
     """All checks that need no running node."""
     findings = tls_files.check(config.tls)
     usable = all(found.state is not State.WRONG for found in findings)
+    if config.direct_listen != OFF:
+        findings += listening.check_direct(Address.parse(config.direct_listen))
     for address in (config.listen, config.plain_listen):
         if address is not None:
             secured = config.tls is not None and config.tls.listens and address == config.listen

@@ -47,6 +47,21 @@ async def check(listen: Address, position: Position, *, tls: bool) -> list[Findi
     return findings
 
 
+def check_direct(listen: Address) -> list[Finding]:
+    """Bind the port of direct links for a moment, where one is chosen."""
+    if not listen.port:
+        return []
+    with socket.socket(socket.AF_INET6 if ":" in listen.host else socket.AF_INET) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((listen.host, listen.port))
+        except OSError as error:
+            text = f"the port of direct links, {listen}, cannot be listened on: {error.strerror or error}"
+            advice = f"If this node runs, it is that. `ss -ltnp 'sport = :{listen.port}'` names the process."
+            return [warning("direct", text, advice)]
+    return [ok("direct", f"{listen} is free for direct links")]
+
+
 async def _explain(listen: Address, position: Position, error: OSError, *, tls: bool) -> Finding:
     match error.errno:
         case errno.EADDRINUSE if tls:

@@ -9,11 +9,16 @@ import ssl
 
 from taskd_net import Position, Role, __version__
 from taskd_net.address import Address
+from taskd_net.cli.branches import link_words
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
 from taskd_net.cli.doctor.listening import VISIT_S
+from taskd_net.observe.client import AskFailed, NodeClient
+from taskd_net.observe.document import by_position, document
 from taskd_net.observe.identify import Found, Kind, identify
 from taskd_net.observe.probe_codec import About
+from taskd_net.states import State
 from taskd_net.tls.files import Tls
+from taskd_net.transport.connecting import TRIED_AGAIN
 
 CONNECT_S = 3.0
 """Seconds for a connection: the first packet may be lost, and is sent again after one."""
@@ -73,7 +78,8 @@ async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[
     match met.kind:
         case Kind.OURS:
             assert met.about is not None
-            return [*_who(upstream, position, met.about), _version(met.about), clock(met)]
+            link = await _link(upstream, position, tls)
+            return [*_who(upstream, position, met.about), _version(met.about), clock(met), *link]
         case Kind.MESH:
             text = f"{upstream} knows the four calls; it is not a node of taskd_net, or too old to say who it is"
             return [ok("upstream", text), skipped("version", "it does not say"), skipped("clock", "it does not say")]
@@ -96,6 +102,26 @@ def _who(upstream: Address, position: Position, about: About) -> list[Finding]:
         return [warning("upstream", text, f"Run `taskd-net doctor proxy` on the machine of {about.position}.")]
     below = "" if about.parent is None else f", joined to {about.parent}"
     return [ok("upstream", f"{who} answers{below}")]
+
+
+async def _link(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
+    """The link of the node that runs with this position, as its parent knows it; no finding where none does."""
+    try:
+        async with NodeClient(upstream, VISIT_S, tls) as client:
+            mesh = await client.mesh()
+    except AskFailed as error:
+        return [skipped("link", f"{upstream} does not tell the state of the mesh: {error}")]
+    node = by_position(document(mesh)).get(str(position.identity))
+    if node is None or not node["link"] or node["parent"] != str(mesh.root):
+        return []
+    text = f"{position.identity} runs; its link is {link_words(node)}"
+    if node["state"] == State.NOT_ANSWERING:
+        advice = "Its process is stopped, or holds its interpreter or event loop: look at its log."
+        return [warning("link", f"{text}; it is not answering", advice)]
+    if (node["link_reason"] or "").endswith(TRIED_AGAIN):
+        advice = "Open that port in the firewall for this machine; the link then moves to it by itself."
+        return [warning("link", text, advice)]
+    return [ok("link", text)]
 
 
 def _version(about: About) -> Finding:

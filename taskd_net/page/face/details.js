@@ -133,7 +133,7 @@ function about(node) {
   const peers = { taskd_net: "taskd_net", contract: "foreign, the four calls", original: "of the original" };
   const rows = [
     ["parent", parent ? goTo(node.parent, "parent", node.parent) : node.parent],
-    ["kind of link", node.link],
+    ["kind of link", node.link_reason ? `${node.link}: ${node.link_reason}` : node.link],
     ["comes from", node.address],
     ["listens on", node.listen],
     ["kind of node", peers[node.peer] ?? "unknown: behind a foreign node"],

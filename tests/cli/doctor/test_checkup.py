@@ -16,10 +16,13 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from taskd_net import observe_limits
 from taskd_net.cli.authority import Authority
+from taskd_net.observe.records import Own
 from taskd_net.observe.service import NodeService
 from taskd_net.version import __version__
 from tests.cli.processes import run
+from tests.peers import mesh_state
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, WatchedNode, free_address
 from tests.peers.original.cluster import Originals
@@ -76,6 +79,37 @@ async def test_nothing_is_wrong(mesh: Mesh, mgr: WatchedNode) -> None:
     assert mesh.count("child_lost") == mesh.count("stream_refused") == 0
     assert set(mgr.routes()) == {worker.position}
     assert (await mgr.send("x", to=worker.position)).ok
+
+
+async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    direct = await mesh.mgr(direct_listen="127.0.0.1:0", links="direct")
+    other = await mesh.proxy(3, direct, links="direct")
+    await mesh.worker(3, 24, other, links="direct")
+    await mesh_state.until(direct, lambda now: now.get("Worker/3/24", {}).get("link_reason"))
+    found = await proxy(direct.address or "", "--server-rank", 3)
+    assert (found["link"]["state"], found["link"]["text"]) == ("ok", "Proxy/3 runs; its link is direct")
+    found = await examined("listen", "--as", "Worker/3/24", "--upstream", other.address)
+    assert found["link"]["text"] == "Worker/3/24 runs; its link is batched: the parent offers no direct link"
+    # A child that is not its own tells of a firewall; then it is silent.
+    (link,) = other.router.children.by_id.values()
+    own = Own(link_reason="port 127.0.0.1:9 does not answer, tried again every minute")
+    other.view._own["Worker/3/24"] = own
+    monkeypatch.setattr(other.view, "told", lambda *_: None)
+    found = await examined("listen", "--as", "Worker/3/24", "--upstream", other.address, warnings=1)
+    assert found["link"]["advice"].startswith("Open that port in the firewall")
+    other.perform(other.router.signs_of_life(other.now(), link.id, link.session, seen=False))
+    found = await examined("listen", "--as", "Worker/3/24", "--upstream", other.address, warnings=1)
+    assert found["link"]["text"].endswith("it is not answering")
+
+
+async def test_port_of_direct_links(mgr: WatchedNode) -> None:
+    address = await free_address()
+    found = await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", address)
+    assert found["direct"]["text"] == f"{address} is free for direct links"
+    assert "direct" not in await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", "127.0.0.1:0")
+    taken = await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", mgr.address, warnings=1)
+    assert "cannot be listened on: Address already in use" in taken["direct"]["text"]
 
 
 async def test_report_for_people(mgr: WatchedNode) -> None:
