@@ -46,15 +46,23 @@ longer; fewer: an end would have to confirm each batch by one of its own."""
 BATCHES_CONFIRMED: Final = 2
 """Batches after which an end says so by itself, if nothing else goes back: before the other end has to wait."""
 
-DIRECT_IDLE_BYTES: Final = 4 * 1024
-"""Bytes of the buffer of a direct link over which little comes. A parent has thousands of them."""
+DIRECT_READ_BYTES: Final = 256 * 1024
+"""Bytes of the buffer that all direct links of an event loop read into, and so of one read: half a batch of large
+messages, or more small ones than may be in flight to a leaf. A larger frame is put together in a buffer of its link."""
 
-DIRECT_READ_BYTES: Final = 64 * 1024
-"""Bytes of the buffer of a busy direct link, and so of one read: some hundred small messages, whose decisions take
-some milliseconds. A larger frame has a larger buffer until it is read."""
+DIRECT_OWN_BYTES: Final = 4 * 1024
+"""Least bytes of a link's own buffer, for the beginning of a frame. It ends with the frame."""
+
+DIRECT_VIEWED_BYTES: Final = 16 * 1024
+"""Bytes of a batch from which on it is read where it lies. Reading a view costs a microsecond more, copying 16 KiB as
+much."""
 
 DIRECT_JOINED_BYTES: Final = 16 * 1024
 """Bytes of a batch from which on its head is written beside it: joining the two would copy it."""
+
+DIRECT_PIECE: Final = 32
+"""Messages in one batch of a direct link, and messages or answers that leave before the turn of the loop is over.
+Fewer: each piece costs some 30 µs at every hop. More: fewer nodes work on 64 messages in flight at the same time."""
 
 DIRECT_TOKEN_BYTES: Final = 32
 """Bytes of the random token that a parent gives to a child for one direct link: nobody guesses it."""

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise, repeat
+from operator import attrgetter
 from typing import Any, Final, Self, cast
 
 from taskd_net.codes import Code, Refusal
@@ -29,8 +30,6 @@ from taskd_net.core.routes import LinkId
 from taskd_net.limits import LARGE_WRITE_BYTES
 from taskd_net.link_limits import (
     ANSWERS_AT_ONCE,
-    BATCH_ANSWER_BYTES,
-    BATCH_ANSWERS,
     BATCH_BYTES,
     BATCH_MESSAGES,
     BATCHES_AHEAD,
@@ -39,7 +38,7 @@ from taskd_net.link_limits import (
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
 from taskd_net.wire import codec
-from taskd_net.wire.batches import branch_of, read_batch, read_branches, write_batch
+from taskd_net.wire.batches import FEW_ANSWERS, branch_of, move_surplus, read_branches, split_batch, write_batch
 from taskd_net.wire.link_pb2 import Batch
 
 # Values of `joined` in a batch (`proto/link.proto`).
@@ -49,8 +48,7 @@ _AGAIN: Final = 3
 
 _NOTHING: Final = (0, 0, 0)
 
-# Answers that are Acks up to which their bytes need no count.
-_FEW: Final = 64
+_data: Final = attrgetter("data")
 
 NAME: Final = "batched"
 PROBED: Final = 1
@@ -63,9 +61,15 @@ class BatchedLink(Session[bytes]):
         host, link, peer, pipe: as in `Session`.
         numbered: whether messages are answered by number, not by uuid.
         counts: both ends say how many have confirmed a broadcast.
+
+    Attributes:
+        most_messages: messages in a batch at most.
+        traces: this node traces messages.
     """
 
     kind, probed = NAME, PROBED
+    most_messages = BATCH_MESSAGES
+    traces = False
 
     def __init__(
         self,
@@ -107,8 +111,9 @@ class BatchedLink(Session[bytes]):
         if writes.frames:
             self._frames += writes.frames
             self._numbers += writes.numbers
-            # At least 1 ms where an answer is awaited: 0 says that none is.
-            self._patience += [int(patience * 1000.0) + 1 if patience > 0.0 else 0 for patience in writes.patience]
+            # At least 1 ms where an answer is awaited: 0 says that none is. A loop, as most have one message.
+            for patience in writes.patience:
+                self._patience.append(int(patience * 1000.0) + 1 if patience > 0.0 else 0)
         if writes.accepted:
             delivered: Any = self._said.accepted_numbers if self.numbered else self._said.accepted
             delivered.extend(writes.accepted)
@@ -193,13 +198,15 @@ class BatchedLink(Session[bytes]):
         self._ahead += 1
         batch, self._said = self._said, Batch()
         answers, self._answers = self._answers, 0
-        if answers > _FEW:
-            self._keep_back(batch)
+        if answers > FEW_ANSWERS:
+            self._answers = move_surplus(batch, self._said)
             answers -= self._answers
         batch.taken, batch.joined = taken, news
-        self._under_way = self._take_batch(batch, count)
         self._counts_under_way = count, size, answers
-        return write_batch([frame.data for frame in self._under_way], batch)
+        if not count:
+            return write_batch((), batch)
+        self._under_way = self._take_batch(batch, count)
+        return write_batch(list(map(_data, self._under_way)), batch)
 
     def _batch_written(self) -> None:
         """The batch under way is written."""
@@ -212,7 +219,7 @@ class BatchedLink(Session[bytes]):
         """The number of messages that the next batch has room for, and their bytes."""
         # A large body goes alone: small messages behind it wait for one write, not for a batch of them.
         count = total = 0
-        for frame in self._frames[:BATCH_MESSAGES]:
+        for frame in self._frames[: self.most_messages]:
             size = total + len(frame.data)
             if count and size > BATCH_BYTES:
                 break
@@ -222,45 +229,18 @@ class BatchedLink(Session[bytes]):
     def _take_batch(self, batch: Batch, count: int) -> list[Frame]:
         """Take so many messages out of the queue. Their patience and their numbers go into the batch."""
         frames = self._frames
-        if count:
-            batch.patience.extend(self._patience[:count])
-            self._numbers_under_way = self._numbers[:count]
-            if self.numbered:
-                batch.numbers.extend(self._numbers_under_way)
+        batch.patience.extend(self._patience[:count])
+        self._numbers_under_way = self._numbers[:count]
+        if self.numbered:
+            batch.numbers.extend(self._numbers_under_way)
         self._frames, self._patience, self._numbers = frames[count:], self._patience[count:], self._numbers[count:]
         return frames[:count]
 
-    def _keep_back(self, batch: Batch) -> None:
-        """Queue the answers again that are too many for one batch."""
-        later = self._said
-        if self.numbered:
-            later.accepted_numbers.extend(batch.accepted_numbers[BATCH_ANSWERS:])
-            del batch.accepted_numbers[BATCH_ANSWERS:]
-        else:
-            later.accepted.extend(batch.accepted[BATCH_ANSWERS:])
-            del batch.accepted[BATCH_ANSWERS:]
-        if len(batch.answers) > _FEW:
-            sizes = {branch.answer: branch.ByteSize() for branch in batch.branches}
-            count = size = 0
-            for index, answer in enumerate(batch.answers[:BATCH_ANSWERS]):
-                size += len(answer) + sizes.get(index, 0)
-                if count and size > BATCH_ANSWER_BYTES:
-                    break
-                count += 1
-            later.answers.extend(batch.answers[count:])
-            later.answer_numbers.extend(batch.answer_numbers[count:])
-            told = sum(answer < count for answer in sizes)
-            later.branches.extend(batch.branches[told:])
-            for branch in later.branches:
-                branch.answer -= count
-            del batch.answers[count:], batch.answer_numbers[count:], batch.branches[told:]
-        self._answers = len(later.accepted_numbers) + len(later.accepted) + len(later.answers)
-
-    def _take_in(self, data: bytes) -> None:
+    def _take_in(self, data: bytes | memoryview) -> None:
         try:
-            batch = read_batch(data)
+            messages, batch = split_batch(data)
             answers, numbers = len(batch.answers), len(batch.answer_numbers)
-            if self.numbered and (len(batch.numbers) != len(batch.messages) or numbers != answers):
+            if self.numbered and (len(batch.numbers) != len(messages) or numbers != answers):
                 raise Refusal(Code.NET_ERR, "messages or answers without numbers")
             told = read_branches(batch.branches, self.peer) if batch.branches and self._counts else {}
         except Refusal as refusal:
@@ -269,17 +249,18 @@ class BatchedLink(Session[bytes]):
         # One that another node has replaced says nothing any more; one that has handed over still has the last word.
         if self.successor is None and self._host.links.get(self.link) is not self:
             return
-        self._ahead = max(0, self._ahead - batch.taken)
+        if batch.taken:
+            self._ahead = max(0, self._ahead - batch.taken)
         if batch.joined:
             # First: an answer in the same batch may follow from it.
             self._hear(self._host.now(), batch.joined)
         accepted: Sequence[Key] = list(batch.accepted_numbers if self.numbered else batch.accepted)
-        if batch.messages or accepted or answers:
+        if messages or accepted or answers:
             self._taken += 1
         if accepted or answers:
-            self._take_in_answers(batch, accepted, told, 0)
-        elif batch.messages:
-            self._take_in_messages(batch)
+            self._take_in_answers(messages, batch, accepted, told, 0)
+        elif messages:
+            self._take_in_messages(messages, batch)
         if self._sleep is not None and self._has_output():
             self._wake()
 
@@ -288,29 +269,33 @@ class BatchedLink(Session[bytes]):
         host, violation = self._host, Violation(refusal.code, refusal.detail)
         host.perform(self._router.bounds_broken(host.now(), self.link, self, violation))
 
-    def _take_in_answers(self, batch: Batch, accepted: Sequence[Key], told: Mapping[int, Told], first: int) -> None:
+    def _take_in_answers(
+        self, messages: Sequence[bytes], batch: Batch, accepted: Sequence[Key], told: Mapping[int, Told], first: int
+    ) -> None:
         """Take in some answers of a batch and, after the last ones, its messages."""
         host, after = self._host, first + ANSWERS_AT_ONCE
-        try:
-            acks = [codec.read_ack(answer, self.peer) for answer in batch.answers[first:after]]
-        except Refusal as refusal:
-            self._end_broken(refusal)
-            return
-        answers = self._read_answers(batch, acks, told, first) if acks else []
+        answers: Sequence[Answer] = ()
+        if batch.answers:
+            try:
+                acks = [codec.read_ack(answer, self.peer) for answer in batch.answers[first:after]]
+            except Refusal as refusal:
+                self._end_broken(refusal)
+                return
+            answers = self._read_answers(batch, acks, told, first)
         host.perform(self._router.answers_arrived(host.now(), self.link, accepted, answers))
         if after < len(batch.answers):
-            self._rest.append(partial(self._take_in_answers, batch, (), told, after))
-        elif batch.messages:
-            self._take_in_messages(batch)
+            self._rest.append(partial(self._take_in_answers, messages, batch, (), told, after))
+        elif messages:
+            self._take_in_messages(messages, batch)
 
-    def _take_in_messages(self, batch: Batch) -> None:
+    def _take_in_messages(self, messages: Sequence[bytes], batch: Batch) -> None:
         host = self._host
         try:
-            ready = self._read_messages(host.now(), batch)
+            ready = self._read_messages(host.now(), messages, batch)
         except Exception:
             # The gate: one bad message must not cost the others their link.
             host.log.exception("request_failed", peer=str(self.peer))
-            self._answer_failed(batch)
+            self._answer_failed(messages, batch)
         else:
             host.perform(ready)
 
@@ -334,9 +319,9 @@ class BatchedLink(Session[bytes]):
             if joined != _LOST:
                 self._host.perform(self._router.parent_told(now, True))
 
-    def _answer_failed(self, batch: Batch) -> None:
+    def _answer_failed(self, messages: Sequence[bytes], batch: Batch) -> None:
         """Answer 5999 to a batch under which this node failed; an answer that comes after all is dropped as late."""
-        for data, wait, number in zip(batch.messages, batch.patience, batch.numbers or repeat(0), strict=False):
+        for data, wait, number in zip(messages, batch.patience, batch.numbers or repeat(0), strict=False):
             if wait:
                 self._answer(
                     Answered(number, Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position), False)
@@ -364,9 +349,9 @@ class BatchedLink(Session[bytes]):
         else:
             host.perform(ready)
 
-    def _read_messages(self, now: float, batch: Batch) -> Ready:
+    def _read_messages(self, now: float, messages: Sequence[bytes], batch: Batch) -> Ready:
         """Hand the messages of a batch to the Router: all at once, or up to the first broadcast."""
-        frames = codec.read_known_frames(batch.messages, self._router.limits)
+        frames = codec.read_known_frames(messages, self._router.limits)
         patience = list(batch.patience)
         names: Sequence[Key] = list(batch.numbers) if self.numbered else [frame.uuid for frame in frames]
         refused: list[tuple[Key, Refusal]] = []
@@ -384,8 +369,9 @@ class BatchedLink(Session[bytes]):
         if 0 in patience:
             keys = [name if wait else None for name, wait in zip(names, patience, strict=True)]
         budgets = [wait / 1000.0 for wait in patience]
-        arrived = cast("list[Frame]", frames)
-        self._trace(arrived, keys, batch)
+        arrived: list[Frame] = frames  # type: ignore[assignment]  # no refusal is left
+        if self.traces:
+            self._trace(arrived, keys, batch)
         if len(arrived) > 1 and False in [frame.dst.unicast for frame in arrived]:
             # A broadcast costs as much as all its receivers.
             ends = [index + 1 for index, frame in enumerate(arrived) if not frame.dst.unicast]

@@ -1,7 +1,11 @@
 """The direct link between two nodes of ours: batches over a plain socket.
 
-The batches, their bounds and their order are those of the batched link. Only the writing differs: no task waits for the
-stream, the link writes as many batches as the kernel takes when it is flushed, and goes on when the kernel has them.
+The batches and their order are those of the batched link. Only the writing differs: no task waits for the stream, the
+link writes as many batches as the kernel takes when it is flushed, and goes on when the kernel has them.
+
+- A message that is alone leaves at once. So the next hop decides on it while this loop turns.
+- What comes together leaves in pieces, the first ones while the others are still being decided on. So several nodes
+  work on a stream of messages at the same time.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
+from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
+from taskd_net.link_limits import DIRECT_PIECE
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket, flushes
@@ -45,6 +51,7 @@ class DirectLink(BatchedLink):
     """
 
     kind, probed = NAME, PROBED
+    most_messages = DIRECT_PIECE
 
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: DirectSocket, **more: Any) -> None:
         super().__init__(host, link, peer, cast(Any, pipe), **more)
@@ -54,6 +61,12 @@ class DirectLink(BatchedLink):
         self._flushes = flushes()
         self._asleep = self._loop.create_future()
         self._ended = asyncio.Event()
+        # The kernel has not all of the batch under way.
+        self._held = False
+        # Messages of the last batch that had any.
+        self._last = 0
+        # The next message leaves at once: it is the first since something came in, and messages come one by one.
+        self._eager = False
 
     def attend(self, beside: Beside) -> None:
         """Hand requests or replies to this end of them, which writes its own here."""
@@ -80,21 +93,16 @@ class DirectLink(BatchedLink):
                 self._beside.ended()
             self.over.set()
 
+    def write(self, writes: Writes) -> None:
+        """Queue messages and answers. A whole piece leaves at once."""
+        super().write(writes)
+        if (len(self._frames) >= DIRECT_PIECE or self._answers >= DIRECT_PIECE) and not self._held:
+            self._write_batches()
+
     def flush(self) -> None:
         """Write what is queued, as far as the kernel takes it."""
-        socket = self._socket
-        if self.unsaid and not self._paused and not self._closed:
-            frames, self.unsaid = b"".join(self.unsaid), []
-            if not socket.control(frames):
-                return
-        while self._has_output() and not self._paused and not self._closed:
-            if socket.closing:
-                return
-            batch = self._next_batch()
-            if batch is not None:
-                if not socket.write(batch):
-                    return
-                self._batch_written()
+        if self._held or not self._write_batches():
+            return
         self._sleep = self._asleep
         if self._idle is not None and not self._has_queued():
             rouse(self._idle)
@@ -108,6 +116,26 @@ class DirectLink(BatchedLink):
             link = link.successor
         link.unsaid.append(frame)
         link._wake()
+
+    def _write_batches(self) -> bool:
+        """Write frames and batches. Returns False where the kernel has not all of the last one: `drained` comes."""
+        socket = self._socket
+        if self.unsaid and not (self._paused or self._closed):
+            frames, self.unsaid = b"".join(self.unsaid), []
+            if not socket.control(frames):
+                self._held = True
+                return False
+        while self._has_output() and not (self._paused or self._closed):
+            if socket.closing():
+                return False
+            batch = self._next_batch()
+            if batch is not None:
+                self._last = len(self._under_way) or self._last
+                if not socket.write(batch):
+                    self._held = True
+                    return False
+                self._batch_written()
+        return True
 
     def close(self) -> None:
         """Let `run` return; what is queued stays unwritten."""
@@ -149,8 +177,9 @@ class DirectLink(BatchedLink):
 
     # ---- for the socket
 
-    def take_in(self, data: bytes) -> bool:
+    def take_in(self, data: bytes | memoryview) -> bool:
         """Decide on a batch."""
+        self._eager = self._last <= 1
         return self._guarded(self._take_in, data)
 
     def take_in_slice(self) -> bool:
@@ -174,6 +203,7 @@ class DirectLink(BatchedLink):
 
     def drained(self) -> None:
         """The kernel has all that was written."""
+        self._held = False
         if not self._closed:
             self._batch_written()
             self.flush()
@@ -196,7 +226,7 @@ class DirectLink(BatchedLink):
         host = self._host
         host.perform(self._router.bounds_broken(host.now(), self.link, self, Violation(Code.NET_ERR, reason)))
 
-    def _guarded(self, take: Callable[..., None], *data: bytes) -> bool:
+    def _guarded(self, take: Callable[..., None], *data: bytes | memoryview) -> bool:
         try:
             take(*data)
         except Exception:
@@ -209,7 +239,11 @@ class DirectLink(BatchedLink):
         """Something was queued."""
         if self._sleep is not None:
             self._sleep = None
-            self._flushes.add(self)
+            if self._eager and not self._flushes.reading:
+                self._eager = False
+                self.flush()
+            else:
+                self._flushes.add(self)
 
 
 class TracedDirectLink(TracedLink, DirectLink):

@@ -15,14 +15,19 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from taskd_net import limits, link_limits
-from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, head, write_frame
+from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
 
 _PING: Final = write_frame(Kind.PING)
 _BESIDE: Final = (Kind.REQUEST, Kind.REPLY)
+
+# As a number: the member of an enumeration costs a look-up at each frame.
+_BATCH: Final = int(Kind.BATCH)
+_pack_head: Final = HEAD.pack
 
 # Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, and milliseconds since the last
 # acknowledgement.
@@ -39,8 +44,8 @@ class Writer(Protocol):
 class Reader(Writer, Protocol):
     """A link over a socket."""
 
-    def take_in(self, data: bytes) -> bool:
-        """Decide on a batch. Returns whether slices of it are left."""
+    def take_in(self, data: bytes | memoryview) -> bool:
+        """Decide on a batch, which is good until this returns. Returns whether slices of it are left."""
 
     def take_in_slice(self) -> bool:
         """Decide on the next slice. Returns whether further ones are left."""
@@ -73,12 +78,14 @@ class Flushes:
 
     Attributes:
         reading: a socket is being read, and its end flushes.
+        buffer: what the socket that is being read writes into.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due: list[Writer] = []
         self.reading = False
+        self.buffer = memoryview(bytearray(link_limits.DIRECT_READ_BYTES))
 
     def add(self, link: Writer) -> None:
         """Flush a link at the end of the read, or in the next turn of the loop."""
@@ -87,10 +94,12 @@ class Flushes:
         self._due.append(link)
 
     def flush(self) -> None:
-        """Let every link write."""
-        due, self._due = self._due, []
-        for link in due:
-            link.flush()
+        """Let every link write. The end of a read."""
+        self.reading = False
+        if self._due:
+            due, self._due = self._due, []
+            for link in due:
+                link.flush()
 
 
 _FLUSHES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Flushes]] = WeakKeyDictionary()
@@ -112,18 +121,20 @@ class DirectSocket(asyncio.BufferedProtocol):
         first: the other end's first frame; None where the socket has ended without one.
         over: set when the socket is gone.
         fault: the rule that the other end has broken; empty for none.
+        closing: true when nothing can be written any more.
         reason: the payload of the other end's last frame, or the reason for which this end let go.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
-        self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES)
+        self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES, self._flushes.buffer)
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
         self._heard = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
+        self.closing: Callable[[], bool] = lambda: True
         self.first: asyncio.Future[tuple[int, bytes] | None] = self._loop.create_future()
         self.over = asyncio.Event()
         self.reason = self.fault = ""
@@ -134,6 +145,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         """The socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._connected = True
+        self.closing = self._transport.is_closing
         if self._aborted:
             self._transport.abort()
         # TLS pauses at the mark, a bare socket above it.
@@ -182,11 +194,6 @@ class DirectSocket(asyncio.BufferedProtocol):
         return self._aborted or self.over.is_set()
 
     @property
-    def closing(self) -> bool:
-        """True when nothing can be written any more."""
-        return not self._connected or self._transport.is_closing()
-
-    @property
     def unsent(self) -> int:
         """Bytes that were written and that the kernel has not got."""
         return self._transport.get_write_buffer_size()
@@ -195,7 +202,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         """Hand frames to a link from now on, also those that have come in."""
         self._link = link
         self._frames.most = limits.RECEIVE_BYTES
-        if self._ended or self.closing:
+        if self._ended or self.closing():
             link.ended()
             return
         self._look_in(limits.KEEPALIVE_TIME_S)
@@ -212,14 +219,14 @@ class DirectSocket(asyncio.BufferedProtocol):
         """Write a batch. Returns whether the kernel has all of it; if not, `drained` comes."""
         size = len(batch)
         if size < link_limits.DIRECT_JOINED_BYTES:
-            self._transport.write(head(Kind.BATCH, size) + batch)
+            self._transport.write(_pack_head(size, _BATCH) + batch)
         else:
-            self._transport.writelines((head(Kind.BATCH, size), batch))
+            self._transport.writelines((_pack_head(size, _BATCH), batch))
         return not self._full
 
     def control(self, frame: bytes) -> bool:
         """Write frames beside the batches. Returns whether the kernel has all of it; if not, `drained` comes."""
-        if not self.closing:
+        if not self.closing():
             self._transport.write(frame)
         return not self._full
 
@@ -227,7 +234,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         """Let go of the socket when the kernel has all that was written, within a bounded time."""
         if self._timer is not None:
             self._timer.cancel()
-        if not self.closing:
+        if not self.closing():
             self._transport.close()
             self._timer = self._loop.call_later(limits.CLOSE_GRACE_S, self.abort)
 
@@ -260,30 +267,32 @@ class DirectSocket(asyncio.BufferedProtocol):
                     return
                 kind, payload = frame
                 if link is None:
-                    self.first.set_result(frame)
-                elif kind == Kind.BATCH:
+                    self.first.set_result((kind, bytes(payload)))
+                elif kind == _BATCH:
                     if link.take_in(payload):
                         self._transport.pause_reading()
                         self._loop.call_soon(self._take_slices)
                         return
+                    if frames.empty:
+                        return
                 elif kind == Kind.PING:
                     link.pinged()
                 elif kind in _BESIDE:
-                    link.arrived_beside(kind, payload)
+                    link.arrived_beside(kind, bytes(payload))
                 elif kind == Kind.END:
-                    self.reason = payload.decode(errors="replace")[: limits.LOG_VALUE_CHARS]
+                    self.reason = bytes(payload).decode(errors="replace")[: limits.LOG_VALUE_CHARS]
                     self._end()
                     return
                 elif kind != Kind.PONG:
                     raise FrameError(f"a frame of kind {kind}")
             # Nobody reads yet, or any more: the kernel keeps the rest.
-            if not self._paused and not self.closing:
+            if not self._paused and not self.closing():
                 self._paused = True
                 self._transport.pause_reading()
         except FrameError as error:
             self._break(str(error))
         finally:
-            flushes.reading = False
+            frames.keep()
             flushes.flush()
 
     def _take_slices(self) -> None:
@@ -291,7 +300,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         if link is not None and link.take_in_slice():
             # Other links have their turn between two slices.
             self._loop.call_soon(self._take_slices)
-        elif not self.closing:
+        elif not self.closing():
             self._transport.resume_reading()
             self._take()
 

@@ -23,6 +23,8 @@ from taskd_net.wire.link_pb2 import Batch
 class TracedLink(BatchedLink):
     """Either end of the link."""
 
+    traces = True
+
     def __init__(
         self,
         host: Host,

@@ -1,7 +1,7 @@
 """Batches of the batched link ↔ what is in them.
 
-The generated class reads and writes them. Large messages alone are put in by hand: the class copies each body several
-times until its buffer has grown to the batch (docs/performance.md).
+The generated class reads and writes them. Large messages alone are put in and taken out by hand: the class copies each
+body several times (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from taskd_net.core.frame import Ack, Failure
 from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import Position
 from taskd_net.wire import codec
-from taskd_net.wire.fields import cached_varint, field_sizes
+from taskd_net.wire.fields import cached_varint, field_sizes, read_varint
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
 
 LARGE: Final = 4096
-"""Bytes of a first message from which on the messages of a batch are put in by hand."""
+"""Bytes of a first message from which on the messages of a batch are put in, and taken out, by hand."""
+
+FEW_ANSWERS: Final = 64
+"""Answers that are Acks up to which their bytes need no count."""
 
 _UINT32: Final = 0xFFFF_FFFF
 """The largest number in a field of 32 bits."""
@@ -53,10 +56,63 @@ def read_batch(data: bytes) -> Batch:
         batch = Batch.FromString(data)
     except (DecodeError, IndexError, ValueError) as error:
         raise Refusal(Code.NET_ERR, f"the bytes are not a batch: {error}") from error
-    messages, numbers, answers = len(batch.messages), len(batch.numbers), len(batch.answers)
+    _require_whole(batch, len(batch.messages), len(data))
+    return batch
+
+
+def split_batch(data: bytes | memoryview) -> tuple[Sequence[bytes], Batch]:
+    """Read a batch: its messages, and all its other fields. A large message is copied once.
+
+    Raises:
+        Refusal: as `read_batch`.
+    """
+    if len(data) > LARGE and data[0] == _MESSAGES_TAG:
+        try:
+            messages, at = _large_messages(data)
+            rest = bytes(data[at:])
+            if messages and len(rest) <= link_limits.BATCH_COUNTED_BYTES:
+                batch = Batch.FromString(rest)
+                if not batch.messages:
+                    _require_whole(batch, len(messages), len(data))
+                    return messages, batch
+        except (DecodeError, IndexError, ValueError) as error:
+            raise Refusal(Code.NET_ERR, f"the bytes are not a batch: {error}") from error
+    batch = read_batch(bytes(data))
+    return batch.messages, batch
+
+
+def _large_messages(data: bytes | memoryview) -> tuple[list[bytes], int]:
+    """The messages at the beginning of a batch, and the index behind them; none where the first one is small.
+
+    Raises:
+        IndexError, ValueError: the bytes are not a batch, or have more messages than a batch may have.
+    """
+    messages: list[bytes] = []
+    at, end, total = 0, len(data), 0
+    while at < end and data[at] == _MESSAGES_TAG:
+        size, start = read_varint(data, at + 1)
+        if not messages and size < LARGE:
+            break
+        at, total = start + size, total + size
+        if at > end or (messages and (total > link_limits.BATCH_BYTES or len(messages) == link_limits.BATCH_MESSAGES)):
+            raise ValueError(f"{len(messages) + 1} messages of {total} bytes together")
+        messages.append(bytes(data[start:at]))
+    return messages, at
+
+
+_MESSAGES_TAG: Final = Batch.MESSAGES_FIELD_NUMBER << 3 | 2
+
+
+def _require_whole(batch: Batch, messages: int, size: int) -> None:
+    """Check the numbers of a batch's fields; it has so many messages, and bytes.
+
+    Raises:
+        Refusal: 6999, as `read_batch`.
+    """
+    numbers, answers = len(batch.numbers), len(batch.answers)
     most = link_limits.BATCH_ANSWERS_READ
     # A message or a span takes two bytes at least, so a batch with a single message needs no look.
-    if len(data) > 2 * link_limits.BATCH_MESSAGES and (
+    if size > 2 * link_limits.BATCH_MESSAGES and (
         messages > link_limits.BATCH_MESSAGES
         or answers > most
         or len(batch.accepted) > most
@@ -71,7 +127,6 @@ def read_batch(data: bytes) -> Batch:
         raise Refusal(Code.NET_ERR, f"{messages} messages with {numbers} numbers")
     if len(batch.answer_numbers) not in (0, answers):
         raise Refusal(Code.NET_ERR, f"{answers} answers with {len(batch.answer_numbers)} numbers")
-    return batch
 
 
 def _require_bounds(data: bytes) -> None:
@@ -92,6 +147,31 @@ def _require_bounds(data: bytes) -> None:
         raise ValueError(f"{messages} messages of {size} bytes together")
     if other > link_limits.BATCH_OTHER_BYTES:
         raise ValueError(f"{other} bytes beside the messages")
+
+
+def move_surplus(batch: Batch, later: Batch) -> int:
+    """Move the answers that are too many for one batch to the next one. Returns their number."""
+    most = link_limits.BATCH_ANSWERS
+    for field in ("accepted_numbers", "accepted"):
+        answers = getattr(batch, field)
+        getattr(later, field).extend(answers[most:])
+        del answers[most:]
+    if len(batch.answers) > FEW_ANSWERS:
+        sizes = {branch.answer: branch.ByteSize() for branch in batch.branches}
+        count = size = 0
+        for index, answer in enumerate(batch.answers[:most]):
+            size += len(answer) + sizes.get(index, 0)
+            if count and size > link_limits.BATCH_ANSWER_BYTES:
+                break
+            count += 1
+        later.answers.extend(batch.answers[count:])
+        later.answer_numbers.extend(batch.answer_numbers[count:])
+        told = sum(answer < count for answer in sizes)
+        later.branches.extend(batch.branches[told:])
+        for branch in later.branches:
+            branch.answer -= count
+        del batch.answers[count:], batch.answer_numbers[count:], batch.branches[told:]
+    return len(later.accepted_numbers) + len(later.accepted) + len(later.answers)
 
 
 def branch_of(index: int, ack: Ack) -> Branch:

@@ -28,7 +28,7 @@ cached_varint = lru_cache(maxsize=16_384)(varint)
 """The same for numbers that come again and again."""
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """The number that begins at an index, and the index behind it.
 
     Raises:

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from taskd_net import link_limits
 from taskd_net.codes import TaskdNetError
 
-_HEAD: Final = struct.Struct("<IB")
+HEAD: Final = struct.Struct("<IB")
+"""The bytes before a payload: its length, and the kind of the frame."""
 _MAGIC: Final = b"taskd-net direct"
 _VERSION: Final = 1
 _GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{link_limits.DIRECT_TOKEN_BYTES}s")
@@ -58,14 +59,9 @@ class Greeting(NamedTuple):
     continues: bool
 
 
-def head(kind: Kind, size: int) -> bytes:
-    """The bytes before a payload of so many bytes."""
-    return _HEAD.pack(size, kind)
-
-
 def write_frame(kind: Kind, payload: bytes = b"") -> bytes:
     """One frame."""
-    return _HEAD.pack(len(payload), kind) + payload
+    return HEAD.pack(len(payload), kind) + payload
 
 
 def write_greeting(greeting: Greeting) -> bytes:
@@ -101,85 +97,90 @@ def read_accepted(payload: bytes) -> bool | None:
 class FrameReader:
     """The frames in a stream of bytes, which a transport writes into a buffer of this object.
 
-    The buffer grows with reads that fill it and with a larger frame, whose bound is checked before, and shrinks with
-    small reads.
+    Most reads end with a whole frame, so all links of an event loop share one buffer. A link has one of its own only
+    for bytes that wait: the beginning of a frame, whose bound is checked before, or frames that nobody takes yet.
 
     Args:
         most: bytes of a payload at most.
+        shared: the buffer of the event loop. Nobody else writes between `space` and `keep`.
 
     Attributes:
-        most: the same; may change between frames.
+        most, shared: the same; `most` may change between frames.
+        empty: no bytes are left.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._buffer = bytearray(link_limits.DIRECT_IDLE_BYTES)
-        self._view = memoryview(self._buffer)
-        self._start = self._end = 0
-        # The last read filled the buffer, or took little of it.
-        self._filled = self._spared = False
+    __slots__ = ("_end", "_start", "_view", "empty", "most", "shared")
 
-    def space(self) -> memoryview:
+    def __init__(self, most: int, shared: memoryview) -> None:
+        self.most = most
+        self.shared = self._view = shared
+        self._start = self._end = 0
+        self.empty = True
+
+    def space(self, _: int = -1) -> memoryview:
         """The part of the buffer for the next bytes. Never empty."""
-        if self._end == len(self._buffer):
-            self._make_room(self._end - self._start + link_limits.DIRECT_READ_BYTES)
+        if self.empty:
+            return self.shared
+        if self._end == len(self._view):
+            self._make_room(self._end - self._start + link_limits.DIRECT_OWN_BYTES)
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
         """So many bytes were written to the beginning of `space`."""
         self._end += count
-        size = len(self._buffer)
-        self._filled, self._spared = self._end == size, 4 * count < size
+        self.empty = False
 
-    def next(self) -> tuple[int, bytes] | None:
+    def next(self) -> tuple[int, bytes | memoryview] | None:
         """The kind and payload of the next frame; None until more bytes are there.
+
+        A large batch is a view, which is good until the next call.
 
         Raises:
             FrameError: the frame is larger than it may be.
         """
         start, end = self._start, self._end
-        if end - start < _HEAD.size:
-            if start == end:
-                self._start = self._end = 0
-                self._fit()
-            else:
-                self._make_room(_HEAD.size)
+        if end - start < _HEAD_SIZE:
+            if not self.empty:
+                self._make_room(_HEAD_SIZE)
             return None
-        size, kind = _HEAD.unpack_from(self._buffer, start)
+        view = self._view
+        size, kind = _unpack_head(view, start)
         if size > self.most:
             raise FrameError(f"a frame of {size} bytes; the limit is {self.most}")
-        start += _HEAD.size
-        if start + size > end:
-            self._make_room(_HEAD.size + size)
+        start += _HEAD_SIZE
+        behind = start + size
+        if behind > end:
+            self._make_room(_HEAD_SIZE + size)
             return None
-        self._start = start + size
-        return kind, bytes(self._view[start : start + size])
-
-    def _fit(self) -> None:
-        """Make the empty buffer larger or smaller after what the last read was like."""
-        size = len(self._buffer)
-        if self._spared or size > link_limits.DIRECT_READ_BYTES:
-            fitting = max(link_limits.DIRECT_IDLE_BYTES, min(size // 4, link_limits.DIRECT_READ_BYTES))
+        if behind == end:
+            self._view, self._start, self._end, self.empty = self.shared, 0, 0, True
         else:
-            fitting = min(4 * size, link_limits.DIRECT_READ_BYTES) if self._filled else size
-        if fitting != size:
-            self._replace(fitting)
+            self._start = behind
+        payload = view[start:behind]
+        return kind, payload if size >= link_limits.DIRECT_VIEWED_BYTES and kind == _BATCH else bytes(payload)
+
+    def keep(self) -> None:
+        """Take what is left out of the shared buffer: somebody else reads next."""
+        if not self.empty and self._view is self.shared:
+            self._replace(max(self._end - self._start, link_limits.DIRECT_OWN_BYTES))
 
     def _make_room(self, needed: int) -> None:
         """Have room for a frame of so many bytes, of which the first ones are there."""
-        if self._start + needed <= len(self._buffer):
-            return
-        if needed <= len(self._buffer):
+        if self._view is self.shared or needed > len(self._view):
+            self._replace(max(needed, link_limits.DIRECT_OWN_BYTES))
+        elif self._start + needed > len(self._view):
             held = bytes(self._view[self._start : self._end])
             self._view[: len(held)] = held
             self._start, self._end = 0, len(held)
-        else:
-            self._replace(needed)
 
     def _replace(self, size: int) -> None:
         held = self._view[self._start : self._end]
         # Zeroed by the kernel when it is touched: a length alone costs no memory.
-        self._buffer = bytearray(size)
-        self._view = memoryview(self._buffer)
+        self._view = memoryview(bytearray(size))
         self._view[: len(held)] = held
         self._start, self._end = 0, len(held)
+
+
+_HEAD_SIZE: Final = HEAD.size
+_unpack_head: Final = HEAD.unpack_from
+_BATCH: Final = int(Kind.BATCH)

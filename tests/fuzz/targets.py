@@ -46,7 +46,7 @@ from taskd_net.untrusted import json_line, printable
 from taskd_net.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.batches import read_batch, read_branches, write_batch
+from taskd_net.wire.batches import read_batch, read_branches, split_batch, write_batch
 from taskd_net.wire.fields import field_sizes, varint
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import Announcement, read_announcement, read_register
@@ -131,6 +131,9 @@ def batches(data: bytes) -> None:
         assert whole is None or not fits
         return
     assert batch == whole
+    messages, fields = split_batch(memoryview(data))
+    assert list(messages) == list(batch.messages)
+    assert fields.patience == batch.patience
     rest = Batch.FromString(batch.SerializeToString())
     rest.ClearField("messages")
     assert Batch.FromString(write_batch(batch.messages, rest)) == batch

@@ -49,7 +49,7 @@ class Cable:
         """Let the link stand."""
         self.loop = asyncio.get_running_loop()
         near, self.far = connected()
-        self.reader = FrameReader(limits.RECEIVE_BYTES)
+        self.reader = FrameReader(limits.RECEIVE_BYTES, memoryview(bytearray(65_536)))
         self.stream = DirectSocket()
         await self.loop.create_connection(lambda: self.stream, sock=near)
         self.node = FakeNode("Mgr")
@@ -67,7 +67,7 @@ class Cable:
             count = await soon(self.loop.sock_recv_into(self.far, self.reader.space()))
             assert count, "the socket has ended"
             self.reader.received(count)
-        return found
+        return found[0], bytes(found[1])
 
     async def next_batch(self) -> tuple[list[str], list[int]]:
         """Uuids and numbers of the messages in the next frame."""
@@ -120,6 +120,47 @@ async def test_messages_of_one_turn_leave_together_and_are_written_when_the_kern
     assert (cable.child.queued_messages, cable.child.queued_bytes) == (0, 0)
 
 
+async def test_messages_leave_in_pieces_before_the_turn_is_over(cable: Cable) -> None:
+    for message in bodies(2 * link_limits.DIRECT_PIECE + 1):
+        cable.node.send(message)
+    assert cable.child.queued_messages == 1
+    pieces = [(await cable.next_batch())[0] for _ in range(3)]
+    assert [len(piece) for piece in pieces] == [link_limits.DIRECT_PIECE, link_limits.DIRECT_PIECE, 1]
+    in_order = [str(number) for number in range(2 * link_limits.DIRECT_PIECE + 1)]
+    assert [uuid for piece in pieces for uuid in piece] == in_order
+
+
+async def test_message_that_is_alone_leaves_at_once(cable: Cable) -> None:
+    """Where messages come one by one, the first after something has come in does not wait for the turn's end."""
+    messages = bodies(4)
+    cable.node.send(messages[0])
+    assert (await cable.next_batch())[0] == ["0"]
+    await cable.write(write_frame(Kind.BATCH, link_pb2.Batch(accepted_numbers=[1], taken=1).SerializeToString()))
+    await until(lambda: not cable.child.in_flight.count)
+    cable.node.send(messages[1])
+    assert cable.child.queued_messages == 0
+    cable.node.send(messages[2])
+    cable.node.send(messages[3])
+    assert cable.child.queued_messages == 2
+    assert [(await cable.next_batch())[0] for _ in range(2)] == [["1"], ["2", "3"]]
+
+
+async def test_full_kernel_ends_the_pieces_until_it_has_room(cable: Cable) -> None:
+    """A batch that the kernel has not all of stays under way: the next one waits, in order."""
+    messages = [frame("x" * 10_000, uuid=str(number)) for number in range(4 * link_limits.DIRECT_PIECE)]
+    for message in messages:
+        cable.node.send(message)
+    assert cable.stream.unsent > 0
+    assert cable.child.queued_messages > 2 * link_limits.DIRECT_PIECE
+    got: list[str] = []
+    while len(got) < len(messages):
+        uuids, numbers = await cable.next_batch()
+        got += uuids
+        said = link_pb2.Batch(accepted_numbers=numbers, taken=1)
+        await cable.write(write_frame(Kind.BATCH, said.SerializeToString()))
+    assert got == [str(number) for number in range(len(messages))]
+
+
 async def test_answer_leaves_at_the_end_of_the_read_that_brought_its_message(cable: Cable) -> None:
     data = frame(src="Worker/0/0", to="Mgr", uuid="up").data
     batch = link_pb2.Batch(messages=[data], patience=[3000], numbers=[7])
@@ -154,7 +195,7 @@ async def test_6000_and_6001_are_told_apart_by_what_the_kernel_has(cable: Cable,
     while count := await soon(cable.loop.sock_recv_into(cable.far, cable.reader.space())):
         cable.reader.received(count)
         while (found := cable.reader.next()) is not None:
-            seen += [codec.read_uuid(message) for message in link_pb2.Batch.FromString(found[1]).messages]
+            seen += [codec.read_uuid(message) for message in link_pb2.Batch.FromString(bytes(found[1])).messages]
     codes = {uuid: answers[0].code for uuid, answers in sent.items()}
     assert [uuid for uuid, code in codes.items() if code == Code.NETWORK_ACK_LOST] == seen
     assert set(codes.values()) <= {Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST}

@@ -82,6 +82,49 @@ def test_batch_comes_back_in_order(batch: Batch) -> None:
     assert read_batch(generated(batch)) == batch
 
 
+LARGE = st.lists(st.integers(1, 3).map(lambda size: b"x" * (size * batches.LARGE)), min_size=1, max_size=4)
+
+
+@given(LARGE, BATCHES, st.booleans())
+def test_large_messages_are_taken_out_by_hand(large: list[bytes], more: Batch, view: bool) -> None:
+    whole = Batch(messages=large, patience=[1] * len(large), numbers=[2] * len(large) if more.numbers else [])
+    whole.MergeFrom(more)
+    if not more.numbers:
+        whole.ClearField("numbers")
+    data = generated(whole)
+    messages, rest = batches.split_batch(memoryview(data) if view else data)
+    assert list(messages) == list(whole.messages)
+    rest.ClearField("messages")
+    whole.ClearField("messages")
+    assert rest == whole
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x0a\x80\x80\x01" + bytes(10_000),
+        b"\x0a\x80\x40" + bytes(8192),
+        b"\x0a\x80\x40" + bytes(8192) + b"\x10\x01\xff",
+        (b"\x0a\x80\x80\x10" + bytes(262_144)) * 3 + b"\x12\x03\x01\x01\x01",
+        (b"\x0a\x80\x40" + bytes(8192)) + b"\x0a\x00" * 256 + b"\x12\x81\x02" + b"\x01" * 257,
+        b"\x0a\x80\x40" + bytes(8192) + b"\x10\x01" + b"\x22\x00" * 200_000,
+    ],
+    ids=["cut", "without patience", "torn", "too many bytes", "too many messages", "too many fields"],
+)
+def test_batch_of_large_messages_beyond_its_bounds_is_refused(data: bytes) -> None:
+    for read in (read_batch, batches.split_batch):
+        with pytest.raises(Refusal) as refused:
+            read(data)
+        assert refused.value.code == Code.NET_ERR
+
+
+def test_message_behind_other_fields_is_found() -> None:
+    whole = Batch(messages=[b"x" * batches.LARGE, b"y"], patience=[1, 2])
+    data = b"\x0a\x80\x20" + whole.messages[0] + b"\x10\x01\x10\x02" + b"\x0a\x01y"
+    messages, _ = batches.split_batch(data)
+    assert list(messages) == list(whole.messages)
+
+
 def test_fields_of_a_later_version_are_passed_over() -> None:
     known = Batch.DESCRIPTOR.fields_by_name
     for batch in (

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from taskd_net import limits, link_limits
 from taskd_net.wire.socket_frames import (
+    HEAD,
     FrameError,
     FrameReader,
     Greeting,
     Kind,
-    head,
     read_accepted,
     read_greeting,
     write_accepted,
@@ -23,6 +23,11 @@ from taskd_net.wire.socket_frames import (
 )
 
 TOKEN = bytes(range(32))
+
+
+def reader_of(most: int, size: int = link_limits.DIRECT_READ_BYTES) -> FrameReader:
+    """A reader, and the shared buffer of so many bytes."""
+    return FrameReader(most, memoryview(bytearray(size)))
 
 
 def fed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[tuple[int, bytes]]:
@@ -36,7 +41,10 @@ def fed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[tuple[int, by
         reader.received(len(piece))
         at, turn = at + len(piece), turn + 1
         while (frame := reader.next()) is not None:
-            got.append(frame)
+            got.append((frame[0], bytes(frame[1])))
+        reader.keep()
+        # Somebody else reads.
+        reader.shared[:] = bytes(len(reader.shared))
     return got
 
 
@@ -52,26 +60,27 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
 ) -> None:
     payloads = [(kind, bytes([index]) * size) for index, (kind, size) in enumerate(frames)]
     stream = b"".join(write_frame(kind, payload) for kind, payload in payloads)
-    reader = FrameReader(limits.RECEIVE_BYTES)
-    assert fed(reader, stream, cuts) == payloads
+    assert fed(reader_of(limits.RECEIVE_BYTES), stream, cuts) == payloads
+    assert fed(reader_of(limits.RECEIVE_BYTES, 100), stream, cuts) == payloads
 
 
 def test_one_byte_at_a_time() -> None:
     payloads = [(Kind.BATCH, b"x" * size) for size in (0, 1, 5000)]
     stream = b"".join(write_frame(kind, payload) for kind, payload in payloads)
-    assert fed(FrameReader(limits.RECEIVE_BYTES), stream, [1]) == payloads
+    assert fed(reader_of(limits.RECEIVE_BYTES), stream, [1]) == payloads
 
 
 def test_length_of_4_gib_is_refused_before_any_memory_is_taken() -> None:
-    reader = FrameReader(limits.RECEIVE_BYTES)
+    reader = reader_of(limits.RECEIVE_BYTES)
     with pytest.raises(FrameError, match="a frame of 4294967295 bytes; the limit is"):
         fed(reader, struct.pack("<IB", 0xFFFF_FFFF, Kind.BATCH), [5])
-    assert len(reader.space()) <= link_limits.DIRECT_IDLE_BYTES
+    reader.keep()
+    assert len(reader.space()) <= link_limits.DIRECT_OWN_BYTES
 
 
 @pytest.mark.parametrize(("size", "taken"), [(1000, True), (1001, False)])
 def test_bound_is_exact(size: int, taken: bool) -> None:
-    reader = FrameReader(1000)
+    reader = reader_of(1000)
     if taken:
         assert fed(reader, write_frame(Kind.BATCH, b"x" * size), [2000]) == [(Kind.BATCH, b"x" * size)]
     else:
@@ -79,28 +88,49 @@ def test_bound_is_exact(size: int, taken: bool) -> None:
             fed(reader, write_frame(Kind.BATCH, b"x" * size), [2000])
 
 
-def test_buffer_grows_with_what_comes_and_shrinks_when_little_does() -> None:
-    reader = FrameReader(limits.RECEIVE_BYTES)
-    assert len(reader.space()) == link_limits.DIRECT_IDLE_BYTES
-    small = write_frame(Kind.BATCH, b"x" * 59)
-    fed(reader, small * 4096, [link_limits.DIRECT_READ_BYTES])
-    assert len(reader.space()) == link_limits.DIRECT_READ_BYTES
-    fed(reader, write_frame(Kind.BATCH, b"x" * 1_000_000), [1_000_000])
-    assert len(reader.space()) <= link_limits.DIRECT_READ_BYTES
-    for _ in range(5):
-        fed(reader, small, [100])
-    assert len(reader.space()) == link_limits.DIRECT_IDLE_BYTES
+def test_link_has_a_buffer_of_its_own_only_for_bytes_that_wait() -> None:
+    reader = reader_of(limits.RECEIVE_BYTES)
+    stream = write_frame(Kind.BATCH, b"x" * 1_000_000)
+    assert fed(reader, stream[:100], [100]) == []
+    assert reader.space().obj is not reader.shared.obj
+    assert len(reader.space()) == len(stream) - 100
+    assert fed(reader, stream[100:], [1_000_000]) == [(Kind.BATCH, b"x" * 1_000_000)]
+    assert reader.space().obj is reader.shared.obj
+
+
+def test_frames_that_nobody_takes_wait_in_a_buffer_of_the_link() -> None:
+    reader = reader_of(limits.RECEIVE_BYTES)
+    stream = b"".join(write_frame(Kind.BATCH, bytes([number]) * 3000) for number in range(3))
+    reader.space()[: len(stream)] = stream
+    reader.received(len(stream))
+    assert reader.next() == (Kind.BATCH, b"\x00" * 3000)
+    reader.keep()
+    reader.shared[:] = bytes(len(reader.shared))
+    assert fed(reader, write_frame(Kind.PING), [100]) == [
+        (Kind.BATCH, b"\x01" * 3000),
+        (Kind.BATCH, b"\x02" * 3000),
+        (Kind.PING, b""),
+    ]
+
+
+def test_large_batch_is_read_where_it_lies() -> None:
+    reader = reader_of(limits.RECEIVE_BYTES)
+    data = write_frame(Kind.BATCH, b"x" * link_limits.DIRECT_VIEWED_BYTES)
+    reader.space()[: len(data)] = data
+    reader.received(len(data))
+    frame = reader.next()
+    assert frame is not None and isinstance(frame[1], memoryview) and frame[1].obj is reader.shared.obj
 
 
 def test_head_is_that_of_the_frame() -> None:
-    assert head(Kind.BATCH, 3) + b"abc" == write_frame(Kind.BATCH, b"abc")
+    assert HEAD.pack(3, Kind.BATCH) + b"abc" == write_frame(Kind.BATCH, b"abc")
 
 
 @pytest.mark.parametrize("continues", [True, False])
 def test_greeting(continues: bool) -> None:
     data = write_greeting(Greeting(TOKEN, continues))
     assert len(data) < link_limits.DIRECT_GREETING_BYTES
-    ((kind, payload),) = fed(FrameReader(link_limits.DIRECT_GREETING_BYTES), data, [7])
+    ((kind, payload),) = fed(reader_of(link_limits.DIRECT_GREETING_BYTES), data, [7])
     assert read_greeting(kind, payload) == Greeting(TOKEN, continues)
 
 
@@ -121,7 +151,7 @@ def test_first_frame_of_somebody_else_is_no_greeting(kind: Kind, payload: bytes)
 
 @pytest.mark.parametrize("joined", [True, False, None])
 def test_acceptance_tells_whether_the_parent_has_joined(joined: bool | None) -> None:
-    ((kind, payload),) = fed(FrameReader(1000), write_accepted(joined), [100])
+    ((kind, payload),) = fed(reader_of(1000), write_accepted(joined), [100])
     assert (kind, read_accepted(payload)) == (Kind.ACCEPTED, joined)
 
 
