@@ -20,7 +20,7 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.link_limits import DIRECT_PIECE
+from taskd_net.link_limits import DIRECT_PIECE, DIRECT_PIECES, DIRECT_PIECES_AHEAD
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket, flushes
@@ -51,7 +51,7 @@ class DirectLink(BatchedLink):
     """
 
     kind, probed = NAME, PROBED
-    most_messages = DIRECT_PIECE
+    most_messages = DIRECT_PIECES
 
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: DirectSocket, **more: Any) -> None:
         super().__init__(host, link, peer, cast(Any, pipe), **more)
@@ -96,7 +96,8 @@ class DirectLink(BatchedLink):
     def write(self, writes: Writes) -> None:
         """Queue messages and answers. A whole piece leaves at once."""
         super().write(writes)
-        if (len(self._frames) >= DIRECT_PIECE or self._answers >= DIRECT_PIECE) and not self._held:
+        piece = DIRECT_PIECE if self._ahead < DIRECT_PIECES_AHEAD else DIRECT_PIECES
+        if (len(self._frames) >= piece or self._answers >= piece) and not self._held:
             self._write_batches()
 
     def flush(self) -> None:

@@ -121,13 +121,13 @@ async def test_messages_of_one_turn_leave_together_and_are_written_when_the_kern
 
 
 async def test_messages_leave_in_pieces_before_the_turn_is_over(cable: Cable) -> None:
-    for message in bodies(2 * link_limits.DIRECT_PIECE + 1):
+    small, large = link_limits.DIRECT_PIECE, link_limits.DIRECT_PIECES
+    for message in bodies(2 * small + large + 1):
         cable.node.send(message)
     assert cable.child.queued_messages == 1
-    pieces = [(await cable.next_batch())[0] for _ in range(3)]
-    assert [len(piece) for piece in pieces] == [link_limits.DIRECT_PIECE, link_limits.DIRECT_PIECE, 1]
-    in_order = [str(number) for number in range(2 * link_limits.DIRECT_PIECE + 1)]
-    assert [uuid for piece in pieces for uuid in piece] == in_order
+    pieces = [(await cable.next_batch())[0] for _ in range(4)]
+    assert [len(piece) for piece in pieces] == [small, small, large, 1]
+    assert [uuid for piece in pieces for uuid in piece] == [str(number) for number in range(2 * small + large + 1)]
 
 
 async def test_message_that_is_alone_leaves_at_once(cable: Cable) -> None:
