@@ -21,12 +21,12 @@ from taskd_net.transport.announcements import Announcements
 from taskd_net.wire import link_pb2
 from taskd_net.wire.link_requests import Announcing, Reply, read_request, write_reply
 from taskd_net.wire.requests import write_announcement
-from taskd_net.wire.socket_frames import FrameError, FrameReader, Greeting, Kind, write_frame, write_greeting
+from taskd_net.wire.socket_frames import FrameError, Greeting, Kind, write_frame, write_greeting
 from tests.peers.certificates import Folder
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.stubs import pb
-from tests.wire.test_socket_frames import fed
+from tests.wire.test_socket_frames import fed, reader_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -76,7 +76,7 @@ async def test_leaf_is_accepted_and_announced_in_one_write(mesh: Mesh) -> None:
             + child.request(number=7, announcement=announcement(), patience=3000, routes="complete")
         )
         data = await soon(reader.read(4096))
-        (accepted, _), (reply, payload) = fed(FrameReader(4096), data, [4096])
+        (accepted, _), (reply, payload) = fed(reader_of(4096), data, [4096])
         assert (accepted, reply) == (Kind.ACCEPTED, Kind.REPLY)
         answer = link_pb2.Reply.FromString(payload)
         assert (answer.number, pb.Ack.FromString(answer.ack).code) == (7, 0)
@@ -242,7 +242,7 @@ class Pipe:
     @property
     def number(self) -> int:
         """The number of the last request."""
-        ((_, payload),) = fed(FrameReader(10_000), self.unsaid[-1], [10_000])
+        ((_, payload),) = fed(reader_of(10_000), self.unsaid[-1], [10_000])
         return read_request(payload).number
 
 
@@ -298,7 +298,7 @@ def test_requests_are_answered_alike_however_the_stream_is_cut(asked: list[str],
                 child.put(stream[at : at + cuts[turn % len(cuts)]])
                 at, turn = at + cuts[turn % len(cuts)], turn + 1
                 await asyncio.sleep(0)
-            got = FrameReader(10_000)
+            got = reader_of(10_000)
             kinds: set[int] = set()
             codes: list[tuple[int, int]] = []
             async with asyncio.timeout(20):
