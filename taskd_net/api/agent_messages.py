@@ -10,6 +10,7 @@ from typing import Final
 from taskd_net import vocabulary
 from taskd_net.body import Body
 from taskd_net.codes import ArgumentError
+from taskd_net.jobs.traffic import read_count
 from taskd_net.untrusted import json_value, natural, shown
 
 _MOST: Final = 2**31 - 1
@@ -21,7 +22,7 @@ class Go:
 
     Args:
         remaining: restarts that remain, if the Mgr says so.
-        ours: whether the Mgr is one of this package, which takes repeated reports for one.
+        ours: the Mgr is one of this package, which takes repeated reports for one.
     """
 
     remaining: int | None = None
@@ -90,11 +91,6 @@ def read_command(body: Body) -> Command:
             raise ArgumentError(text)
 
 
-def go(remaining: str, incarnation: str) -> Body:
-    """210, the answer to a 201, which leaves the Agent its own count of restarts."""
-    return Body(vocabulary.ACTION, vocabulary.START, remaining, {vocabulary.INCARNATION: incarnation})
-
-
 def registration(incarnation: str) -> Body:
     """The Agent is there; the same again for one incarnation says nothing new."""
     return Body(vocabulary.REGISTER, vocabulary.AGENT_REGISTERS, extension={vocabulary.INCARNATION: incarnation})
@@ -121,13 +117,12 @@ def _state(ranks: Collection[int]) -> str:
 
 
 def _count(message: str) -> int | None:
-    text = message.strip()
-    if not text:
+    if not message.strip():
         return None
-    number = natural(text.removeprefix("-"), _MOST)
+    number = read_count(message)
     if number is None:
         raise ArgumentError(f"message is {shown(message)}; expected a number of restarts")
-    return -number if text.startswith("-") else number
+    return number
 
 
 def _ranks_to_restart(body: Body) -> frozenset[int]:

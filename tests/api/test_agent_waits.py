@@ -8,12 +8,13 @@ import signal
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, api, job_limits
-from taskd_net.api import agent, agent_messages
+from taskd_net.api import agent
 from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Start, take
 from tests.api.frameworks import Msrun
 
 PLAIN_GO = Body("ACTION", 210, "1")
+OUR_GO = Body("ACTION", 210, "1", {"Incarnation": "the Mgr"})
 ANEW = ["REGISTER", "STATUS"]
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -83,7 +84,7 @@ def test_time_for_an_answer_to_a_fault(
     assert said == (bool(text) and seconds is None)
 
 
-@pytest.mark.parametrize(("go", "expected"), [(agent_messages.go("1", "the Mgr"), ["STATUS"]), (PLAIN_GO, ANEW)])
+@pytest.mark.parametrize(("go", "expected"), [(OUR_GO, ["STATUS"]), (PLAIN_GO, ANEW)])
 def test_mgr_that_was_away_gets_the_fault_again(go: Body, expected: list[str], start: Start, msrun: Msrun) -> None:
     """One of this package without a registration, an original one behind a registration."""
     running = start(msrun)
@@ -108,7 +109,7 @@ def test_fault_of_an_agent_is_repeated_to_a_mgr_of_ours(
 ) -> None:
     monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.2)
     running = start(msrun)
-    assert running.mgr.send(agent_messages.go("1", "the Mgr").to_json(), to=AGENT).ok
+    assert running.mgr.send(OUR_GO.to_json(), to=AGENT).ok
     msrun.called()
     os.kill(msrun.processes[0].pid, signal.SIGKILL)
     first = running.report(202)
