@@ -108,10 +108,10 @@ def test_no_reports_while_it_starts(threads: ThreadPoolExecutor, monkeypatch: py
     begun, go = threading.Event(), threading.Event()
     resumed = runtime.Manager._resumed
 
-    async def late(starting: runtime.Manager) -> Job | None:
+    async def late(starting: runtime.Manager, seed: str) -> Job | None:
         begun.set()
         await asyncio.to_thread(go.wait, SOON)
-        return await resumed(starting)
+        return await resumed(starting, seed)
 
     monkeypatch.setenv("POD_IP", OWN_IP)
     monkeypatch.setattr(runtime.Manager, "_resumed", late)
