@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from taskd_net import logs, manager
+from taskd_net import job_limits, logs, manager
 from taskd_net.api import arguments
 from taskd_net.api.member import Once, Refused, Slot, documented
 from taskd_net.blocking import BlockingNode
@@ -24,7 +24,7 @@ from taskd_net.body import Body
 from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.config import NodeConfig
 from taskd_net.jobs.records import Record
-from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
+from taskd_net.manager.config import CLUSTERD_VARIABLES, RESET_FILE, STATE_FILE, interval_of_environment, size
 from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.untrusted import shown
@@ -240,6 +240,7 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
         job_id=job_id,
         fault_recover=recover,
         taskd_enable=os.environ.get("TASKD_PROCESS_ENABLE") != "off",
+        clusterd_addr=_clusterd(config),
         plugins=str(config.get("plugin_dir") or "") or None,
         # Without a job there is nothing to tell the states of two by.
         state=state if job_id else None,
@@ -248,6 +249,19 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
         nodes=expected.nodes,
         processes_per_node=expected.processes,
     )
+
+
+def _clusterd(config: Mapping[str, object]) -> str | None:
+    """The address of ClusterD in the environment, else in `cluster_infos`; None where nobody says it."""
+    for variable, read in ({f"{arguments.ENVIRONMENT}CLUSTERD_ADDR": str} | CLUSTERD_VARIABLES).items():
+        if (text := os.environ.get(variable)) and (found := read(text)) is not None:
+            return found
+    infos = config.get("cluster_infos", {})
+    for info in infos if isinstance(infos, list) else [infos]:
+        if isinstance(info, Mapping) and info.get("role") == "clusterd" and info.get("ip"):
+            port = info.get("port") or str(job_limits.CLUSTERD_PORT)
+            return arguments.joined(str(info["ip"]), "ip", port, "port")
+    return None
 
 
 def _expected(config: Mapping[str, object]) -> str | None:

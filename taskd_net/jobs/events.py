@@ -125,10 +125,21 @@ class ProfilingSwitch:
 
 
 @dataclass(frozen=True, slots=True)
+class CallEnded:
+    """A call of the controller has come to its end: ClusterD has its report, or waits for none.
+
+    Args:
+        names: of the calls that the report stands for.
+    """
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RetryTime:
     """`RetryTime` of reset.json."""
 
     value: int
 
 
-Event = Reported | Acknowledged | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime
+Event = Reported | Acknowledged | CallEnded | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime

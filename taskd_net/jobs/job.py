@@ -10,6 +10,7 @@ from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import events, state, traffic
 from taskd_net.jobs.events import (
     Acknowledged,
+    CallEnded,
     Event,
     ProfilingSwitch,
     Reported,
@@ -109,7 +110,8 @@ class Job:
 
         Returns:
             False where the event is refused: a report of something that is no Agent or Worker, or of one more than
-            `job_limits.JOB_NODES`; an acknowledgement of nothing on its way, or by some of a broadcast's receivers.
+            `job_limits.JOB_NODES`; an acknowledgement of nothing on its way, or by some of a broadcast's receivers; an
+            order of ClusterD that was taken before.
         """
         current = self.state
         current.now = max(now, current.now)
@@ -119,7 +121,10 @@ class Job:
             case Acknowledged():
                 return self._acknowledge(event)
             case Signal():
-                self._signal(event)
+                return self._signal(event)
+            case CallEnded():
+                for name in event.names:
+                    current.dirty = current.calls.pop(name, None) is not None or current.dirty
             case SwitchNic():
                 current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
             case StressTest():
@@ -196,18 +201,22 @@ class Job:
                 self.state.records.settle(rank)
         return True
 
-    def _signal(self, signal: Signal) -> None:
+    def _signal(self, signal: Signal) -> bool:
         """Queue a signal; heartbeats say nothing, and the pause of Agents is a switch beside the others."""
         current = self.state
         if signal.signal_type == events.KEEP_ALIVE:
-            return
+            return True
+        fresh = current.orders.fresh(signal)
+        if fresh is None:
+            return False
         current.dirty = True
         if signal.signal_type in _SWITCHES:
             current.paused = _SWITCHES[signal.signal_type]
             if current.paused:
                 self._hold_back()
         else:
-            current.signals.append(signal)
+            current.signals.append(fresh)
+        return True
 
     def _snapshot(self) -> Snapshot:
         current = self.state
@@ -253,6 +262,8 @@ class Job:
                 item = reply
             case Call():
                 outcome.calls.append(item)
+                if item.name in traffic.REPORTED:
+                    current.calls[item.name] = item
             case Restarts():
                 current.records.restarts = item.left
             case _:

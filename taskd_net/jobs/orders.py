@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from taskd_net import job_limits
 from taskd_net.jobs.events import Signal
+from taskd_net.jobs.plain import UNSTORED
 
 
 @dataclass(slots=True)
@@ -17,9 +18,11 @@ class Orders:
 
     Args:
         taken: their keys, with a number that means nothing.
+        changed: since they were last taken out for storing.
     """
 
     taken: dict[str, int] = field(default_factory=dict)
+    changed: bool = field(default=False, compare=False, metadata=UNSTORED)
 
     def fresh(self, signal: Signal) -> Signal | None:
         """Take a signal.
@@ -33,6 +36,7 @@ class Orders:
         new = [action for action in signal.actions or ("",) if head + action not in self.taken]
         if not new:
             return None
+        self.changed = True
         self.taken.update(dict.fromkeys((head + action for action in new), 0))
         while len(self.taken) > job_limits.CLUSTERD_ORDERS:
             del self.taken[next(iter(self.taken))]

@@ -8,11 +8,13 @@ from typing import Final
 
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.outbox import Outbox, Sending
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins.plugin import AnyPlugin
 from taskd_net.jobs.records import Records
 from taskd_net.jobs.streams import Stream
+from taskd_net.jobs.traffic import Call
 from taskd_net.untrusted import json_value, shown
 
 SCHEMA: Final = 1
@@ -22,6 +24,9 @@ SCHEMA: Final = 1
 class NewerRelease(ConfigError):
     """A newer release has written the state."""
 
+
+_OWN_PARTS: Final = ("records", "outbox", "orders")
+"""Fields of the state that are stored in parts of their own."""
 
 _APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers"))
 """Fields of the records that are no part of `rest`: those that are stored entry by entry, and marks."""
@@ -43,6 +48,8 @@ class State:
         streams: by name.
         signal: ClusterD's last one that was looked at.
         signals: those that came since.
+        orders: ClusterD's orders that were taken.
+        calls: calls of the controller whose report is missing, by name.
         paused: `pauseStartAgent` is in force.
         retry_time, first_retry_time, profiling, switch_nic, stress_test: as in a Snapshot.
     """
@@ -58,6 +65,8 @@ class State:
     streams: dict[str, Stream] = field(default_factory=dict)
     signal: Signal = field(default_factory=Signal)
     signals: list[Signal] = field(default_factory=list)
+    orders: Orders = field(default_factory=Orders)
+    calls: dict[str, Call] = field(default_factory=dict)
     paused: bool = False
     retry_time: int | None = None
     first_retry_time: int | None = None
@@ -72,7 +81,7 @@ class State:
 
 
 def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
-    """Take out the parts that have changed: `agent/3`, `worker/7`, `sending/UUID`; and always `rest` and `plugins`."""
+    """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `orders`; and always `rest` and `plugins`."""
     records, outbox = state.records, state.outbox
     parts: dict[str, str | None] = {}
     for rank in records.unsaved_agents:
@@ -83,7 +92,9 @@ def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]
         parts[f"sending/{uuid}"] = to_text(outbox.sending[uuid]) if uuid in outbox.sending else None
     for taken in (records.unsaved_agents, records.unsaved_workers, outbox.unsaved):
         taken.clear()
-    rest = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in ("records", "outbox")}
+    if state.orders.changed:
+        state.orders.changed, parts["orders"] = False, to_text(state.orders)
+    rest = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in _OWN_PARTS}
     indexes = {each.name: getattr(records, each.name) for each in fields(records) if each.name not in _APART}
     parts["rest"] = to_text({"schema": SCHEMA, "state": rest, "records": indexes})
     parts["plugins"] = to_text({plugin.name: plugin.state for plugin in plugins})
@@ -102,7 +113,8 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
     if not isinstance(state, dict) or not isinstance(records, dict):
         raise ConfigError(f"the stored state is {shown(rest)}; expected its parts")
     records |= {"agents": below["agent"], "workers": below["worker"]}
-    read = from_plain(State, {**state, "records": records}, "state")
+    orders = _value(parts.get("orders", "{}"))
+    read = from_plain(State, {**state, "records": records, "orders": orders}, "state")
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)
     _fill(plugins, _value(parts.get("plugins", "{}")))

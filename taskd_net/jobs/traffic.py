@@ -14,6 +14,8 @@ from taskd_net.untrusted import json_value, natural, shown
 from taskd_net.vocabulary import ACTION, AGENT_COMMANDS, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, START, STOP_RANKS
 
 _COUNT_MOST: Final = 2**31 - 1
+REPORTED: Final = ("stop_train", "on_global_rank", "change_strategy", "dump", "prepare_action")
+"""Calls of the controller after which ClusterD waits for a report."""
 ALL_WORKERS: Final = str(Position.worker(ALL, ALL))
 
 

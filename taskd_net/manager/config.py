@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from taskd_net import job_limits
+from taskd_net.address import Address
 from taskd_net.expect import Expected
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.schema import Kind, require_all, setting
@@ -35,6 +36,27 @@ def ignored_interval() -> str | None:
     return text if text and _interval(text) is None else None
 
 
+def _local(text: str) -> str | None:
+    return at_clusterd("127.0.0.1") if text == "on" else None
+
+
+def at_clusterd(host: str) -> str | None:
+    """The address of ClusterD on a host, at its own port; None for an empty text."""
+    return str(Address(host.strip("[]"), job_limits.CLUSTERD_PORT)) if host else None
+
+
+def _enabled(text: str) -> str:
+    return "false" if text == "off" else "true"
+
+
+CLUSTERD_VARIABLES: Final = {
+    "LOCAL_PROXY_ENABLE": _local,
+    "MINDX_SERVER_IP": at_clusterd,
+    "MINDX_SERVER_DOMAIN": at_clusterd,
+}
+"""TaskD's variables with the address of ClusterD, in order."""
+
+
 def _recover(text: str) -> str | None:
     return "on" if text == "on" else None
 
@@ -55,8 +77,11 @@ class ManagerConfig:
         reset_file: File with the platform's `RetryTime`; a change restarts the job's processes.
         process_interval: Milliseconds between two looks of a plugin that waits. Reports and signals are looked at at
             once. TaskD's variable with a value out of range is 100, with a warning.
-        clusterd: Signals of ClusterD come in.
-        taskd_enable: Recovery by process is on at all.
+        clusterd_addr: Address of ClusterD. With a job id the Manager is its client: it takes orders, and reports how
+            they went ([recovery](recovery.md)).
+        taskd_enable: Recovery by process is on at all. TaskD's variable switches it off with `off`, and on with any
+            other text.
+        clusterd: Signals of ClusterD come in by a queue of the process.
         nodes, processes_per_node: Size of the job; 0 for unknown.
 
     Raises:
@@ -76,13 +101,19 @@ class ManagerConfig:
         most=job_limits.PROCESS_INTERVAL_MS[1],
         variables={INTERVAL: _interval},
     )
+    clusterd_addr: str | None = setting(Kind.ADDRESS, None, variables=CLUSTERD_VARIABLES, unset="none")
+    taskd_enable: bool = setting(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
     clusterd: bool = False
-    taskd_enable: bool = True
     nodes: int = 0
     processes_per_node: int = 0
 
     def __post_init__(self) -> None:
         require_all(self)
+
+    @property
+    def subscribes(self) -> bool:
+        """True where the Manager itself is a client of ClusterD."""
+        return bool(self.job_id and self.clusterd_addr and self.taskd_enable and not self.clusterd)
 
     def decisions(self) -> JobConfig:
         """The part of it that the decisions depend on."""
@@ -91,7 +122,7 @@ class ManagerConfig:
             processes_per_node=self.processes_per_node,
             fault_recover="" if self.fault_recover == OFF else self.fault_recover,
             taskd_enable=self.taskd_enable,
-            clusterd=self.clusterd,
+            clusterd=self.clusterd or self.subscribes,
             interval=self.process_interval / 1000,
         )
 

@@ -13,6 +13,7 @@ from taskd_net import job_limits
 from taskd_net.job_view import OWN, DecisionView, JobCounters, MessageView
 from taskd_net.jobs.events import Event, ProfilingSwitch, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
+from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
 
 
 class History:
@@ -97,8 +98,10 @@ class History:
 
 
 def cause(event: Event) -> str:
-    """An event in words; empty for one that explains nothing."""
+    """An event in words; empty for one that explains no decision, such as a registration, a heartbeat or an answer."""
     match event:
+        case Reported() if event.msg_type in (KEEP_ALIVE, REGISTER):
+            text = ""
         case Reported():
             text = f"{event.src.identity} {event.msg_type} {event.code} {event.message}"
         case Signal():

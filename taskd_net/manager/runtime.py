@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from taskd_net import job_limits
 from taskd_net.body import Body
@@ -18,7 +18,7 @@ from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
 from taskd_net.job_view import JobCounters, JobView
-from taskd_net.jobs.events import Acknowledged, Event, ProfilingSwitch, Reported, RetryTime
+from taskd_net.jobs.events import Acknowledged, CallEnded, Event, ProfilingSwitch, Reported, RetryTime
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
@@ -36,8 +36,12 @@ from taskd_net.manager.watching import watch
 from taskd_net.node import Node
 from taskd_net.profiling_switch import SwitchFile
 from taskd_net.reading import Reading, Unreadable
-from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
+from taskd_net.vocabulary import KEEP_ALIVE
 from taskd_net.wire.codec import Message
+
+if TYPE_CHECKING:
+    from taskd_net.manager.clusterd import Clusterd
+    from taskd_net.recover.controller import Controller
 
 SEED_BYTES: Final = 8
 """Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
@@ -63,6 +67,7 @@ class Manager:
         signals: events of ClusterD, taken as they come; None without it.
         controller: carries out a call of the training framework's controller; it must not block.
         reply: answers ClusterD; returns whether ClusterD has the answer.
+        framework: what a training framework does on ClusterD's orders; None for MindIO's, where it is installed.
 
     Attributes:
         job: the decisions.
@@ -76,11 +81,14 @@ class Manager:
         signals: asyncio.Queue[Event] | None = None,
         controller: Callable[[Call], None] | None = None,
         reply: Callable[[Reply], bool] | None = None,
+        framework: Controller | None = None,
     ) -> None:
         self.config = config
         self._node = node
         self._log = get_logger(node=str(node.position), job=config.job_id or "")
         self._signals = signals
+        self._framework = framework
+        self._clusterd: Clusterd | None = None
         self._controller = controller
         self._reply = reply
         # Seconds since the epoch by a clock that never steps.
@@ -124,19 +132,31 @@ class Manager:
             raise
         if (text := ignored_interval()) is not None:
             self._log.warning("interval_ignored", variable=INTERVAL, value=text, milliseconds=config.process_interval)
-        if config.decisions().fault_recover and not config.clusterd:
+        decisions = config.decisions()
+        if decisions.fault_recover and not decisions.clusterd:
             self._log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
         self._node.job_view = self.view
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
         reset = ResetFile(self.config.reset_file, self._log)
         self._spawn(watch("reset file", reset.look, self._retried), "watches the reset file")
+        if config.subscribes:
+            self._connect(config)
+        look = SwitchFile().look if self._clusterd is None else self._clusterd.look
         if not config.clusterd:
-            self._spawn(watch("profiling switch", SwitchFile().look, self._switched), "watches the profiling switch")
+            self._spawn(watch("profiling switch", look, self._switched), "watches the profiling switch")
         if self._signals is not None:
             self._spawn(self._listen(self._signals), "listens to ClusterD")
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
         return self
+
+    def _connect(self, config: ManagerConfig) -> None:
+        """Be a client of ClusterD."""
+        from taskd_net.manager.clusterd import Clusterd  # without one, its modules are not loaded
+
+        made = Clusterd(config, self.signal, self.job.state.calls.values(), self._framework)
+        self._clusterd, self._controller, self._reply = made, made.call, made.reply
+        made.start()
 
     async def _resumed(self, seed: str) -> Job | None:
         """The job of the state file; None without one."""
@@ -193,6 +213,8 @@ class Manager:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
+        if self._clusterd is not None:
+            await self._clusterd.close()
         await self._dispatch.close()
         for each in self._guarded:
             await each.close()
@@ -212,7 +234,7 @@ class Manager:
 
     def signal(self, event: Event) -> None:
         """Take in an event of ClusterD or of a file."""
-        self._counters.signals += 1
+        self._counters.signals += not isinstance(event, Acknowledged | CallEnded)
         self._take(event)
 
     def view(self) -> JobView:
@@ -249,7 +271,7 @@ class Manager:
         taken = job.take(self._now(), event)
         if calm and job.state.dirty:
             self._changed.set()
-        if job.state.dirty and not isinstance(event, Acknowledged) and (text := _words(event)):
+        if job.state.dirty and (text := cause(event)):
             self._cause = text
         return taken
 
@@ -385,10 +407,3 @@ class Manager:
             return  # superseded, or it goes again to those of its receivers that have not rejoined
         self._history.answered(uuid, ack.code)
         self._counters.acknowledged += ack.ok
-
-
-def _words(event: Event) -> str:
-    """The cause of a decision; empty for events that explain none: registrations and heartbeats."""
-    if isinstance(event, Reported) and event.msg_type in (KEEP_ALIVE, REGISTER):
-        return ""
-    return cause(event)

@@ -37,7 +37,7 @@ UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 StreamCall: TypeAlias = "grpc.aio.UnaryStreamMultiCallable[bytes, bytes]"
 
 _CALLS: Final = {Step.INIT: rpcs.INIT, Step.REGISTER: rpcs.REGISTER, Step.HEALTH_CHECK: rpcs.HEALTH_CHECK}
-_OPERATIONS: Final = (rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS, rpcs.PROFILING)
+_OPERATIONS: Final = (rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS)
 
 
 class ClusterdError(TaskdNetError):
@@ -115,7 +115,9 @@ class Client:
         self._log = get_logger(clusterd=str(address), job=info.jobId)
         self._channel: grpc.aio.Channel | None = None
         self._streams: list[asyncio.Task[None]] = []
+        self._ending: dict[asyncio.Task[None], grpc.aio.Channel] = {}
         self._closed = False
+        self._stale = False
         self._said: tuple[object, ...] = ()
 
     # ---- calls
@@ -141,11 +143,7 @@ class Client:
             self.counters.failures[rpc.name] += 1
             raise ClusterdError(f"{rpc.name} at {self.address}: the answer cannot be read") from error
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # The end of the channel has cancelled the call, and nobody this task.
-            raise ClusterdError(f"{rpc.name} at {self.address}: the connection was given up") from None
+            raise self._given_up(rpc) from None
         self.counters.calls[rpc.name, status.code] += 1
         return status
 
@@ -165,6 +163,16 @@ class Client:
         """End every call and stream. Idempotent."""
         self._closed = True
         await self._drop()
+        for ending, channel in list(self._ending.items()):
+            ending.cancel()
+            await channel.close()
+
+    def _given_up(self, rpc: Rpc[Any, Any]) -> BaseException:
+        """The error for a call that was cancelled: that of the task, or of the channel, whose end cancels its calls."""
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            return asyncio.CancelledError()
+        return ClusterdError(f"{rpc.name} at {self.address}: the connection was given up")
 
     def _open(self) -> grpc.aio.Channel:
         if self._channel is None:
@@ -172,7 +180,8 @@ class Client:
         return self._channel
 
     async def _drop(self) -> None:
-        """End the streams, and the connection."""
+        """End the streams, and the connection. Another call may open a next one, which waits for gRPC's own pause."""
+        self._stale = True
         streams, self._streams = self._streams, []
         self.profiling = False
         for stream in streams:
@@ -181,12 +190,17 @@ class Client:
             await asyncio.wait(streams)
         channel, self._channel = self._channel, None
         if channel is not None:
-            await channel.close()
+            # Reports that ClusterD may have taken get their answers.
+            ending = asyncio.create_task(channel.close(job_limits.CLUSTERD_REPORT_S))
+            self._ending[ending] = channel
+            ending.add_done_callback(self._ending.pop)
 
     # ---- the life of the subscription
 
     async def run(self) -> None:
         """Keep the subscription, until recovery turns out to be switched off, or the task is cancelled."""
+        # ClusterD serves it to jobs without recovery too.
+        profiling = asyncio.create_task(self._keep(rpcs.PROFILING)) if self._operations else None
         try:
             while True:
                 step, at = self._life.next
@@ -196,6 +210,9 @@ class Client:
                     return
                 await self._do(step)
         finally:
+            if profiling is not None:
+                profiling.cancel()
+                await asyncio.wait([profiling])
             await self._drop()
 
     async def _broken(self, seconds: float) -> bool:
@@ -221,8 +238,9 @@ class Client:
         if step is Step.SUBSCRIBE:
             await self._subscribe()
             return
-        if step is Step.INIT:
+        if step is Step.INIT and self._stale:
             await self._drop()
+            self._stale = False
         try:
             status = await self.call(_CALLS[step], self._info)
         except ClusterdError as error:
@@ -281,7 +299,7 @@ class Client:
     async def _keep(self, rpc: Rpc[Any, Any]) -> None:
         """Read a stream beside the signals; open it again after a pause, while the connection stands."""
         request = rpc.request(jobId=self._info.jobId, role=self._info.role)
-        breaks = 0
+        breaks, said = 0, ""
         while True:
             before = self.counters.orders
             try:
@@ -296,7 +314,9 @@ class Client:
                 if rpc is rpcs.PROFILING:
                     self.profiling = False
             breaks = 1 if self.counters.orders > before else breaks + 1
-            self._log.info("clusterd_stream_lost", stream=rpc.name, reason=reason)
+            if breaks == 1 or reason != said:
+                self._log.info("clusterd_stream_lost", stream=rpc.name, reason=reason)
+                said = reason
             pause = breaks * job_limits.CLUSTERD_PAUSE_S
             await asyncio.sleep(min(pause, job_limits.CLUSTERD_PAUSE_MOST_S))
 
@@ -313,6 +333,8 @@ class Client:
                 await self._arrived(rpc, content)
         except grpc.aio.AioRpcError as error:
             raise _error(rpc, self.address, error) from error
+        except asyncio.CancelledError:
+            raise self._given_up(rpc) from None
 
     async def _arrived(self, rpc: Rpc[Any, Any], content: bytes) -> None:
         try:

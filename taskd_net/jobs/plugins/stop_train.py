@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import GLOBAL_FAULT, PRE_EXIT, STOP_TRAIN
+from taskd_net.jobs.events import GLOBAL_FAULT, PRE_EXIT, STOP_TRAIN, Signal
 from taskd_net.jobs.plugins.actions import RECOVERY, carry_out
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.snapshot import Snapshot
@@ -36,7 +36,7 @@ class Stopped:
 
 
 class StopTrain(Recovery[Stopped]):
-    """Carry out stopTrain, globalFault and preExitProcess, each uuid once."""
+    """Carry out stopTrain, globalFault and preExitProcess, each once. Signals of one fault may share a uuid."""
 
     name = "StopTrainPlugin"
     streams: ClassVar = {RECOVERY: 1}
@@ -47,13 +47,13 @@ class StopTrain(Recovery[Stopped]):
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for a new signal."""
         signal = snapshot.signal
-        return (RECOVERY,) if signal.signal_type in _OURS and signal.uuid != self.state.done else ()
+        return (RECOVERY,) if signal.signal_type in _OURS and _order(signal) != self.state.done else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Carry out a new signal; hold after a stopTrain."""
         signal = snapshot.signal
-        if signal.uuid != self.state.done:
-            self.state.done = signal.uuid
+        if _order(signal) != self.state.done:
+            self.state.done = _order(signal)
             if signal.signal_type in _OURS:
                 carry_out(self, signal)
             if signal.signal_type == STOP_TRAIN:
@@ -70,3 +70,7 @@ class StopTrain(Recovery[Stopped]):
     def deadline(self, snapshot: Snapshot) -> float:
         """The end of the hold."""
         return self.state.until or INFINITY
+
+
+def _order(signal: Signal) -> str:
+    return f"{signal.uuid} {signal.signal_type} {' '.join(signal.actions)}"

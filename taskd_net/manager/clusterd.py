@@ -1,0 +1,316 @@
+"""The Manager's side of ClusterD: orders come in; reports, results, and the calls of the controller go out.
+
+```
+   ClusterD ──▶ Client ──▶ Job ──▶ Outcome ─┬─ calls   ──▶ the controller, in a thread of its own ──┐ reports
+      ▲                                     └─ replies ──────────────────────────────────────────┐  │
+      └──────────────────────────────────────────────────────────────────────────────────────────┴──┘
+```
+
+The state has a call before it is carried out, until ClusterD has its report. A Manager that starts reports the calls it
+finds there as failed. It does so after Register and before the stream of signals: ClusterD resets the job's machine
+when that stream begins, so the report meets the wait that it ends, and none of a later fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from taskd_net import job_limits
+from taskd_net.address import Address
+from taskd_net.codes import ArgumentError, NodeError
+from taskd_net.jobs.events import Acknowledged, CallEnded, Event, ProfilingSwitch
+from taskd_net.jobs.traffic import Call, Reply
+from taskd_net.logger import get_logger
+from taskd_net.manager.config import ManagerConfig
+from taskd_net.manager.threads import OwnThread
+from taskd_net.profiling_switch import SwitchFile
+from taskd_net.recover import reports, rpcs
+from taskd_net.recover.client import Client, ClusterdError
+from taskd_net.recover.codes import Code
+from taskd_net.recover.controller import Controller, NoHandler, Ranks, carry_out, give_up
+from taskd_net.recover.mindio import MindIO
+from taskd_net.recover.rpcs import Rpc
+from taskd_net.untrusted import json_value
+from taskd_net.wire import recover_pb2
+
+ROLE: Final = "taskd"
+
+_ENDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    rpcs.STOP_COMPLETE.name: ("stop_train",),
+    rpcs.RECOVER_STRATEGY.name: ("on_global_rank", "prepare_action"),
+    rpcs.RECOVER_STATUS.name: ("change_strategy", "dump"),
+}
+"""The calls of the controller that a report ends."""
+
+
+class Clusterd:
+    """The connection of one job's Manager to ClusterD, in the node's event loop.
+
+    Args:
+        config: the Manager's settings, with a job and the address of ClusterD.
+        take: takes events: orders, and what ends a call or a reply.
+        open_calls: the calls whose report is missing in the state of the Manager before.
+        controller: of the training framework; None for MindIO's, where it is installed.
+    """
+
+    def __init__(
+        self,
+        config: ManagerConfig,
+        take: Callable[[Event], object],
+        open_calls: Iterable[Call] = (),
+        controller: Controller | None = None,
+    ) -> None:
+        self._job_id = job_id = config.job_id or ""
+        address = config.clusterd_addr or ""
+        self._take = take
+        self._interrupted = list(open_calls)
+        self._controller = MindIO.find() if controller is None else controller
+        self._log = get_logger(clusterd=address, job=job_id)
+        info = reports.client_info(job_id, ROLE)
+        self.client = Client(
+            Address.parse(address, "clusterd"),
+            info,
+            self._arrived,
+            operations=True,
+            off_again=job_limits.CLUSTERD_OFF_S,
+            registered=self._give_up_interrupted,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._thread = OwnThread(f"controller of {job_id}")
+        self._calls: asyncio.Queue[Call] = asyncio.Queue()
+        self._replying: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._file = SwitchFile()
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin."""
+        self._spawn(self._begin(), "carries out calls of the controller")
+        self._spawn(self.client.run(), "is a client of ClusterD")
+
+    async def close(self) -> None:
+        """End the connection and the controller. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.client.close()
+        controller = self._controller
+        if controller is not None and not self._thread.busy:
+            with contextlib.suppress(TimeoutError):
+                await self._thread.call(functools.partial(self._end, controller), job_limits.HANDLER_GRACE_S)
+        self._thread.stop()
+
+    # ---- for the Manager
+
+    def call(self, call: Call) -> None:
+        """Have the controller carry out a call, after those before."""
+        self._calls.put_nowait(call)
+
+    def reply(self, reply: Reply) -> bool:
+        """Send a result to ClusterD; False, as an `Acknowledged` comes when ClusterD has it."""
+        if reply.uuid not in self._replying:
+            self._replying.add(reply.uuid)
+            self._spawn(self._send_reply(reply), f"replies {reply.rpc}")
+        return False
+
+    def look(self) -> ProfilingSwitch | None:
+        """The profiling switch of the platform's file, if it has changed; None while ClusterD says it."""
+        if self.client.profiling:
+            self._file = SwitchFile()
+            return None
+        return self._file.look()
+
+    # ---- reports of the controller, from its thread: see `Reports`
+
+    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
+        """Report that the training has stopped. Returns ClusterD's code."""
+        return self._report(rpcs.STOP_COMPLETE, reports.stop_complete(self._job_id, code, msg, ranks))
+
+    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
+        """Report the strategies that can be carried out. Returns ClusterD's code."""
+        return self._report(rpcs.RECOVER_STRATEGY, reports.recover_strategy(self._job_id, ranks, strategies))
+
+    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
+        """Report the end of a strategy. Returns ClusterD's code."""
+        return self._report(rpcs.RECOVER_STATUS, reports.recover_status(self._job_id, code, msg, ranks, strategy))
+
+    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
+        """Report a fault that the framework has seen first. Returns ClusterD's code."""
+        return self._report(rpcs.PROCESS_FAULT, reports.process_fault(self._job_id, ranks))
+
+    def _report(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
+        if self._closing:
+            raise NodeError("the Manager is closed")
+        return asyncio.run_coroutine_threadsafe(self._send_report(rpc, request), self._loop).result()
+
+    async def _send_report(
+        self, rpc: Rpc[Any, recover_pb2.Status], request: Any, attempts: int = job_limits.REPORT_ATTEMPTS
+    ) -> int:
+        """Send a report until ClusterD has taken it, or has refused it as often. Returns its last code.
+
+        Raises:
+            ClusterdError: the last attempt has no answer.
+        """
+        try:
+            for left in reversed(range(attempts)):
+                if self._closing:
+                    raise NodeError("the Manager is closed")
+                try:
+                    code = (await self.client.report(rpc, request)).code
+                    if code == Code.OK or not left:
+                        return code
+                except ClusterdError:
+                    if not left:
+                        raise
+                await asyncio.sleep(job_limits.REPLY_PAUSE_S)
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            self._take(CallEnded(_ENDED_BY.get(rpc.name, ())))
+
+    # ---- inside
+
+    async def _arrived(self, event: Event) -> None:
+        self._take(event)
+
+    async def _begin(self) -> None:
+        """Start the controller, and carry out its calls, one after another."""
+        controller = self._controller
+        if controller is None:
+            self._log.warning("no_controller", reason="MindIO is not installed, and no other controller was given")
+        else:
+            try:
+                await self._thread.call(functools.partial(controller.start, self), job_limits.CONTROLLER_S)
+            except Exception as error:  # noqa: BLE001 - a framework's; reported
+                self._log.error("controller_failed", reason=repr(error), exc_info=error)
+                self._controller = None
+        while True:
+            await self._carry_out(await self._calls.get())
+
+    async def _carry_out(self, call: Call) -> None:
+        try:
+            await self._thread.call(functools.partial(carry_out, self._controller, call, self), job_limits.CONTROLLER_S)
+        except Exception as error:  # noqa: BLE001 - a framework's; reported
+            if isinstance(error, TimeoutError):
+                # What hangs keeps its thread; the next call gets a new one.
+                self._thread.stop()
+                self._thread = OwnThread(f"controller of {self._job_id}")
+            nobody = isinstance(error, NoHandler)
+            self._log.error("clusterd_action_failed", action=f"{call.name} {call.text}".strip(), reason=repr(error))
+            self._spawn(self._give_up(call, str(error) or repr(error), nobody=nobody), f"gives up {call.name}")
+
+    async def _give_up(self, call: Call, reason: str, *, nobody: bool = False) -> None:
+        """Give the report that ends ClusterD's wait for a call."""
+        answer = _Answer(self._job_id)
+        give_up(call, reason, answer, nobody=nobody)
+        try:
+            if answer.rpc is None:
+                self._take(CallEnded((call.name,)))
+            else:
+                await self._send_report(answer.rpc, answer.request)
+        except (ClusterdError, NodeError) as error:
+            self._log.error("clusterd_report_failed", call=call.name, reason=str(error))
+
+    async def _give_up_interrupted(self) -> None:
+        """Report the calls that the Manager before did not end as failed; once each."""
+        calls, self._interrupted = self._interrupted, []
+        for call in calls:
+            self._log.warning("clusterd_action_interrupted", action=f"{call.name} {call.text}".strip())
+            answer = _Answer(self._job_id)
+            give_up(call, "the Manager was restarted meanwhile", answer)
+            try:
+                if answer.rpc is not None:
+                    await self.client.call(answer.rpc, answer.request)
+            except ClusterdError as error:
+                self._log.error("clusterd_report_failed", call=call.name, reason=str(error))
+            self._take(CallEnded((call.name,)))
+
+    async def _send_reply(self, reply: Reply) -> None:
+        rpc, request = _result(self._job_id, reply)
+        reason = ""
+        try:
+            for _ in range(job_limits.REPLY_ATTEMPTS):
+                try:
+                    code = (await self.client.call(rpc, request)).code
+                    if code == Code.OK:
+                        self._take(Acknowledged(reply.uuid))
+                        return
+                    reason = f"{rpc.name}: {code}"
+                except ClusterdError as error:
+                    reason = str(error)
+                await asyncio.sleep(job_limits.REPLY_PAUSE_S)
+            self._log.error("clusterd_report_failed", call=rpc.name, reason=reason)
+        finally:
+            self._replying.discard(reply.uuid)
+
+    def _end(self, controller: Controller) -> None:
+        try:
+            controller.close()
+        except Exception as error:  # noqa: BLE001 - a framework's; reported
+            self._log.error("controller_failed", reason=repr(error), exc_info=error)
+
+    def _spawn(self, work: Any, name: str) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=f"{name} for {self._job_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("manager_failed", task=task.get_name(), reason=repr(error), exc_info=error)
+
+
+class _Answer:
+    """The report of a call that is given up, as a request instead of a call."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self.rpc: Rpc[Any, recover_pb2.Status] | None = None
+        self.request: Any = None
+
+    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
+        """Keep the report."""
+        return self._keep(rpcs.STOP_COMPLETE, reports.stop_complete(self._job_id, code, msg, ranks))
+
+    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
+        """Keep the report."""
+        return self._keep(rpcs.RECOVER_STRATEGY, reports.recover_strategy(self._job_id, ranks, strategies))
+
+    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
+        """Keep the report."""
+        return self._keep(rpcs.RECOVER_STATUS, reports.recover_status(self._job_id, code, msg, ranks, strategy))
+
+    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
+        """Keep the report."""
+        return self._keep(rpcs.PROCESS_FAULT, reports.process_fault(self._job_id, ranks))
+
+    def _keep(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
+        self.rpc, self.request = rpc, request
+        return int(Code.OK)
+
+
+def _result(job_id: str, reply: Reply) -> tuple[Rpc[Any, recover_pb2.Status], Any]:
+    """The request of a result.
+
+    Raises:
+        ArgumentError: a plugin has made one that ClusterD does not have.
+    """
+    value: Any = json_value(reply.result)
+    if reply.rpc == rpcs.REPLY_SWITCH_NIC.name:
+        return rpcs.REPLY_SWITCH_NIC, recover_pb2.SwitchResult(jobId=job_id, result=bool(value))
+    if reply.rpc != rpcs.REPLY_STRESS_TEST.name:
+        raise ArgumentError(f"rpc is {reply.rpc!r}; expected ReplySwitchNicResult or ReplyStressTestResult")
+    results = {
+        rank: recover_pb2.StressTestRankResult(
+            rankResult={op: recover_pb2.StressTestOpResult(**outcome) for op, outcome in ops.items()}
+        )
+        for rank, ops in value.items()
+    }
+    return rpcs.REPLY_STRESS_TEST, recover_pb2.StressTestResult(jobId=job_id, stressResult=results)

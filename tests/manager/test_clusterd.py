@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from taskd_net import job_limits, profiling_switch
+from taskd_net.jobs.traffic import Call
+from taskd_net.manager import ManagerConfig
+from taskd_net.recover import rpcs
+from taskd_net.recover.controller import HandlerController, Reports
+from taskd_net.wire import datatrace_pb2
+from taskd_net.wire import recover_pb2 as wire
+from tests.manager.cluster import agent, leaves, managed, until, worker
+from tests.peers.clusterd import ClusterD
+
+pytestmark = pytest.mark.compat
+
+FAULTS = [wire.FaultRank(rankId="3", faultType="1")]
+
+
+@pytest.fixture
+def clusterd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ClusterD]:
+    monkeypatch.setenv(profiling_switch.PATH, str(tmp_path / "profilingSwitch"))
+    for name in ("CLUSTERD_INIT", "CLUSTERD_OFF", "CLUSTERD_PAUSE", "CLUSTERD_LOOK", "REPLY_PAUSE"):
+        monkeypatch.setattr(job_limits, f"{name}_S", getattr(job_limits, f"{name}_S") / 20)
+    with ClusterD() as server:
+        yield server
+
+
+def config(clusterd: ClusterD, **more: Any) -> ManagerConfig:
+    return ManagerConfig(job_id="J", clusterd_addr=clusterd.address, fault_recover="on", **more)
+
+
+def signal(kind: str, *actions: str, uuid: str = "u", **fields: Any) -> wire.ProcessManageSignal:
+    return wire.ProcessManageSignal(
+        uuid=uuid, jobId="J", signalType=kind, actions=actions, faultRanks=FAULTS, **fields
+    )
+
+
+async def test_a_fault_of_one_uuid_runs_from_stop_to_its_result(clusterd: ClusterD) -> None:
+    def stop(call: Call, reports: Reports) -> None:
+        reports.stop_complete(0, "stopped", call.ranks)
+
+    def choose(call: Call, reports: Reports) -> None:
+        reports.strategies(call.ranks, ["recover", "exit"])
+
+    def change(call: Call, reports: Reports) -> None:
+        reports.result(0, "recovered", {}, call.text)
+
+    handlers = {"stop_train": stop, "on_global_rank": choose, "change_strategy": change}
+    async with (
+        managed(config(clusterd), framework=HandlerController(handlers)) as (node, manager),
+        leaves(node, agent(1)) as (agent1,),
+    ):
+        await agent1.register()
+        assert (await agent1.command()).code == 210
+        send = clusterd.send
+        await asyncio.to_thread(send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))
+        (stopped,) = await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE)
+        global_fault = signal("globalFault", "on_global_rank", "fault_nodes_restart", nodeRankIds=["1"])
+        await asyncio.to_thread(send, rpcs.SIGNALS, global_fault)
+        (chosen,) = await asyncio.to_thread(clusterd.wait_for, rpcs.RECOVER_STRATEGY)
+        assert (await agent1.command()).code == 209
+        order = signal("changeStrategy", "change_strategy", changeStrategy="recover", nodeRankIds=["1"])
+        await asyncio.to_thread(send, rpcs.SIGNALS, order, order)
+        assert (await agent1.command()).code == 203
+        (ended,) = await asyncio.to_thread(clusterd.wait_for, rpcs.RECOVER_STATUS)
+        await until(lambda: not manager.job.state.calls)
+        assert manager.view().counters.signals == 4
+    assert (stopped.status.code, list(stopped.faultRanks)) == (0, FAULTS)
+    assert list(chosen.strategies) == ["recover", "exit"]
+    assert (ended.status.code, ended.strategy) == (0, "recover")
+    assert clusterd.names.count("ReportRecoverStatus") == 1
+    assert clusterd.requests(rpcs.REGISTER) == [wire.ClientInfo(jobId="J", role="taskd")]
+
+
+async def test_without_a_controller_clusterd_need_not_wait(clusterd: ClusterD) -> None:
+    async with managed(config(clusterd)):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))
+        (stopped,) = await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE)
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("globalFault", "on_global_rank"))
+        (chosen,) = await asyncio.to_thread(clusterd.wait_for, rpcs.RECOVER_STRATEGY)
+    assert stopped.status.code == 404
+    assert list(chosen.strategies) == ["exit"]
+
+
+async def test_refused_reports_are_made_four_times(clusterd: ClusterD) -> None:
+    clusterd.answers["ReportStopComplete"].extend([400] * 6 + [0])
+    async with managed(config(clusterd)) as (_, manager):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))
+        await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE, 7)
+        await until(lambda: not manager.job.state.calls)
+    assert clusterd.names.count("ReportStopComplete") == 7, "each attempt is two calls, with a Register between"
+
+
+async def test_switch_of_cards_is_answered_until_clusterd_has_it(clusterd: ClusterD) -> None:
+    clusterd.answers["ReplySwitchNicResult"].extend([400, grpc.StatusCode.UNKNOWN])
+    async with managed(config(clusterd)) as (node, manager), leaves(node, worker(0, 0)) as (one,):
+        await one.report("REGISTER", 101)
+        order = wire.SwitchRankList(rankID=["0"], op=[True], jobId="J")
+        await asyncio.to_thread(clusterd.send, rpcs.SWITCH_NIC_ORDERS, order)
+        command = await one.command()
+        assert command.code == 204
+        await one.report("ACTION", 204, "switchOK", switchNicUUID=command.extension["switchNicUUID"])
+        replies = await asyncio.to_thread(clusterd.wait_for, rpcs.REPLY_SWITCH_NIC, 3)
+        await until(lambda: not manager.job.state.outbox.sending)
+    assert replies == [wire.SwitchResult(jobId="J", result=True)] * 3
+
+
+async def test_stress_test_brings_the_results_of_all(clusterd: ClusterD) -> None:
+    async with managed(config(clusterd)) as (node, _), leaves(node, worker(0, 0)) as (one,):
+        await one.report("REGISTER", 101)
+        params = {"0": wire.StressOpList(ops=[0]), "7": wire.StressOpList(ops=[1])}
+        order = wire.StressTestRankParams(stressParam=params, jobId="J")
+        await asyncio.to_thread(clusterd.send, rpcs.STRESS_TEST_ORDERS, order)
+        uuid = (await one.command()).extension["stressTestUUID"]
+        result = '{"rankResult": {"0": {"code": "2", "result": "find fault rank"}}}'
+        await one.report("ACTION", 205, result, stressTestUUID=uuid)
+        (reply,) = await asyncio.to_thread(clusterd.wait_for, rpcs.REPLY_STRESS_TEST)
+    outcomes = {rank: dict(each.rankResult) for rank, each in reply.stressResult.items()}
+    assert outcomes == {
+        "0": {"0": wire.StressTestOpResult(code="2", result="find fault rank")},
+        "7": {"1": wire.StressTestOpResult(code="1", result="execution failed")},
+    }
+
+
+async def test_profiling_file_counts_where_clusterd_says_nothing(clusterd: ClusterD, tmp_path: Path) -> None:
+    (tmp_path / "profilingSwitch").write_text('{"Step": "on"}')
+    clusterd.answers["Init"].extend([403] * 1000)
+    async with (
+        managed(config(clusterd, nodes=1, processes_per_node=1)) as (node, _),
+        leaves(node, worker(0, 0)) as (one,),
+    ):
+        await one.report("REGISTER", 101)
+        assert (await one.command()).code == 710
+        switch = datatrace_pb2.ProfilingSwitch(CommunicationOperator="on")
+        message = datatrace_pb2.DataStatusRes(profilingSwitch=switch, code=200)
+        await asyncio.to_thread(clusterd.send, rpcs.PROFILING, message)
+        assert (await one.command()).code == 711
+
+
+async def test_call_that_was_interrupted_is_reported_and_not_repeated(clusterd: ClusterD, tmp_path: Path) -> None:
+    taken: list[Call] = []
+    settings = config(clusterd, state=str(tmp_path / "j.sqlite3"))
+    framework = HandlerController({"stop_train": lambda call, _: taken.append(call)})  # and never reports
+    order = signal("stopTrain", "stop_train")
+    async with managed(settings, framework=framework):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order)
+        await until(lambda: taken)
+    before = len(clusterd.names)
+    clusterd.first[rpcs.SIGNALS.name] = [order, signal("stopTrain", "stop_train", uuid="next")]
+    async with managed(settings, framework=framework):
+        await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE)
+        await until(lambda: len(taken) == 2)
+    (failed,) = clusterd.requests(rpcs.STOP_COMPLETE)
+    assert (failed.status.code, failed.status.info) == (499, "the Manager was restarted meanwhile")
+    operations = (rpcs.PROFILING.name, rpcs.SWITCH_NIC_ORDERS.name, rpcs.STRESS_TEST_ORDERS.name)
+    names = [name for name in clusterd.names[before:] if name not in operations]
+    assert names[:4] == ["Init", "Register", "ReportStopComplete", "SubscribeProcessManageSignal"]
+    assert len(taken) == 2, "the order that came again was carried out once"
+
+
+async def test_controller_that_raises_is_reported_as_failed(
+    clusterd: ClusterD, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Call, __: Reports) -> None:
+        raise RuntimeError("no checkpoint")
+
+    async with managed(config(clusterd), framework=HandlerController({"save_and_exit": fail})):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("saveAndExit", "save_and_exit"))
+        (status,) = await asyncio.to_thread(clusterd.wait_for, rpcs.RECOVER_STATUS)
+    assert (status.status.code, status.status.info, status.strategy) == (499, "no checkpoint", "dump")
+    assert "clusterd_action_failed" in caplog.text
+
+
+async def test_without_taskd_enable_nobody_subscribes(clusterd: ClusterD) -> None:
+    async with managed(config(clusterd, taskd_enable=False)) as (_, manager):
+        assert not manager.job.config.recovers
+    assert clusterd.calls == []
