@@ -6,7 +6,7 @@ Bytes are batches, each behind its length in two bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 from taskd_net.core.frame import Ack
@@ -30,7 +30,7 @@ class _Strict:
         return lambda *_, **__: None
 
 
-class _Node(FakeNode):
+class Between(FakeNode):
     """A node between a hostile neighbour and an honest child.
 
     Args:
@@ -84,16 +84,14 @@ def _take_in(session: BatchedLink, data: bytes) -> None:
         session._take_in_rest()
 
 
-def _play(node: _Node, session: BatchedLink, honest: BatchedLink, data: bytes) -> None:
+async def ask_and_answer(node: Between, honest: BatchedLink, arrive: Callable[[], Awaitable[None]]) -> None:
+    """Let the hostile neighbour write while messages to it are under way, and see that the others are served."""
     asked = [node.ask("one", str(HOSTILE)), node.ask("all", "Worker/All/All")]
     asked.append(node.ask("post", str(HOSTILE), sync=False))
     message = frame(uuid="through", src=str(HONEST), to=str(HOSTILE))
     node.sent.add("through")
     node.perform(node.router.messages_arrived(0.0, honest.link, [message], [1], [3.0]))
-    for batch in _batches(data):
-        if not session.alive:
-            break
-        _take_in(session, batch)
+    await arrive()
     assert all(len(answers) <= 1 for answers in asked), "answered twice"
     link = node.router.children.find(HONEST)
     assert link is not None and link.session is honest, "a living node has lost its place"
@@ -104,14 +102,24 @@ def _play(node: _Node, session: BatchedLink, honest: BatchedLink, data: bytes) -
     assert "own" in node.delivered[before:] or node.router.door.line, "an honest child is not served"
 
 
+async def _play(node: Between, session: BatchedLink, honest: BatchedLink, data: bytes) -> None:
+    async def arrive() -> None:
+        for batch in _batches(data):
+            if not session.alive:
+                break
+            _take_in(session, batch)
+
+    await ask_and_answer(node, honest, arrive)
+
+
 def from_child(data: bytes) -> None:
     """A Mgr, and a Worker that writes these batches."""
 
     async def play() -> None:
-        node = _Node("Mgr", 1)
+        node = Between("Mgr", 1)
         session, honest = node.child(HOSTILE), node.child(HONEST)
         assert session.link == node.hostile
-        _play(node, session, honest, data)
+        await _play(node, session, honest, data)
 
     asyncio.run(play())
 
@@ -120,11 +128,11 @@ def from_parent(data: bytes) -> None:
     """A Proxy, and a Mgr that writes these batches."""
 
     async def play() -> None:
-        node = _Node("Proxy/0", UP)
+        node = Between("Proxy/0", UP)
         honest = node.child(HONEST)
         session = BatchedLink(node, UP, Position.mgr(), FakePipe(), numbered=True, counts=True)
         node.links[UP] = session
         node.perform(node.router.upstream_up(0.0, session, Position.mgr(), told=True, terms=session.terms))
-        _play(node, session, honest, data)
+        await _play(node, session, honest, data)
 
     asyncio.run(play())

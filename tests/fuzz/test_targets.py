@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from taskd_net.wire import link_pb2, status_pb2
 from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.wire.socket_frames import Greeting, Kind, write_accepted, write_frame, write_greeting
 from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -63,6 +64,33 @@ reports = st.builds(
     entries=st.lists(st.builds(status_pb2.Entry, position=texts, node=st.binary(max_size=20)), max_size=3),
     gone=st.lists(texts, max_size=3),
 )
+
+
+socket_frames = st.lists(
+    st.one_of(
+        st.builds(write_frame, st.sampled_from(Kind), st.binary(max_size=40)),
+        st.builds(write_greeting, st.builds(Greeting, st.binary(min_size=32, max_size=32), st.booleans())),
+        st.builds(write_accepted, st.sampled_from([None, True, False])),
+        st.integers(0, 2**32 - 1).map(lambda size: size.to_bytes(4, "little") + b"\0"),
+    ),
+    max_size=5,
+).map(b"".join)
+socket_requests = st.builds(
+    link_pb2.Request,
+    number=st.integers(0, 2**32 - 1),
+    patience=st.integers(0, 5000),
+    routes=st.sampled_from(["", "complete", "withdraw", "x"]),
+    end=st.sampled_from(["", "finished", "lost"]),
+    announcement=st.one_of(st.none(), announcements.map(pb.PathDiscoveryReq.SerializeToString)),
+).map(link_pb2.Request.SerializeToString)
+socket_streams = st.lists(
+    st.one_of(
+        st.builds(write_frame, st.just(Kind.REQUEST), socket_requests),
+        st.builds(write_frame, st.just(Kind.BATCH), batches.map(link_pb2.Batch.SerializeToString)),
+        socket_frames,
+    ),
+    max_size=5,
+).map(lambda frames: b"\x40" + b"".join(frames))
 
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
@@ -130,6 +158,9 @@ STRATEGIES = {
         ),
     ),
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
+    "socket_frames": damaged(socket_frames),
+    "socket_requests": damaged(socket_requests),
+    "socket_stream": damaged(socket_streams),
     "child_stream": damaged(streams),
     "parent_stream": damaged(streams),
     "mesh": st.binary(max_size=150),

@@ -214,9 +214,7 @@ def test_mindio_calls(environment: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("connect", "timeout"), [("", 600), ("120", 300), ("7200", 7200), ("7201", 7200), ("x", 600)])
-def test_default_timeout_follows_that_of_a_connect(
-    environment: pytest.MonkeyPatch, connect: str, timeout: int
-) -> None:
+def test_default_timeout_follows_that_of_a_connect(environment: pytest.MonkeyPatch, connect: str, timeout: int) -> None:
     environment.setenv("HCCL_CONNECT_TIMEOUT", connect)
     module = Ttp()
     started(module).stop_train({3: 1}, 0)

@@ -1,0 +1,154 @@
+"""The bytes of a direct link: any cut of them leads to the same frames, and any of them leave others in peace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Final, cast
+
+from taskd_net import limits, link_limits
+from taskd_net.codes import Refusal
+from taskd_net.core.frame import Ack
+from taskd_net.links.direct import DirectLink
+from taskd_net.links.direct_requests import Answering
+from taskd_net.links.direct_socket import DirectSocket
+from taskd_net.links.remote import Caller, remote_of
+from taskd_net.position import Position
+from taskd_net.wire.link_requests import read_reply, read_request, write_reply, write_request
+from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, read_accepted, read_greeting, write_greeting
+from tests.fuzz.streams import HONEST, HOSTILE, Between, ask_and_answer
+
+_CUTS: Final = (1, 5, 64, 4096, 70_000)
+
+
+def _read(data: bytes, most: int, cut: int) -> tuple[list[tuple[int, bytes]], bool]:
+    """The frames of a stream that arrives in pieces of this size, and whether it broke the rules."""
+    reader, frames = FrameReader(most), []
+    for at in range(0, len(data), cut):
+        rest = data[at : at + cut]
+        while rest:
+            space = reader.space()
+            assert len(space) > 0
+            piece = rest[: len(space)]
+            space[: len(piece)] = piece
+            reader.received(len(piece))
+            rest = rest[len(piece) :]
+            try:
+                while (frame := reader.next()) is not None:
+                    frames.append(frame)
+            except FrameError:
+                return frames, True
+        assert len(reader._buffer) <= most + link_limits.DIRECT_READ_BYTES, "a length alone takes no memory"
+    return frames, False
+
+
+def frames(data: bytes) -> None:
+    """Frames and greetings: the same however the stream is cut, and within the bound."""
+    for most in (link_limits.DIRECT_GREETING_BYTES, limits.RECEIVE_BYTES):
+        whole, broken = _read(data, most, max(1, len(data)))
+        assert all(len(payload) <= most for _, payload in whole)
+        for cut in _CUTS:
+            assert _read(data, most, cut) == (whole, broken)
+        for kind, payload in whole:
+            try:
+                greeting = read_greeting(kind, payload)
+            except FrameError:
+                continue
+            ((_, written),), _ = _read(write_greeting(greeting), most, 1)
+            assert read_greeting(Kind.GREETING, written) == greeting
+        for _, payload in whole:
+            assert read_accepted(payload) in (None, True, False)
+
+
+class _Wire(asyncio.Transport):
+    """The transport beneath the node's end: what is written is counted, and nothing waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+        self.over = False
+
+    def write(self, data: object) -> None:
+        assert not self.over, "written after the end"
+        self.written += len(cast(bytes, data))
+
+    def writelines(self, data: Any) -> None:
+        for each in data:
+            self.write(each)
+
+    def is_closing(self) -> bool:
+        return self.over
+
+    def close(self) -> None:
+        self.over = True
+
+    def abort(self) -> None:
+        self.over = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+
+class _Parent:
+    """A parent that answers every request at once."""
+
+    async def announced(self, *_: object) -> Ack:
+        return Ack("", 0, Position.mgr())
+
+    async def reported(self, *_: object) -> bytes:
+        return b""
+
+
+def requests(data: bytes) -> None:
+    """Requests of a child, and replies of a parent: refused, or the same when they are written again."""
+    with contextlib.suppress(Refusal):
+        request = read_request(data)
+        assert read_request(write_request(request)) == request
+    with contextlib.suppress(Refusal):
+        reply = read_reply(data, Position.mgr())
+        assert read_reply(write_reply(reply), Position.mgr()).number == reply.number
+
+
+def direct_stream(data: bytes) -> None:
+    """A Mgr, and a Worker on a direct link that writes these bytes, in pieces of a size that the first one gives."""
+
+    async def play() -> None:
+        node = Between("Mgr", 1)
+        link = node.router.register(0.0, HOSTILE).link
+        assert link is not None
+        honest, stream, wire = node.child(HONEST), DirectSocket(), _Wire()
+        stream.connection_made(wire)
+        session = DirectLink(node, link, HOSTILE, stream, numbered=True, counts=True)
+        session.attend(Answering(cast(Any, _Parent()), HOSTILE, Caller(remote_of("ipv4:127.0.0.1:1"), lambda: None)))
+        node.links[link] = session
+        node.perform(node.router.link_up(0.0, link, session, (), session.terms))
+        running = asyncio.create_task(session.run())
+        await asyncio.sleep(0)
+
+        async def arrive() -> None:
+            rest, cut = data[1:], 1 + 17 * (data[0] if data else 0)
+            while rest and session.alive and not wire.over:
+                space = stream.get_buffer(-1)
+                piece = rest[: min(cut, len(space))]
+                space[: len(piece)] = piece
+                stream.buffer_updated(len(piece))
+                rest = rest[len(piece) :]
+                await asyncio.sleep(0)
+
+        await ask_and_answer(node, honest, arrive)
+        stream.connection_lost(None)
+        await running
+
+    asyncio.run(play())
