@@ -100,3 +100,10 @@ DIRECT_ACCEPT_PAUSE_S: Final = 0.1
 
 DIRECT_RETRY_S: Final = 60.0
 """Seconds between two looks at whether a port that did not answer does so now."""
+
+FREED_BYTES_KEPT: Final = 64 * 1024 * 1024
+"""Bytes of freed memory that a process of ours keeps: the blocks of a message of 8 MiB on its way, and the share of one
+peer. A training process keeps its own allocator as it is."""
+
+HEAP_BLOCK_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a block up to which freed memory serves it: more than gRPC's buffer for the largest message."""

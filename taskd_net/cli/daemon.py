@@ -17,6 +17,7 @@ import uvloop
 from taskd_net import ConfigError, Node, NodeConfig, limits, logs
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.command import Command
+from taskd_net.cli.memory import keep_freed_memory
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
@@ -69,6 +70,7 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str, manager: Manage
         _start_logging(log_file, ctx.params)
         if config.tracing:
             telemetry.start()
+        keep_freed_memory()
         uvloop.run(Daemon(ctx, config, log_file, manager).run())
     except ConfigError as error:
         raise click.ClickException(refused(ctx, error).message) from None

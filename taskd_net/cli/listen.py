@@ -12,6 +12,7 @@ import uvloop
 from taskd_net import Node, NodeConfig
 from taskd_net.cli.command import command
 from taskd_net.cli.lines import say
+from taskd_net.cli.memory import keep_freed_memory
 from taskd_net.cli.options import FORMS
 from taskd_net.cli.output import Output, as_json, as_text
 from taskd_net.cli.settings import node_config
@@ -56,6 +57,7 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
         raise click.UsageError(f"as is missing; expected {FORMS[Kind.POSITION].expected}")
     config = node_config(ctx, position, service=True)
     start_output(ctx)
+    keep_freed_memory()
     sys.exit(uvloop.run(_listen(config, count, settings["timeout"], json_lines)))
 
 

@@ -22,6 +22,10 @@ STDOUT: Final = 1
 WRITE_BYTES: Final = 16_384
 """Bytes of a long line from which on they are written."""
 
+REST: Final = 2.0
+"""Rest of the writing thread after a part of a long line, as a multiple of the time that the part took to make. A part
+is made while the interpreter is held, and a body of control characters takes half a second."""
+
 SWITCH_S: Final = 0.0002
 """Seconds after which a thread that runs lets another one run."""
 
@@ -58,7 +62,7 @@ class Output:
     def _write_lines(self) -> None:
         while True:
             pieces, written = self._lines.get()
-            done = all(self._write(data) for data in _joined(pieces))
+            done = all(self._write(data) for data in _rested(_joined(pieces)))
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(_settle, written, done)
 
@@ -109,6 +113,17 @@ def _joined(pieces: Iterator[str]) -> Iterator[bytes]:
             yield data
             data = b""
     yield data + b"\n"
+
+
+def _rested(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts of a line, with a rest for the event loop behind each large one."""
+    begun = time.thread_time()
+    for part in parts:
+        made = time.thread_time()
+        yield part
+        if len(part) >= WRITE_BYTES:
+            time.sleep(REST * (made - begun))
+        begun = time.thread_time()
 
 
 def _settle(written: asyncio.Future[bool], done: bool) -> None:

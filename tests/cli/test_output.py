@@ -13,7 +13,7 @@ import pytest
 
 from taskd_net import Message, Position, limits
 from taskd_net.cli import output as module
-from taskd_net.cli.output import Output, _joined, as_json, as_text
+from taskd_net.cli.output import REST, WRITE_BYTES, Output, _joined, _rested, as_json, as_text
 from taskd_net.untrusted import PIECE_CHARS
 
 MESSAGE = Message("u", "kind", True, Position.mgr(), Position.worker(0, 3), 1, "bödy")
@@ -88,3 +88,19 @@ def test_pieces_of_a_long_line_are_written_in_order() -> None:
     assert [len(data) for data in _joined(iter(pieces))] == [18_000, 12_001]
     assert b"".join(_joined(iter(pieces))) == "".join(pieces).encode() + b"\n"
     assert list(_joined(iter(("a", "b")))) == [b"ab\n"]
+
+
+def test_the_writer_rests_behind_each_part_of_a_long_line_by_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, rests = 0.0, list[float]()
+    monkeypatch.setattr("taskd_net.cli.output.time.thread_time", lambda: now)
+    monkeypatch.setattr("taskd_net.cli.output.time.sleep", rests.append)
+
+    def parts() -> Iterator[bytes]:
+        nonlocal now
+        for took, size in ((1.0, WRITE_BYTES), (2.0, WRITE_BYTES + 1), (4.0, WRITE_BYTES - 1)):
+            now += took
+            yield bytes(size)
+
+    for _ in _rested(parts()):
+        now += 8.0  # the write
+    assert rests == [REST * 1.0, REST * 2.0]

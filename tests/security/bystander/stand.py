@@ -88,6 +88,7 @@ class Stand:
         # The nodes with orders, those that join before the others, and the sender.
         self._members: list[ControlledProcess] = []
         self._commands: list[subprocess.Popen[bytes]] = []
+        self._target: subprocess.Popen[bytes] | None = None
         self.address, self.parent, self.page, self.metrics = (f"127.0.0.1:{free_port()}" for _ in range(4))
         self.certificates = Folder(folder / "certificates") if secure else None
 
@@ -103,11 +104,11 @@ class Stand:
     def _start(self) -> None:
         if self._from_above:
             self._launch("target", "proxy", listen=self.address, upstream=self.parent, server_rank=0)
-        elif self._command == "mgr":
+        elif self._command:
             ports = ("--http-port", self.page, "--metrics-port", self.metrics, "--log-path", str(self._folder))
             self._run("mgr", "--listen", self.address, *ports)
         else:
-            self._launch("mgr" if self._command else "target", "mgr", listen=self.address)
+            self._launch("target", "mgr", listen=self.address)
         for process in self._members:
             process.event("started")
         if self._command == "listen":
@@ -124,14 +125,14 @@ class Stand:
     async def joined(self) -> None:
         """Wait until all have joined, and the bystanders reach each other."""
         for process in self._members:
-            if process.name != "mgr" and (process.name != "target" or self._from_above):
+            if process.name != "target" or self._from_above:
                 await self._ask(process, "joined", timeout=ANSWER_S)
         await self._ask(self._sender, "until", to=self._receiver, codes=[0], patience=ANSWER_S, timeout=1.0)
 
     @property
     def pid(self) -> int:
         """The attacked node's process."""
-        return (self._commands or self._members)[0].pid
+        return self._members[0].pid if self._target is None else self._target.pid
 
     def log(self) -> str:
         """The log of the attacked node."""
@@ -210,7 +211,7 @@ class Stand:
     def _run(self, *arguments: str) -> None:
         """Start a command of the user's, and a reader of its output."""
         with (self._folder / "target.log").open("ab") as log:
-            target = subprocess.Popen(
+            command = subprocess.Popen(
                 [sys.executable, "-m", "taskd_net.cli", *arguments],
                 cwd=ROOT,
                 env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], **self._environment},
@@ -218,12 +219,14 @@ class Stand:
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
-        self._commands.append(target)
-        assert target.stdout is not None
+        self._commands.append(command)
+        if arguments[0] == self._command:
+            self._target = command
+        assert command.stdout is not None
         if arguments[0] == "mgr":
-            line = target.stdout.readline()
+            line = command.stdout.readline()
             assert b" ready, " in line, self.log()
-        self._commands.append(subprocess.Popen(["cat"], stdin=target.stdout, stdout=subprocess.DEVNULL))
+        self._commands.append(subprocess.Popen(["cat"], stdin=command.stdout, stdout=subprocess.DEVNULL))
 
     def _close(self) -> None:
         for process in reversed(self._members):

@@ -1,0 +1,37 @@
+"""The allocator of a process of ours, tuned for large messages.
+
+By default glibc gives freed memory back to the kernel, from some megabytes on. A message of 8 MiB is in several blocks
+on its way through a node, and the kernel clears each page of each block again: up to 7 ms a block, in which the event
+loop stands still. A process that is nothing but a node keeps some freed memory instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Final
+
+from taskd_net import link_limits
+
+# `mallopt(3)` has the numbers.
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+
+_OF_THE_USER: Final = frozenset({"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"})
+
+
+def keep_freed_memory() -> bool:
+    """Keep freed memory for the next large message, up to `link_limits.FREED_BYTES_KEPT`.
+
+    Returns:
+        False where the C library has another allocator (musl, macOS), or the user has tuned it by the environment.
+    """
+    if not _OF_THE_USER.isdisjoint(os.environ):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(
+        mallopt(_MMAP_THRESHOLD, link_limits.HEAP_BLOCK_BYTES)
+        and mallopt(_TRIM_THRESHOLD, link_limits.FREED_BYTES_KEPT)
+    )
