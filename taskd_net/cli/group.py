@@ -9,6 +9,7 @@ import click
 from taskd_net import __version__
 from taskd_net.cli.bench import bench
 from taskd_net.cli.certs import certs
+from taskd_net.cli.clusterd_sim import clusterd_sim
 from taskd_net.cli.demo import demo
 from taskd_net.cli.doctor.checkup import doctor
 from taskd_net.cli.effective import config
@@ -45,7 +46,7 @@ def group() -> None:
 
 
 _LOOKING = (tree, top, job, ping, trace, doctor, forget, health)
-for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, demo, bench):
+for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, demo, bench, clusterd_sim):
     group.add_command(_command)
 
 

@@ -16,6 +16,7 @@ from taskd_net.sim.clusterd.messages import (
     Order,
     Queue,
     Report,
+    Reset,
     RestartAll,
     Sent,
     Signal,
@@ -25,13 +26,13 @@ from taskd_net.sim.clusterd.messages import (
     Told,
     Unread,
 )
-from taskd_net.sim.clusterd.round import OTHER, Job, Round
+from taskd_net.sim.clusterd.round import Job, Round
 from taskd_net.sim.clusterd.table import TABLE, Event, State
 
 KEEP_ALIVE_S: Final = 5.0
 """Seconds between two keep-alives in the stream of signals."""
 
-RESET: Final = 599
+INNER_ERROR: Final = 599
 """The code of a report's call that a reset of the machine has ended."""
 
 _NEW_UUID: Final = (State.NOTIFY_STOP_TRAIN, State.NOTIFY_PAUSE_TRAIN, State.NOTIFY_PREPARE_HOT_SWITCH)
@@ -55,7 +56,6 @@ class Machine:
         job: the job. Changes count from the next round on.
         state: the present state.
         decisions: made since the caller has taken the last ones out.
-        seen: states entered, in order, since the caller has cleared it.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Machine:
         self._queues: dict[Queue, Report] = {}
         self._blocked: dict[Queue, dict[int, Report]] = {queue: {} for queue in Queue}
         self._due: tuple[float, Event | None] | None = None
+        self._reading: Read | None = None
         self._keep_alive: float | None = None
 
     @property
@@ -83,6 +84,11 @@ class Machine:
         """The time of the next `tick`; None without any."""
         times = [at for at in (self._due and self._due[0], self._keep_alive) if at is not None]
         return min(times, default=None)
+
+    @property
+    def operation(self) -> Operation | None:
+        """The operation that pauses the training now."""
+        return self._round.operation
 
     def has(self, stream: Stream) -> bool:
         """True while a client reads this stream."""
@@ -175,8 +181,7 @@ class Machine:
             return
         self._queues[report.queue] = report
         self.decisions.append(Answered(call, 0))
-        if self._due is None or self._due[1] is Event.REPORT_TIMEOUT:
-            self._run(self._read_reports(), now)
+        self._run(self._read_reports(), now)
 
     def cancelled(self, call: int) -> None:
         """The client waits no longer for the answer to a report's call."""
@@ -199,7 +204,9 @@ class Machine:
         while event is not None:
             to = TABLE[self.state][event]
             self.decisions.append(Moved(self.state, event, to))
-            self._due = None
+            if event is Event.NOTIFY_SUCCESS and self.state is State.NOTIFY_RESTART_ALL_PROCESS:
+                self.decisions.append(RestartAll())
+            self._due = self._reading = None
             self.state = to
             if to in _END_OF_OPERATION:
                 self._end_operation(event)
@@ -210,7 +217,7 @@ class Machine:
     def _enter(self, now: float) -> Event | None:
         """Begin the work of the present state. Returns its outcome, if that is known at once."""
         if self.state is State.INIT:
-            self._reset()
+            self._forget()
             return None
         step = STEPS[self.state]
         if outcomes := self._outcomes.get(self.state):
@@ -219,6 +226,7 @@ class Machine:
             return self._wait(step.event(self._round), now)
         if isinstance(step, Read):
             self._due = now + self._seconds[Wait.REPORT], Event.REPORT_TIMEOUT
+            self._reading = step
             return self._read_reports()
         if step.after is not None:
             self._due = now + self._seconds[step.after], None
@@ -251,10 +259,7 @@ class Machine:
 
     def _read_reports(self) -> Event | None:
         """Read reports that the present state waits for. Returns the event of the first that has one."""
-        step = STEPS.get(self.state)
-        if not isinstance(step, Read):
-            return None
-        for queue, read in step.readers.items():
+        for queue, read in self._reading.readers.items() if self._reading else ():
             while queue in self._queues:
                 event = read(self._round, self._take(queue))
                 if event is not None:
@@ -282,10 +287,16 @@ class Machine:
             self._write(Signal(self._new_uuid(), "continueStartAgent"))
 
     def _reset(self) -> None:
+        """Give the round up."""
+        self.decisions.append(Reset(self.state))
         self.state = State.INIT
-        self._due = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the round, with all unread reports."""
+        self._due = self._reading = None
         self._round = Round(self.job)
         self._queues.clear()
         for calls in self._blocked.values():
-            self.decisions += [Answered(call, RESET) for call in calls]
+            self.decisions += [Answered(call, INNER_ERROR) for call in calls]
             calls.clear()

@@ -108,6 +108,13 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Reset:
+    """The stream of signals has begun or ended: the round is given up."""
+
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """An order to write into a stream."""
 
@@ -144,4 +151,4 @@ class RestartAll:
     """RetryTime in the platform's reset file grows: all processes restart."""
 
 
-Decision = Moved | Sent | Unread | Answered | Told | RestartAll
+Decision = Moved | Reset | Sent | Unread | Answered | Told | RestartAll

@@ -1,0 +1,176 @@
+"""The jobs that ClusterD knows, and its answers to the calls that are no reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from taskd_net.sim.clusterd.course import SECONDS, Wait
+from taskd_net.sim.clusterd.machine import Machine
+from taskd_net.sim.clusterd.round import Job
+from taskd_net.sim.clusterd.table import Event, State
+
+MOST_JOBS: Final = 10_000
+CALLS_PER_S: Final = 1_000
+TESTS: Final = (0, 1)
+"""Operations of a stress test: the cores, the links between devices."""
+
+
+class Answer(NamedTuple):
+    """A status: its code and a text."""
+
+    code: int = 0
+    info: str = "success"
+
+
+class Rate:
+    """A bound on calls, for each second of the clock."""
+
+    def __init__(self, most: int = CALLS_PER_S) -> None:
+        self._most = most
+        self._second = 0
+        self._calls = 0
+
+    def take(self, now: float) -> bool:
+        """Count a call. Returns False where it is one too many."""
+        if int(now) != self._second:
+            self._second, self._calls = int(now), 0
+        self._calls += 1
+        return self._calls <= self._most
+
+
+class Desk:
+    """All jobs, each with a machine from its registration on.
+
+    Args:
+        jobs: known to the platform.
+        new_uuid: makes the uuid of an order.
+        seconds, outcomes: of each machine.
+        most: registered jobs at most.
+
+    Attributes:
+        jobs: the jobs by their names.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterable[Job],
+        new_uuid: Callable[[], str],
+        seconds: Mapping[Wait, float] = SECONDS,
+        outcomes: Mapping[State, tuple[Event, ...]] | None = None,
+        most: int = MOST_JOBS,
+    ) -> None:
+        self.jobs = {job.job_id: job for job in jobs}
+        self._new_uuid = new_uuid
+        self._seconds = seconds
+        self._outcomes = outcomes
+        self._most = most
+        self._initialized: set[str] = set()
+        self._machines: dict[str, Machine] = {}
+
+    def init(self, job_id: str) -> Answer:
+        """Answer Init."""
+        if job_id in self._initialized:
+            return Answer()
+        job = self.jobs.get(job_id)
+        if job is None:
+            return Answer(502, f"job {job_id} has no pod group")
+        if not job.enabled:
+            return Answer(403, f"neither process recovery nor hot switch is on for job {job_id}")
+        self._initialized.add(job_id)
+        return Answer()
+
+    def register(self, job_id: str) -> Answer:
+        """Answer Register; the first one makes the job's machine."""
+        if job_id in self._machines:
+            return Answer()
+        if job_id not in self._initialized:
+            return Answer(408, f"no Init of job {job_id}")
+        job = self.jobs[job_id]
+        if not job.known:
+            return Answer(402, f"job {job_id} does not exist")
+        if len(self._machines) >= self._most:
+            return Answer(500, f"{self._most} jobs are registered")
+        self._machines[job_id] = Machine(job, self._new_uuid, self._seconds, self._outcomes)
+        return Answer()
+
+    def machine(self, job_id: str) -> Machine | None:
+        """The machine of a registered job."""
+        return self._machines.get(job_id)
+
+    def machines(self) -> Iterable[tuple[str, Machine]]:
+        """All machines, with the names of their jobs."""
+        return self._machines.items()
+
+    def forget(self) -> None:
+        """Forget all that is in memory only, as a restart of ClusterD does."""
+        self._initialized.clear()
+        self._machines.clear()
+
+    # ---- requests of operators
+
+    def switch_cards(
+        self, job_id: str, cards: Mapping[str, tuple[Sequence[str], Sequence[bool]]], now: float
+    ) -> Answer:
+        """Answer SwitchNicTrack.
+
+        Args:
+            job_id: the job.
+            cards: for each node (`node-0`) its devices (`0`), and for each whether it goes to the backup card.
+            now: the time.
+        """
+        machine = self._machines.get(job_id)
+        if machine is None:
+            return Answer(413, f"job {job_id} is not registered")
+        ranks: list[int] = []
+        ops: list[bool] = []
+        for name, (devices, backup) in cards.items():
+            found = [self._rank(machine.job, name, device) for device in devices]
+            if not found or len(found) != len(backup) or None in found:
+                return Answer(413, f"{name} of job {job_id} has no such devices, or not one op for each")
+            ranks += [rank for rank in found if rank is not None]
+            ops += backup
+        begun = bool(ranks) and machine.switch_cards(tuple(ranks), tuple(ops), now)
+        return Answer() if begun else _refusal(job_id, bool(ranks))
+
+    def stress_test(
+        self, job_id: str, nodes: Mapping[str, Sequence[int]], everywhere: Sequence[int], now: float
+    ) -> Answer:
+        """Answer StressTest.
+
+        Args:
+            job_id: the job.
+            nodes: operations by node (`node-0`).
+            everywhere: operations on all nodes, if any.
+            now: the time.
+        """
+        machine = self._machines.get(job_id)
+        if machine is None:
+            return Answer(413, f"job {job_id} is not registered")
+        job = machine.job
+        wanted = dict.fromkeys(map(_name, range(job.nodes)), everywhere) if everywhere else dict(nodes)
+        tests: dict[int, tuple[int, ...]] = {}
+        for name, ops in wanted.items():
+            first = self._rank(job, name, "0")
+            if first is None or not ops or not set(ops) <= set(TESTS):
+                return Answer(413, f"job {job_id} has no {name}, or {list(ops)} are no operations")
+            tests |= {rank: tuple(ops) for rank in range(first, first + job.processes)}
+        begun = bool(tests) and machine.stress_test(tests, now)
+        return Answer() if begun else _refusal(job_id, bool(tests))
+
+    @staticmethod
+    def _rank(job: Job, name: str, device: str) -> int | None:
+        """The global rank of a device; None for one that the job does not have."""
+        nodes = {_name(node): node for node in range(job.nodes)}
+        devices = {str(local): local for local in range(job.processes)}
+        if name not in nodes or device not in devices:
+            return None
+        return nodes[name] * job.processes + devices[device]
+
+
+def _name(node: int) -> str:
+    return f"node-{node}"
+
+
+def _refusal(job_id: str, wanted: bool) -> Answer:
+    return Answer(411, f"job {job_id} is busy") if wanted else Answer(413, "no node is named")

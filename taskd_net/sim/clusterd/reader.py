@@ -1,0 +1,133 @@
+"""The reader of scenario files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from taskd_net.bounded_file import read_file
+from taskd_net.sim.clusterd.check import Problem, check
+from taskd_net.sim.clusterd.course import SECONDS, Wait
+from taskd_net.sim.clusterd.messages import Signal
+from taskd_net.sim.clusterd.round import OTHER, Job
+from taskd_net.sim.clusterd.scenario import (
+    Action,
+    Away,
+    Change,
+    End,
+    Fault,
+    HotSwitch,
+    Orders,
+    Profiling,
+    Scenario,
+    Scripted,
+    Step,
+    StressTest,
+    SwitchCards,
+)
+from taskd_net.sim.clusterd.table import Event, State
+
+FILE_BYTES: Final = 1024 * 1024
+FILE_S: Final = 5.0
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be played.
+
+    Args:
+        path: the file.
+        problems: all of them.
+    """
+
+    def __init__(self, path: str, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(f"{path}:{problem.line}: {problem.text}" for problem in problems))
+        self.problems = tuple(problems)
+
+
+def load(path: str | Path) -> Scenario:
+    """Read a scenario from a file.
+
+    Raises:
+        ScenarioError: with every problem.
+        OSError: the file cannot be read.
+    """
+    try:
+        text = read_file(path, FILE_BYTES, FILE_S).data.decode()
+    except ValueError as error:
+        raise ScenarioError(str(path), [Problem(1, f"not readable as a text: {error}")]) from None
+    return parse(text, str(path))
+
+
+def parse(text: str, path: str = "scenario") -> Scenario:
+    """Read a scenario from a YAML text.
+
+    Raises:
+        ScenarioError: with every problem.
+    """
+    checked = check(text)
+    if isinstance(checked, list):
+        raise ScenarioError(path, checked)
+    jobs = tuple(_job(job) for job in checked["jobs"])
+    outcomes: dict[State, tuple[Event, ...]] = {}
+    for each in checked.get("outcomes", ()):
+        state = State(each["state"])
+        outcomes[state] = (*outcomes.get(state, ()), Event(each["event"]))
+    return Scenario(
+        jobs,
+        {**SECONDS, **{Wait(name): float(value) for name, value in checked.get("waits", {}).items()}},
+        outcomes,
+        tuple(_answer(each) for each in checked.get("answers", ())),
+        tuple(_step(each, jobs[0].job_id) for each in checked.get("steps", ())),
+    )
+
+
+def _job(given: Mapping[str, Any]) -> Job:
+    fields: dict[str, Any] = {key: value for key, value in given.items() if key not in ("id", "strategies")}
+    return Job(given["id"], tuple(given.get("strategies", ("exit",))), **fields)
+
+
+def _answer(given: Mapping[str, Any]) -> Scripted:
+    return Scripted(**{"since" if key == "from" else key: value for key, value in given.items()})
+
+
+def _step(given: Mapping[str, Any], job: str) -> Step:
+    (name,) = given.keys() & _ACTIONS.keys()
+    return Step(_ACTIONS[name](given[name]), given.get("job", job), given.get("when", ""), float(given.get("wait", 0)))
+
+
+def _ranks(given: Mapping[str, Any]) -> dict[int, int]:
+    return dict.fromkeys(map(int, given["ranks"]), given.get("type", OTHER))
+
+
+def _switch(given: Mapping[str, Any]) -> SwitchCards:
+    return SwitchCards(tuple(given["ranks"]), (given.get("backup", True),) * len(given["ranks"]))
+
+
+def _orders(given: Mapping[str, Any]) -> Orders:
+    signal = Signal(
+        given.get("uuid", ""),
+        given["type"],
+        tuple(given.get("actions", ())),
+        dict.fromkeys(given.get("ranks", ()), given.get("fault", OTHER)),
+        given.get("strategy", ""),
+        given.get("timeout", 0),
+        tuple(given.get("nodes", ())),
+        given.get("extra", ""),
+    )
+    return Orders(signal, given.get("count", 1))
+
+
+_ACTIONS: Final[Mapping[str, Callable[[Any], Action]]] = {
+    "fault": lambda given: Fault(_ranks(given), given.get("in_place", True), given.get("pre_exit", False)),
+    "hot_switch": lambda given: HotSwitch(_ranks(given)),
+    "switch_cards": _switch,
+    "stress_test": lambda given: StressTest(dict.fromkeys(given["ranks"], tuple(given.get("ops", (0,))))),
+    "profiling": Profiling,
+    "signal": _orders,
+    "change": lambda given: Change(
+        {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    ),
+    "away": lambda seconds: Away(float(seconds)),
+    "end": lambda _: End(),
+}

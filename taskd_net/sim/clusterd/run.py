@@ -1,0 +1,123 @@
+"""The stand-in as a process: it listens, carries out the steps of its scenario, goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from uuid import uuid4
+
+import grpc
+
+from taskd_net.address import Address
+from taskd_net.codes import ConfigError
+from taskd_net.sim.clusterd.desk import Desk
+from taskd_net.sim.clusterd.scenario import Away, Change, End, Profiling, Scenario, Step
+from taskd_net.sim.clusterd.script import Script, begin, holds
+from taskd_net.sim.clusterd.service import Say, Service
+
+PING_LEAST_MS: Final = 3_000
+"""Milliseconds between two pings of a client at least; one that pings more often is cut off."""
+
+_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", PING_LEAST_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+class Run:
+    """One run of a scenario.
+
+    Args:
+        scenario: the scenario.
+        listen: the address; port 0 takes any free port, and keeps it.
+        say: prints what is seen and decided.
+    """
+
+    def __init__(self, scenario: Scenario, listen: Address, say: Say) -> None:
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._desk = Desk(scenario.jobs, lambda: uuid4().hex, scenario.waits, scenario.outcomes)
+        self._script = Script(scenario, lambda step: holds(step, self._desk.machine(step.job)), self._loop.time())
+        self._service = Service(self._desk, self._script, say)
+        self._listen = listen
+        self._server: grpc.aio.Server | None = None
+
+    async def until_end(self) -> None:
+        """Listen, and carry out the steps; return at a step `end` only.
+
+        Raises:
+            ConfigError: the address cannot be bound.
+        """
+        await self._open()
+        try:
+            while True:
+                now = self._loop.time()
+                self._service.changed.clear()
+                self._service.tick(now)
+                step = self._script.take(now)
+                if step is None:
+                    await self._sleep(now)
+                    continue
+                self._say("step", {"job": step.job, "action": type(step.action).__name__})
+                if isinstance(step.action, End):
+                    return
+                await self._carry_out(step)
+                self._script.done(self._loop.time())
+        finally:
+            await self._close()
+
+    async def _sleep(self, now: float) -> None:
+        """Wait for the next time that something is due, or for a change."""
+        times = [machine.wake for _, machine in self._desk.machines()]
+        due = min((at for at in (*times, self._script.wake) if at is not None), default=None)
+        try:
+            async with asyncio.timeout_at(due):
+                await self._service.changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _open(self) -> None:
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers(self._service.handlers())
+        try:
+            port = server.add_insecure_port(str(self._listen))
+        except RuntimeError as error:
+            raise ConfigError(f"listen is {self._listen}: {error}") from None
+        self._listen = Address(self._listen.host, port)
+        await server.start()
+        self._server = server
+        self._say("listening", {"address": str(self._listen)})
+
+    async def _close(self) -> None:
+        """Stop without a word to anyone, and forget all jobs."""
+        self._desk.forget()
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+
+    async def _carry_out(self, step: Step) -> None:
+        """Carry out the action of a step. Of a job that is not registered, the platform's side alone changes."""
+        machine, now, done = self._desk.machine(step.job), self._loop.time(), True
+        match step.action:
+            case Away(seconds):
+                await self._close()
+                self._say("gone", {"seconds": seconds})
+                await asyncio.sleep(seconds)
+                await self._open()
+                return
+            case Change(settings):
+                for name, value in settings.items():
+                    setattr(self._desk.jobs[step.job], name, value)
+                return
+            case Profiling(domains):
+                self._service.profile(step.job, domains)
+                return
+            case _ if machine is None:
+                done = False
+            case action:
+                done = begin(machine, action, now)
+        if machine is not None:
+            self._service.settle(step.job, machine)
+        if not done:
+            self._say("refused", {"job": step.job, "reason": "not registered" if machine is None else machine.state})

@@ -1,0 +1,72 @@
+"""`taskd-net clusterd-sim` as a process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from taskd_net.cli.clusterd_sim import clusterd_sim
+from taskd_net.wire import recover_pb2 as pb
+from tests.cli.processes import Command
+
+SCENARIO = """\
+jobs: [{id: demo}]
+steps:
+  - {when: registered, wait: 0.1, end: on}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+async def test_it_prints_json_lines_until_its_scenario_ends(path: Path) -> None:
+    async with Command("clusterd-sim", "--scenario", path, "--listen", "127.0.0.1:0", "--json") as command:
+        listening = json.loads(await command.line())
+        assert listening["event"] == "listening"
+        async with grpc.aio.insecure_channel(listening["address"]) as channel:
+            for name in ("Init", "Register"):
+                method = channel.unary_unary(
+                    f"/Recover/{name}",
+                    request_serializer=pb.ClientInfo.SerializeToString,
+                    response_deserializer=pb.Status.FromString,
+                )
+                assert (await method(pb.ClientInfo(jobId="demo"), timeout=20)).code == 0
+        assert await command.exit_code() == 0
+        assert "A stand-in for ClusterD, for development only." in command.errors
+
+
+def test_a_wrong_scenario_is_refused_with_all_its_problems(path: Path) -> None:
+    path.write_text("jobs: [{id: demo}]\nsteps:\n- {}\n- {wait: x, end: on}\n")
+    result = CliRunner().invoke(clusterd_sim, ["--scenario", str(path)])
+    assert result.exit_code == 2
+    assert [line.rpartition(f"{path}:")[2].partition(" ")[0] for line in result.output.splitlines()] == ["3:", "4:"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--scenario", "/nowhere.yaml"], "No such file"),
+        (["--scenario", "{path}", "--listen", "nowhere"], "nowhere"),
+        ([], "--scenario"),
+    ],
+)
+def test_wrong_arguments(path: Path, arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(clusterd_sim, [each.format(path=path) for each in arguments])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_without_the_extra_it_names_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "taskd_net.sim.clusterd.reader", None)
+    result = CliRunner().invoke(clusterd_sim, ["--scenario", str(path)])
+    assert result.exit_code == 1
+    assert "pip install 'taskd-net[sim]'" in result.output

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from taskd_net.sim.clusterd.check import Problem, check
+
+JOBS = "jobs: [{id: a, nodes: 2, processes: 2}]\n"
+
+
+def problems(text: str) -> list[Problem]:
+    found = check(text)
+    assert isinstance(found, list), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "the file is None; expected a mapping with keys of jobs"),
+        ("- 1", 1, "the file is [1]; expected a mapping"),
+        ("jobs: {", 1, "no YAML: "),
+        ("jobs: [", 1, "no YAML: "),
+        ("[" * 5000, 1, "no YAML: nested too deeply"),
+        ("steps: []", 1, "jobs is missing; expected a list"),
+        ("jobs: []", 1, "jobs is []; expected a list, each item a mapping"),
+        ("jobs:\n- id: 3", 2, "jobs[0].id is 3; expected a text"),
+        ("jobs:\n- nodes: 3", 2, "jobs[0].id is missing; expected a text"),
+        ("jobs:\n- {id: a}\n- {id: a}", 3, "jobs[1].id is 'a' again; expected another name"),
+        (JOBS + "x: 1", 2, "x is unknown; expected one of jobs, waits"),
+        (JOBS + "jobs: []", 2, "jobs is there twice; expected once"),
+        (JOBS + "waits: {report: -1}", 2, "waits.report is -1; expected a number of seconds, at least 0"),
+        (JOBS + "waits: {report: on}", 2, "waits.report is True; expected a number of seconds"),
+        (JOBS + "waits: &w {report: 1}\nsteps: *w", 2, "steps is an alias; expected the value itself"),
+        (JOBS + "waits: {report: 2026-13-45}", 2, "waits.report is '2026-13-45', no value of YAML"),
+        (JOBS + "? [a]\n: 1", 2, "a key in the file is no text; expected a name"),
+        (
+            JOBS + "outcomes: [{state: init, event: exit}]",
+            2,
+            "outcomes[0].event is 'exit'; expected one of start stress",
+        ),
+        (JOBS + "answers: [{call: Init}]", 2, "answers[0] has no single answer; expected one of code, grpc, silent"),
+        (JOBS + "answers: [{call: Bye, code: 1}]", 2, "answers[0].call is 'Bye'; expected one of Init, Register"),
+        (
+            JOBS + "answers: [{call: SubscribeProcessManageSignal, code: 1}]",
+            2,
+            "answers[0].code is for a stream; expected grpc or silent",
+        ),
+        (JOBS + "steps:\n- {}", 3, "steps[0] has 0 actions; expected one of fault, hot_switch"),
+        (JOBS + "steps:\n- {end: on, away: 1}", 3, "steps[0] has 2 actions"),
+        (JOBS + "steps:\n- end: on\n  job: b", 4, "steps[0].job is 'b'; expected one of a"),
+        (JOBS + "steps:\n- fault:\n    ranks:\n    - 4", 5, "steps[0].fault.ranks[0] is 4; expected a rank below 4"),
+        (JOBS + "steps:\n- {fault: {ranks: [1], type: 3}}", 3, "steps[0].fault.type is 3; expected 0 (memory), 1"),
+    ],
+)
+def test_a_problem_is_reported_with_its_line(text: str, line: int, words: str) -> None:
+    found = problems(text)
+    assert [problem.line for problem in found if problem.text.startswith(words)] == [line], found
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    text = """\
+jobs:
+  - {id: a}
+steps:
+  - when: nowhere
+    end: on
+  - fault: {ranks: [7]}
+  - end: off
+outcomes:
+  - {state: init, event: exit}
+"""
+    assert [problem.line for problem in problems(text)] == [4, 6, 7, 9]

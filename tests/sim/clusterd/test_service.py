@@ -1,0 +1,263 @@
+"""The services over real sockets, with a client that knows the public names alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar, cast
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+
+from taskd_net.address import Address
+from taskd_net.sim.clusterd import service
+from taskd_net.sim.clusterd.desk import Rate
+from taskd_net.sim.clusterd.reader import parse
+from taskd_net.sim.clusterd.run import Run
+from taskd_net.wire import datatrace_pb2
+from taskd_net.wire import recover_pb2 as pb
+
+JOB = "jobs: [{id: demo, nodes: 2, processes: 2, strategies: [recover, dump, exit]}]\n"
+INFO = pb.ClientInfo(jobId="demo", role="taskd")
+STOPPED = pb.StopCompleteRequest(jobId="demo", status=pb.Status(code=0))
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+class Client:
+    """Calls by name, and the events that the stand-in has printed."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.printed = asyncio.Condition()
+        self._wakes: set[asyncio.Task[None]] = set()
+        self.channel: grpc.aio.Channel | None = None
+
+    def say(self, event: str, fields: Mapping[str, object]) -> None:
+        self.events.append({"event": event, **fields})
+        wake = asyncio.get_running_loop().create_task(self._wake())
+        self._wakes.add(wake)
+        wake.add_done_callback(self._wakes.discard)
+
+    async def _wake(self) -> None:
+        async with self.printed:
+            self.printed.notify_all()
+
+    async def until(self, event: str, times: int = 1) -> dict[str, Any]:
+        """Wait for an event to be printed; returns the last one."""
+
+        def found() -> list[dict[str, Any]]:
+            return [each for each in self.events if each["event"] == event]
+
+        async with asyncio.timeout(20), self.printed:
+            await self.printed.wait_for(lambda: len(found()) >= times)
+        return found()[-1]
+
+    async def call(self, name: str, request: Message) -> pb.Status:
+        assert self.channel is not None
+        method: Any = self.channel.unary_unary(
+            f"/Recover/{name}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=pb.Status.FromString,
+        )
+        answer = await method(request, timeout=20)
+        assert isinstance(answer, pb.Status)
+        return answer
+
+    async def code(self, name: str, request: Message = INFO) -> int:
+        return (await self.call(name, request)).code
+
+    def stream(
+        self, name: str, answer: type[AnswerT], request: Message = INFO, service: str = "Recover"
+    ) -> grpc.aio.UnaryStreamCall[Any, AnswerT]:
+        assert self.channel is not None
+        method: Any = self.channel.unary_stream(
+            f"/{service}/{name}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+        return cast("grpc.aio.UnaryStreamCall[Any, AnswerT]", method(request, timeout=30))
+
+    async def join(self) -> grpc.aio.UnaryStreamCall[Any, pb.ProcessManageSignal]:
+        assert (await self.code("Init"), await self.code("Register")) == (0, 0)
+        return self.stream("SubscribeProcessManageSignal", pb.ProcessManageSignal)
+
+
+@contextlib.asynccontextmanager
+async def running(text: str) -> AsyncIterator[Client]:
+    client = Client()
+    run = Run(parse(text), Address("127.0.0.1", 0), client.say)
+    task = asyncio.create_task(run.until_end())
+    try:
+        address = (await client.until("listening"))["address"]
+        async with grpc.aio.insecure_channel(address) as client.channel:
+            yield client
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def read(stream: grpc.aio.UnaryStreamCall[Any, AnswerT]) -> AnswerT:
+    async with asyncio.timeout(20):
+        message = await stream.read()
+    assert isinstance(message, Message), message
+    return cast(AnswerT, message)
+
+
+async def test_a_recovery_over_the_wire() -> None:
+    async with running(JOB + "steps: [{when: subscribed, fault: {ranks: [3]}}]") as client:
+        signals = await client.join()
+        stop = await read(signals)
+        assert (stop.signalType, list(stop.actions), stop.jobId) == ("stopTrain", ["stop_train"], "demo")
+        assert [(each.rankId, each.faultType) for each in stop.faultRanks] == [("3", "1")]
+        assert await client.code("ReportStopComplete", STOPPED) == 0
+        fault = await read(signals)
+        assert (fault.signalType, list(fault.nodeRankIds)) == ("globalFault", ["1"])
+        offer = pb.RecoverStrategyRequest(jobId="demo", strategies=["recover"])
+        assert await client.code("ReportRecoverStrategy", offer) == 0
+        change = await read(signals)
+        assert (change.signalType, change.changeStrategy) == ("changeStrategy", "recover")
+        status = pb.RecoverStatusRequest(jobId="demo", status=pb.Status(code=0), strategy="recover")
+        assert await client.code("ReportRecoverStatus", status) == 0
+        moves = [each for each in client.events if each["event"] == "moved"]
+        assert moves[-1]["to"] == "init"
+
+
+async def test_before_registration_reports_are_400_and_streams_unknown() -> None:
+    async with running(JOB) as client:
+        assert await client.code("Register") == 408
+        assert await client.code("ReportStopComplete", STOPPED) == 400
+        assert await client.code("ReportProcessFault", pb.ProcessFaultRequest(jobId="demo")) == 400
+        assert await client.code("ReplySwitchNicResult", pb.SwitchResult(jobId="demo")) == 400
+        assert await client.code("HealthCheck") == 0
+        for name in ("SubscribeProcessManageSignal", "SubscribeNotifySwitch", "SubscribeNotifyExecStressTest"):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.stream(name, pb.ProcessManageSignal).read()
+            assert caught.value.code() is grpc.StatusCode.UNKNOWN
+
+
+async def test_a_second_report_blocks_its_call_and_a_reset_answers_it_599() -> None:
+    async with running(JOB) as client:
+        signals = await client.join()
+        await client.until("reset")
+        assert await client.code("ReportStopComplete", STOPPED) == 0
+        second = asyncio.create_task(client.code("ReportStopComplete", STOPPED))
+        await client.until("called", 4)
+        assert not second.done()
+        signals.cancel()
+        assert await second == 599
+
+
+async def test_a_process_fault_of_the_client_begins_a_recovery() -> None:
+    async with running(JOB) as client:
+        signals = await client.join()
+        await client.until("reset")
+        ranks = [pb.FaultRank(rankId="1", faultType="1"), pb.FaultRank(rankId="x", faultType="1")]
+        assert await client.code("ReportProcessFault", pb.ProcessFaultRequest(jobId="demo", faultRanks=ranks)) == 0
+        assert [each.rankId for each in (await read(signals)).faultRanks] == ["1"]
+
+
+async def test_a_switch_of_cards_by_an_operator() -> None:
+    async with running(JOB) as client:
+        signals = await client.join()
+        switches = client.stream("SubscribeNotifySwitch", pb.SwitchRankList)
+        await client.until("stream_began", 2)
+        request = pb.SwitchNics(jobID="demo", nicOps={"node-1": pb.DeviceList(dev=["0", "1"], op=[True, False])})
+        assert await client.code("SwitchNicTrack", request) == 0
+        assert await client.code("SwitchNicTrack", request) == 411
+        ended = client.stream("SubscribeSwitchNicSignal", pb.SwitchNicResponse, pb.SwitchNicRequest(jobID="demo"))
+        assert list((await read(signals)).actions) == ["pause_train"]
+        assert await client.code("ReportStopComplete", STOPPED) == 0
+        order = await read(switches)
+        assert (list(order.rankID), list(order.op), order.jobId) == (["2", "3"], [True, False], "demo")
+        assert await client.code("ReplySwitchNicResult", pb.SwitchResult(jobId="demo", result=True)) == 0
+        assert (await read(signals)).changeStrategy == "continue"
+        assert await client.code("ReportRecoverStatus", pb.RecoverStatusRequest(jobId="demo")) == 0
+        assert (await read(ended)).msg == "switch nic finished"
+
+
+async def test_a_stress_test_that_finds_a_fault() -> None:
+    async with running(JOB) as client:
+        signals = await client.join()
+        tests = client.stream("SubscribeNotifyExecStressTest", pb.StressTestRankParams)
+        await client.until("stream_began", 2)
+        assert await client.code("StressTest", pb.StressTestParam(jobID="demo", allNodesOps=[0])) == 0
+        assert [(await read(signals)).signalType for _ in range(2)] == ["pauseStartAgent", "stopTrain"]
+        assert await client.code("ReportStopComplete", STOPPED) == 0
+        order = await read(tests)
+        assert {rank: list(each.ops) for rank, each in order.stressParam.items()} == {
+            str(rank): [0] for rank in range(4)
+        }
+        bad = pb.StressTestRankResult(rankResult={"0": pb.StressTestOpResult(code="2", result="fault")})
+        result = pb.StressTestResult(jobId="demo", stressResult={"2": bad})
+        assert await client.code("ReplyStressTestResult", result) == 0
+        assert (await read(signals)).signalType == "continueStartAgent"
+        stop = await read(signals)
+        assert (list(stop.actions), [each.rankId for each in stop.faultRanks]) == (["stop_train"], ["2"])
+
+
+async def test_the_profiling_switch_now_and_after_a_change() -> None:
+    steps = "steps: [{profiling: {Step: on}}, {when: subscribed, profiling: {CommunicationOperator: on}}]"
+    async with running(JOB + steps) as client:
+        await client.until("step")
+        info = datatrace_pb2.ProfilingClientInfo(jobId="demo", role="taskd")
+        switches = client.stream("SubscribeDataTraceSwitch", datatrace_pb2.DataStatusRes, info, "TrainingDataTrace")
+        first = await read(switches)
+        assert (first.profilingSwitch.Step, first.profilingSwitch.FP, first.code) == ("on", "off", 200)
+        await client.join()
+        assert (await read(switches)).profilingSwitch.CommunicationOperator == "on"
+
+
+async def test_scripted_answers() -> None:
+    answers = """\
+answers:
+  - {call: Init, code: 502, info: later, times: 1}
+  - {call: Register, grpc: UNAVAILABLE, info: gone, times: 1}
+  - {call: HealthCheck, silent: on}
+  - {call: SubscribeProcessManageSignal, grpc: INTERNAL, times: 1}
+"""
+    async with running(JOB + answers) as client:
+        assert (await client.call("Init", INFO)).info == "later"
+        with pytest.raises(grpc.aio.AioRpcError, match="gone"):
+            await client.code("Register")
+        silent = asyncio.create_task(client.code("HealthCheck"))
+        await client.until("scripted", 3)
+        silent.cancel()
+        signals = await client.join()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await signals.read()
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
+        await client.join()
+        await client.until("reset")
+
+
+async def test_a_new_stream_takes_the_place_of_the_old_one() -> None:
+    async with running(JOB + "steps: [{when: subscribed, wait: 0.5, signal: {type: first, count: 3}}]") as client:
+        old = await client.join()
+        new = await client.join()
+        await client.until("reset", 2)
+        old.cancel()
+        await client.until("stream_ended")
+        assert [(await read(new)).signalType for _ in range(3)] == ["first"] * 3
+
+
+async def test_more_calls_a_second_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "Rate", lambda: Rate(5))
+    async with running(JOB) as client:
+        outcomes = await asyncio.gather(*(client.code("HealthCheck") for _ in range(40)), return_exceptions=True)
+        refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
+        assert "qps exceeded, limit is 1000" in [each.details() for each in refused]
+        assert outcomes.count(0) >= 5
+
+
+async def test_gone_and_back_with_an_empty_memory() -> None:
+    async with running(JOB + "steps: [{when: subscribed, away: 0.2}, {end: on}]") as client:
+        signals = await client.join()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await signals.read()
+        await client.until("listening", 2)
+        first, last = (each["address"] for each in client.events if each["event"] == "listening")
+        assert first == last
+        assert (await client.until("step", 2))["action"] == "End"
