@@ -131,7 +131,7 @@ async def test_messages_leave_in_pieces_before_the_turn_is_over(cable: Cable) ->
 
 
 async def test_message_that_is_alone_leaves_at_once(cable: Cable) -> None:
-    """Where messages come one by one, the first after something has come in does not wait for the turn's end."""
+    """Of messages that come one by one, the first after something has come in does not wait for the turn's end."""
     messages = bodies(4)
     cable.node.send(messages[0])
     assert (await cable.next_batch())[0] == ["0"]
