@@ -3,8 +3,12 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import Signal
+from taskd_net.jobs.events import CallEnded, Reported, Signal
+from taskd_net.jobs.job import Job
 from taskd_net.jobs.orders import Orders
+from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.jobs.traffic import Call
+from taskd_net.position import Position
 
 pytestmark = pytest.mark.compat
 
@@ -45,3 +49,63 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(orders.taken) == 3
     assert orders.fresh(Signal("d", "killMaster")) is None
     assert orders.fresh(Signal("a", "killMaster")) is not None
+
+
+def test_job_takes_an_order_once_also_when_it_goes_on_from_its_parts() -> None:
+    config = JobConfig(fault_recover="on", clusterd=True)
+    job, parts = Job(config, "s"), dict[str, str]()
+    signal = Signal("u", "stopTrain", ("stop_train",), {3: 1})
+    assert job.take(1.0, signal)
+    assert [call.name for call in job.tick(1.0).calls] == ["stop_train"]
+    assert not job.take(2.0, signal)
+    parts |= {name: text for name, text in job.unsaved().items() if text is not None}
+    assert "orders" in parts and "orders" not in job.unsaved()
+    resumed = Job.from_parts(parts, config)
+    assert not resumed.take(3.0, signal)
+    assert Job.from_json(job.to_json(), config).take(3.0, signal) is False
+
+
+def test_calls_are_kept_until_their_report_has_gone() -> None:
+    config = JobConfig(fault_recover="on", clusterd=True)
+    job = Job(config, "s")
+    job.take(1.0, Signal("u", "stopTrain", ("stop_train",), {3: 1}))
+    job.tick(1.0)
+    parts = {name: text for name, text in job.unsaved().items() if text is not None}
+    resumed = Job.from_parts(parts, config)
+    assert resumed.state.calls == {"stop_train": Call("stop_train", {3: 1}, "stop")}
+    changed = []
+    for names in (("change_strategy",), ("stop_train", "dump")):
+        assert resumed.take(2.0, CallEnded(names))
+        changed.append(resumed.state.dirty)
+    assert changed == [False, True]
+    assert not resumed.state.calls
+
+
+def test_one_faults_signals_run_through_with_one_uuid() -> None:
+    job = Job(JobConfig(fault_recover="on", clusterd=True), "s")
+    job.take(0.0, Reported(Position.agent(1), "REGISTER", 0))
+    done: list[str] = []
+    for now, signal in enumerate(
+        (
+            Signal("u", "stopTrain", ("stop_train",), {3: 1}),
+            Signal("u", "globalFault", ("on_global_rank", "fault_nodes_exit"), {3: 1}, node_rank_ids=(1,)),
+            Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "downgrade", node_rank_ids=(1,)),
+            Signal("u", "faultNodesExit", ("fault_nodes_exit",), {3: 1}, node_rank_ids=(2,)),
+            Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "upgrade"),
+            Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "dump"),
+        ),
+        1,
+    ):
+        assert job.take(now / 10, signal)
+        outcome = job.tick(now / 10)
+        done += [f"{call.name} {call.text}".strip() for call in outcome.calls]
+        done += [f"{command.code} {command.to}" for command in outcome.commands]
+    assert done == [
+        "stop_train stop",
+        "on_global_rank",
+        "203 Agent/1",
+        "change_strategy downgrade",
+        "203 Agent/2",
+        "change_strategy upgrade",
+        "change_strategy dump",
+    ]

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from taskd_net.recover.codes import Code, Seen, describe
 
 pytestmark = pytest.mark.compat
 
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "recovery.md"
 DOCUMENTED = {
     *(0, 400, 401, 402, 403, 404, 405, 406, 407, 408, 499),
     *(500, 501, 502, 503, 504, 505, 506, 507, 508, 509, 599),
@@ -30,3 +34,14 @@ def test_every_code_has_a_meaning() -> None:
     assert all(describe(code) == code.meaning != "" for code in Code)
     assert len({code.name for code in Code}) == 29
     assert describe(777) == "unknown to this release"
+
+
+@pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout")
+def test_document_lists_every_code_where_it_is_seen() -> None:
+    words = {Seen.ANSWER: "answer", Seen.REPORT: "report", Seen.INSIDE: "ClusterD's log"}
+    rows = [line for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if re.match(r"\| \d+ \|", line)]
+    assert rows == [
+        f"| {int(code)} | `{code.name}` | {code.meaning} | "
+        f"{', '.join(words[place] for place in Seen if place in code.seen)} | {'yes' if code.documented else 'no'} |"
+        for code in sorted(Code)
+    ]
