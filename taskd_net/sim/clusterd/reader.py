@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taskd_net.bounded_file import read_file
+from taskd_net.codes import ConfigError
 from taskd_net.sim.clusterd.check import Problem, check
 from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.messages import Signal
@@ -32,17 +33,8 @@ FILE_BYTES: Final = 1024 * 1024
 FILE_S: Final = 5.0
 
 
-class ScenarioError(ValueError):
-    """A scenario that cannot be played.
-
-    Args:
-        path: the file.
-        problems: all of them.
-    """
-
-    def __init__(self, path: str, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(f"{path}:{problem.line}: {problem.text}" for problem in problems))
-        self.problems = tuple(problems)
+class ScenarioError(ConfigError):
+    """A scenario that cannot be played. Each line of the text is a problem: file, line, value and expectation."""
 
 
 def load(path: str | Path) -> Scenario:
@@ -55,7 +47,7 @@ def load(path: str | Path) -> Scenario:
     try:
         text = read_file(path, FILE_BYTES, FILE_S).data.decode()
     except ValueError as error:
-        raise ScenarioError(str(path), [Problem(1, f"not readable as a text: {error}")]) from None
+        raise _wrong(str(path), [Problem(1, f"not readable as a text: {error}")]) from None
     return parse(text, str(path))
 
 
@@ -67,7 +59,7 @@ def parse(text: str, path: str = "scenario") -> Scenario:
     """
     checked = check(text)
     if isinstance(checked, list):
-        raise ScenarioError(path, checked)
+        raise _wrong(path, checked)
     jobs = tuple(_job(job) for job in checked["jobs"])
     outcomes: dict[State, tuple[Event, ...]] = {}
     for each in checked.get("outcomes", ()):
@@ -80,6 +72,10 @@ def parse(text: str, path: str = "scenario") -> Scenario:
         tuple(_answer(each) for each in checked.get("answers", ())),
         tuple(_step(each, jobs[0].job_id) for each in checked.get("steps", ())),
     )
+
+
+def _wrong(path: str, problems: Sequence[Problem]) -> ScenarioError:
+    return ScenarioError("\n".join(f"{path}:{problem.line}: {problem.text}" for problem in problems))
 
 
 def _job(given: Mapping[str, Any]) -> Job:
