@@ -22,7 +22,7 @@ from typing import Any, Final
 from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import ArgumentError, NodeError
-from taskd_net.jobs.events import Acknowledged, CallEnded, Event, ProfilingSwitch
+from taskd_net.jobs.events import Acknowledged, CallEnded, Event, ProfilingSwitch, Signal
 from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
@@ -31,7 +31,7 @@ from taskd_net.profiling_switch import SwitchFile
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import Controller, NoHandler, Ranks, carry_out, give_up
+from taskd_net.recover.controller import Controller, NoHandler, Ranks, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
@@ -52,7 +52,7 @@ class Clusterd:
 
     Args:
         config: the Manager's settings, with a job and the address of ClusterD.
-        take: takes events: orders, and what ends a call or a reply.
+        take: takes events: orders, and what ends a call or a reply. It returns False for a signal taken before.
         open_calls: the calls whose report is missing in the state of the Manager before.
         controller: of the training framework; None for MindIO's, where it is installed.
     """
@@ -178,7 +178,13 @@ class Clusterd:
     # ---- inside
 
     async def _arrived(self, event: Event) -> None:
-        self._take(event)
+        if not isinstance(event, Signal):
+            self._take(event)
+        elif self._take(event):
+            for action in unknown_actions(event):
+                self._log.warning("clusterd_action_unknown", action=action)
+        else:
+            self._log.info("clusterd_order_repeated", signal=event.signal_type, uuid=event.uuid)
 
     async def _begin(self) -> None:
         """Start the controller, and carry out its calls, one after another."""

@@ -13,7 +13,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from taskd_net.codes import ConfigError
-from taskd_net.jobs.plugins import AnyPlugin, Plugin
+from taskd_net.jobs.plugins import AnyPlugin, Plugin, built_in
+from taskd_net.manager.config import ManagerConfig
+from taskd_net.manager.guarded import Guarded, Report
 from taskd_net.untrusted import shown
 
 GROUP: Final = "taskd_net.plugins"
@@ -22,6 +24,25 @@ GROUP: Final = "taskd_net.plugins"
 Make = Callable[[], AnyPlugin]
 Refuse = Callable[[str, str], None]
 """Takes the place of a plugin that cannot be used, and the reason."""
+
+
+def users_plugins(config: ManagerConfig, changed: Callable[[], None], report: Report, log: Any) -> list[Guarded]:
+    """Load the users' plugins of a Manager, each with a thread of its own.
+
+    Args:
+        config: the Manager's settings.
+        changed, report: as for `Guarded`.
+        log: takes a line for each.
+    """
+
+    def refuse(place: str, reason: str) -> None:
+        log.error("plugin_refused", place=place, reason=reason)
+
+    makes = load(config.plugins, {plugin.name for plugin in built_in()}, refuse)
+    made = [Guarded(make, config.plugin_timeout, changed, report) for make in makes]
+    for each in made:
+        log.info("plugin_loaded", plugin=each.name, streams=",".join(each.streams))
+    return made
 
 
 def load(folder: str | None, taken: set[str], refuse: Refuse) -> list[Make]:

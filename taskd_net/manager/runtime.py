@@ -29,7 +29,7 @@ from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import History, cause
 from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
-from taskd_net.manager.loading import load
+from taskd_net.manager.loading import users_plugins
 from taskd_net.manager.reset_file import ResetFile
 from taskd_net.manager.views import job_view
 from taskd_net.manager.watching import watch
@@ -118,7 +118,7 @@ class Manager:
             ConfigError: a newer release has written the state file, or another process uses it.
         """
         config = self.config
-        self._guarded = self._load_plugins()
+        self._guarded = users_plugins(config, self._wake, self._plugin_failed, self._log)
         if config.state is not None:
             self._keeping = Keeping(config.state, config.job_id or "", self._counters, self._log)
         try:
@@ -181,17 +181,6 @@ class Manager:
     def _plugins(self) -> list[AnyPlugin]:
         return [*built_in(), *self._guarded]
 
-    def _load_plugins(self) -> list[Guarded]:
-        def refuse(place: str, reason: str) -> None:
-            self._log.error("plugin_refused", place=place, reason=reason)
-
-        taken = {plugin.name for plugin in built_in()}
-        makes = load(self.config.plugins, taken, refuse)
-        made = [Guarded(make, self.config.plugin_timeout, self._wake, self._plugin_failed) for make in makes]
-        for each in made:
-            self._log.info("plugin_loaded", plugin=each.name, streams=",".join(each.streams))
-        return made
-
     def _wake(self) -> None:
         self.job.state.dirty = True
         self._changed.set()
@@ -232,10 +221,10 @@ class Manager:
 
     # ---- events
 
-    def signal(self, event: Event) -> None:
-        """Take in an event of ClusterD or of a file."""
+    def signal(self, event: Event) -> bool:
+        """Take in an event of ClusterD or of a file. Returns False for a signal that was taken before."""
         self._counters.signals += not isinstance(event, Acknowledged | CallEnded)
-        self._take(event)
+        return self._take(event)
 
     def view(self) -> JobView:
         """The state of the job, for faces."""

@@ -19,7 +19,7 @@ from taskd_net.logger import get_logger
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError, credentials
 from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import FOR_AGENTS, Controller, NoHandler, Ranks, call_of, carry_out, give_up
+from taskd_net.recover.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
 from taskd_net.untrusted import shown
@@ -185,11 +185,11 @@ class DLRecoverManager:
             self._end_controller()
         elif not signal.actions:
             self._log.info("clusterd_order_without_actions", signal=signal.signal_type, uuid=signal.uuid)
+        for action in unknown_actions(fresh):
+            self._log.warning("clusterd_action_unknown", action=action)
         for action in fresh.actions:
             call = call_of(action, fresh)
             if call is None:
-                if action not in FOR_AGENTS and signal.signal_type != KILL_MASTER:
-                    self._log.warning("clusterd_action_unknown", action=action)
                 continue
             try:
                 carry_out(self._controller, call, self)

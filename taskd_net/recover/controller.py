@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from taskd_net.codes import ArgumentError, ArgumentTypeError, TaskdNetError
-from taskd_net.jobs.events import Signal
+from taskd_net.jobs.events import CONTINUE_AGENTS, KILL_MASTER, PAUSE_AGENTS, Signal
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover.codes import Code
 from taskd_net.untrusted import shown
@@ -46,6 +46,11 @@ _CALLS: Final[Mapping[str, Callable[[Signal], Call]]] = {
 
 ACTIONS: Final = tuple(_CALLS)
 """The actions of ClusterD's signals that a controller carries out."""
+
+
+_NEWS: Final = ("new pod running",)
+_SWITCHES: Final = (KILL_MASTER, PAUSE_AGENTS, CONTINUE_AGENTS)
+"""Signals whose type says all; their actions say it again."""
 
 
 class NoHandler(TaskdNetError):
@@ -187,6 +192,13 @@ def call_of(action: str, signal: Signal) -> Call | None:
     """The call of the controller that an action of a signal stands for; None for an action that is none of its."""
     make = _CALLS.get(action)
     return None if make is None else make(signal)
+
+
+def unknown_actions(signal: Signal) -> list[str]:
+    """The actions of a signal that this release does not know."""
+    if signal.signal_type in _SWITCHES:
+        return []
+    return [action for action in signal.actions if action not in (*ACTIONS, *FOR_AGENTS, *_NEWS)]
 
 
 def carry_out(controller: Controller | None, call: Call, reports: Reports) -> None:

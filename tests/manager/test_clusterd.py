@@ -178,6 +178,18 @@ async def test_controller_that_raises_is_reported_as_failed(
     assert "clusterd_action_failed" in caplog.text
 
 
+async def test_unknown_actions_and_repeated_orders_are_said(
+    clusterd: ClusterD, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    order = signal("stopTrain", "jump")
+    async with managed(config(clusterd)) as (_, manager):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order, order)
+        await until(lambda: manager.view().counters.signals == 2)
+    assert caplog.text.count("action=jump") == 1
+    assert caplog.text.count("clusterd_order_repeated") == 1
+
+
 async def test_without_taskd_enable_nobody_subscribes(clusterd: ClusterD) -> None:
     async with managed(config(clusterd, taskd_enable=False)) as (_, manager):
         assert not manager.job.config.recovers

@@ -12,7 +12,7 @@ import pytest
 from taskd_net import job_limits, recover
 from taskd_net.codes import ConfigError, NodeError
 from taskd_net.jobs.traffic import Call
-from taskd_net.recover import ClusterdError, DLRecoverManager, HandlerController, Reports, pb, rpcs
+from taskd_net.recover import ClusterdError, Code, DLRecoverManager, HandlerController, Reports, pb, rpcs
 from taskd_net.recover.blocking import address_of
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
@@ -85,6 +85,19 @@ def test_report_that_is_refused_is_made_again_after_register(clusterd: ClusterD,
     clusterd.answers["ReportStopComplete"].extend([599, 599])
     assert recover.report_stop_complete(0, "", {}) == 599
     assert clusterd.names == ["ReportStopComplete", "Register", "ReportStopComplete"] * 2
+
+
+@pytest.mark.parametrize("code", [int(code) for code in Code if code])
+def test_every_code_of_an_answer_is_passed_on(clusterd: ClusterD, made: Made, code: int) -> None:
+    manager = made(INFO, clusterd.address)
+    clusterd.answers["Register"].append(code)
+    assert manager.register(INFO).code == code
+    for name in ("ReportStopComplete", "ReportRecoverStrategy", "ReportRecoverStatus", "ReportProcessFault"):
+        clusterd.answers[name].extend([code, code])
+    assert recover.report_stop_complete(0, "", {}) == code
+    assert recover.report_recover_strategy({}, []) == code
+    assert recover.report_recover_status(0, "", {}, "dump") == code
+    assert recover.report_process_fault({}) == code
 
 
 def test_grpcs_error_is_the_cause(clusterd: ClusterD, made: Made) -> None:

@@ -20,6 +20,7 @@ from taskd_net.recover.controller import (
     call_of,
     carry_out,
     give_up,
+    unknown_actions,
 )
 from taskd_net.recover.mindio import MindIO
 
@@ -64,6 +65,12 @@ CALLS = {
 def test_every_action_of_a_signal_is_a_call_or_a_command_to_agents() -> None:
     assert {action: call_of(action, SIGNAL) for action in ACTIONS} == CALLS
     assert all(call_of(action, SIGNAL) is None for action in (*FOR_AGENTS, "unheard of"))
+
+
+def test_unknown_actions_are_those_that_nobody_carries_out() -> None:
+    known = (*ACTIONS, *FOR_AGENTS, "new pod running")
+    assert unknown_actions(Signal("u", "t", (*known, "jump", ""))) == ["jump", ""]
+    assert unknown_actions(Signal("u", "pauseStartAgent", ("pause",))) == []
 
 
 @pytest.mark.parametrize("action", ACTIONS)
