@@ -102,7 +102,7 @@ class FrameReader:
 
     Args:
         most: bytes of a payload at most.
-        shared: the buffer of the event loop. Nobody else writes between `space` and `keep`.
+        shared: the buffer of the event loop, where nobody else writes between `space` and `keep`. None: one of its own.
 
     Attributes:
         most, shared: the same; `most` may change between frames.
@@ -111,9 +111,9 @@ class FrameReader:
 
     __slots__ = ("_end", "_start", "_view", "empty", "most", "shared")
 
-    def __init__(self, most: int, shared: memoryview) -> None:
+    def __init__(self, most: int, shared: memoryview | None = None) -> None:
         self.most = most
-        self.shared = self._view = shared
+        self.shared = self._view = shared or memoryview(bytearray(link_limits.DIRECT_READ_BYTES))
         self._start = self._end = 0
         self.empty = True
 

@@ -98,7 +98,7 @@ class DirectChild(LinkChild):
                 frames.received(size)
                 data = data[size:]
                 while (frame := frames.next()) is not None:
-                    self._take(*frame)
+                    self._take(frame[0], bytes(frame[1]))
         self.other.put_nowait((Kind.END, b""))
 
     def _take(self, kind: int, payload: bytes) -> None:

@@ -26,7 +26,7 @@ TOKEN = bytes(range(32))
 
 
 def reader_of(most: int, size: int = link_limits.DIRECT_READ_BYTES) -> FrameReader:
-    """A reader, and the shared buffer of so many bytes."""
+    """A reader with a shared buffer of so many bytes."""
     return FrameReader(most, memoryview(bytearray(size)))
 
 
