@@ -88,7 +88,7 @@ class DirectChild(LinkChild):
         return pb.Ack.FromString(reply.ack)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        frames = FrameReader(limits.RECEIVE_BYTES)
+        frames = FrameReader(limits.RECEIVE_BYTES, memoryview(bytearray(65536)))
         while data := await reader.read(65536):
             self.reads.append(len(data))
             while data:
