@@ -58,6 +58,10 @@ class Requests:
         answers = [await manager.answers.get() for _ in manager.job.state.records.agents]
         return answers[0] - manager.fault, answers[-1] - manager.fault
 
+    async def reports(self) -> int:
+        """The number of reports so far, heartbeats included."""
+        return self._manager.view().counters.reports
+
     async def fill(self) -> float:
         """Take in a REGISTER and a report of each Agent and Worker of a large job. Returns the MB that they take."""
         gc.collect()
