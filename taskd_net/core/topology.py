@@ -186,8 +186,11 @@ class Topology:
         disputed: list[Position] = []
         spelled: list[Position] = []
         is_leaf, own = link.is_leaf, link.position.identity
+        routed = self.routes.next_hop
         for position in positions:
-            require_node(position)
+            # What is in the table has been checked before.
+            if routed(position) is None:
+                require_node(position)
             identity = position.identity
             if identity is not position:
                 spelled.append(position)

@@ -139,11 +139,13 @@ class View:
     def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
         """A child that does not report has announced nodes, which are known from now on."""
         routes, own = self._router.routes, link.position.identity
-        known, status = self._foreign.setdefault(str(own), set()), self._status_behind(link, since=self.wall())
+        known, status = self._foreign.setdefault(str(own), set()), b""
         for position in path:
             node = position.identity
             if node != own and node not in known and routes.next_hop(node) == link.id:
                 known.add(node)
+                # Most announcements are of known nodes.
+                status = status or self._status_behind(link, since=self.wall())
                 self.ledger.put(Record(str(node), status), str(own))
 
     def child_forgotten(self, link: LinkId, position: Position) -> None:
