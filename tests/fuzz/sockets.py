@@ -18,12 +18,15 @@ from taskd_net.wire.link_requests import read_reply, read_request, write_reply, 
 from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, read_accepted, read_greeting, write_greeting
 from tests.fuzz.streams import HONEST, HOSTILE, Between, ask_and_answer
 
+_SHARED: Final = link_limits.DIRECT_OWN_BYTES
+_OTHERS: Final = 256
 _CUTS: Final = (1, 5, 64, 4096, 70_000)
 
 
 def _read(data: bytes, most: int, cut: int) -> tuple[list[tuple[int, bytes]], bool]:
     """The frames of a stream that arrives in pieces of this size, and whether it broke the rules."""
-    reader, frames = FrameReader(most), []
+    shared = memoryview(bytearray(_SHARED))
+    reader, frames = FrameReader(most, shared), list[tuple[int, bytes]]()
     for at in range(0, len(data), cut):
         rest = data[at : at + cut]
         while rest:
@@ -35,10 +38,12 @@ def _read(data: bytes, most: int, cut: int) -> tuple[list[tuple[int, bytes]], bo
             rest = rest[len(piece) :]
             try:
                 while (frame := reader.next()) is not None:
-                    frames.append(frame)
+                    frames.append((frame[0], bytes(frame[1])))
             except FrameError:
                 return frames, True
-        assert len(reader._buffer) <= most + link_limits.DIRECT_READ_BYTES, "a length alone takes no memory"
+            reader.keep()
+            shared[:_OTHERS] = b"\xaa" * _OTHERS  # another link reads
+        assert len(reader._view) <= most + 2 * _SHARED, "a frame beyond the bound takes no memory"
     return frames, False
 
 

@@ -6,6 +6,8 @@ import asyncio
 from itertools import count
 from typing import Any, Self
 
+import grpc
+
 from taskd_net import limits
 from taskd_net.links import peer as peers
 from taskd_net.links.direct_kind import KEY
@@ -86,6 +88,17 @@ class DirectChild(LinkChild):
         terms = {_ROUTES[key]: value for key, value in metadata}
         reply = await self.ask(announcement=data, patience=60_000, **terms)
         return pb.Ack.FromString(reply.ack)
+
+    async def write(self, data: bytes) -> None:
+        """Write a batch."""
+        self.put(write_frame(Kind.BATCH, data))
+
+    async def ended(self, timeout: float = 60.0) -> grpc.StatusCode:
+        """Read until the parent ends the link. A socket has no status: OK."""
+        async with asyncio.timeout(timeout):
+            while (await self.other.get())[0] != Kind.END:
+                pass
+        return grpc.StatusCode.OK
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         frames = FrameReader(limits.RECEIVE_BYTES, memoryview(bytearray(65536)))
