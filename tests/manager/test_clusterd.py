@@ -37,9 +37,7 @@ def config(clusterd: ClusterD, **more: Any) -> ManagerConfig:
 
 
 def signal(kind: str, *actions: str, uuid: str = "u", **fields: Any) -> wire.ProcessManageSignal:
-    return wire.ProcessManageSignal(
-        uuid=uuid, jobId="J", signalType=kind, actions=actions, faultRanks=FAULTS, **fields
-    )
+    return wire.ProcessManageSignal(uuid=uuid, jobId="J", signalType=kind, actions=actions, faultRanks=FAULTS, **fields)
 
 
 async def test_a_fault_of_one_uuid_runs_from_stop_to_its_result(clusterd: ClusterD) -> None:

@@ -45,13 +45,13 @@ def patient(count: int) -> bytes:
     return _field(b"\x12", b"\x01" * count)
 
 
-def ends_the_stream(make: Callable[[], bytes]) -> Strikes:
+def ends_the_stream(make: Callable[[], bytes], child_at: type[LinkChild] = LinkChild) -> Strikes:
     """A child writes a batch, and its stream ends. It comes back in another place, as its own has to wait."""
 
     async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
         data = make()
         for rank in count():
-            async with LinkChild(f"Worker/80/{rank}") as child:
+            async with child_at(f"Worker/80/{rank}") as child:
                 await child.join(stand.address)
                 if not rank:
                     yield
@@ -86,10 +86,6 @@ def refused(make: Callable[[], bytes]) -> Strikes:
     return strikes
 
 
-def _attack(sends: str, make: Callable[[], bytes]) -> Attack:
-    return Attack(sends, "the stream ends, one line", ends_the_stream(make))
-
-
 def _numbered(count: int) -> bytes:
     return patient(count) + _field(b"\x6a", b"\x01" * count)
 
@@ -101,27 +97,40 @@ def _broadcasts() -> bytes:
     return _field(b"\x0a", data) * count + _numbered(count)
 
 
+BATCHES: Final[Mapping[str, Callable[[], bytes]]] = {
+    "empty-messages": lambda: EMPTY_MESSAGE * 400_000 + _numbered(400_000),
+    "messages-without-numbers": lambda: EMPTY_MESSAGE * 400_000 + patient(400_000),
+    "empty-accepted": lambda: EMPTY_ACCEPTED * PAIRS,
+    "empty-accepted-behind-a-large-message": lambda: (
+        _field(b"\x0a", _message(10_000)) + _numbered(1) + EMPTY_ACCEPTED * PAIRS
+    ),
+    "empty-answers": lambda: EMPTY_ANSWER * PAIRS,
+    "empty-branches": lambda: EMPTY_BRANCH * PAIRS,
+    "empty-failures": lambda: _field(b"\x3a", EMPTY_ACCEPTED * (PAIRS - 10)),
+    "empty-spans": lambda: EMPTY_SPAN * PAIRS,
+    "accepted-numbers": lambda: _field(ACCEPTED, b"\x01" * BATCH),
+    "unknown-fields": lambda: b"\xa2\x06\x00" * (BATCH // 3),
+    "smallest-bomb": lambda: EMPTY_MESSAGE * (BATCH_COUNTED_BYTES // 2),
+}
+"""Batches beyond the bounds of the protocol, by the attack with one."""
+
+_SENDS: Final = {
+    "empty-messages": "400,000 empty messages in one batch",
+    "messages-without-numbers": "the same without numbers",
+    "empty-accepted": "9 MiB of empty uuids of accepted messages",
+    "empty-accepted-behind-a-large-message": "the same behind one large message",
+    "empty-answers": "9 MiB of empty answers",
+    "empty-branches": "9 MiB of empty counts of a broadcast",
+    "empty-failures": "9 MiB of empty failures of a broadcast",
+    "empty-spans": "9 MiB of empty spans",
+    "accepted-numbers": "9 MiB of numbers of accepted messages",
+    "unknown-fields": "9 MiB of fields of another version",
+    "smallest-bomb": "empty messages, as many as are read before they are counted",
+}
+
 ATTACKS: Final[Mapping[str, Attack]] = {
-    "empty-messages": _attack(
-        "400,000 empty messages in one batch", lambda: EMPTY_MESSAGE * 400_000 + _numbered(400_000)
-    ),
-    "messages-without-numbers": _attack("the same without numbers", lambda: EMPTY_MESSAGE * 400_000 + patient(400_000)),
-    "empty-accepted": _attack("9 MiB of empty uuids of accepted messages", lambda: EMPTY_ACCEPTED * PAIRS),
-    "empty-accepted-behind-a-large-message": _attack(
-        "the same behind one large message",
-        lambda: _field(b"\x0a", _message(10_000)) + _numbered(1) + EMPTY_ACCEPTED * PAIRS,
-    ),
-    "empty-answers": _attack("9 MiB of empty answers", lambda: EMPTY_ANSWER * PAIRS),
-    "empty-branches": _attack("9 MiB of empty counts of a broadcast", lambda: EMPTY_BRANCH * PAIRS),
-    "empty-failures": _attack(
-        "9 MiB of empty failures of a broadcast", lambda: _field(b"\x3a", EMPTY_ACCEPTED * (PAIRS - 10))
-    ),
-    "empty-spans": _attack("9 MiB of empty spans", lambda: EMPTY_SPAN * PAIRS),
-    "accepted-numbers": _attack("9 MiB of numbers of accepted messages", lambda: _field(ACCEPTED, b"\x01" * BATCH)),
-    "unknown-fields": _attack("9 MiB of fields of another version", lambda: b"\xa2\x06\x00" * (BATCH // 3)),
-    "smallest-bomb": _attack(
-        "empty messages, as many as are read before they are counted",
-        lambda: EMPTY_MESSAGE * (BATCH_COUNTED_BYTES // 2),
-    ),
+    **{
+        name: Attack(_SENDS[name], "the stream ends, one line", ends_the_stream(make)) for name, make in BATCHES.items()
+    },
     "lists": Attack("batches of lists with 5,000 ranks each", "5002 for each", refused(_broadcasts)),
 }

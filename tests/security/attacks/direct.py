@@ -1,0 +1,169 @@
+"""The port of direct links, and the bytes of a child on its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
+from typing import Final, Self
+
+from taskd_net import link_limits
+from taskd_net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
+from tests.peers.direct_child import DirectChild
+from tests.security.attacks import batches, unread
+from tests.security.attacks.attack import Attack, Strikes
+from tests.security.bystander.stand import Stand
+
+GREETINGS: Final = 64
+SILENT: Final = link_limits.DIRECT_GREETINGS_PER_ADDRESS + 64
+"""Connections of one address, more than may wait without a greeting."""
+
+_WRONG: Final = write_greeting(Greeting(b"?" * link_limits.DIRECT_TOKEN_BYTES, False))
+_PINGS: Final = write_frame(Kind.PING) * 20_000
+_4_GIB: Final = b"\xff\xff\xff\xff" + bytes([Kind.BATCH])
+_PATIENCE_S: Final = 60.0
+
+
+class _Unread(DirectChild):
+    """A child that joins, and reads nothing any more."""
+
+    async def join(self, address: str) -> Self:
+        await super().join(address)
+        assert self._reader is not None and self.writer is not None
+        self._reader.cancel()
+        self.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        return self
+
+
+async def _port(stand: Stand) -> int:
+    """The port of the target, as it offers it to a child."""
+    async with DirectChild("Worker/79/0") as child:
+        await child.register(stand.address)
+        return child.offer[0]
+
+
+async def _answer(port: int, data: bytes, *, pause: float = 0.0) -> bytes:
+    """The words of the target to somebody who writes this at once, or byte by byte, until it hangs up."""
+    loop = asyncio.get_running_loop()
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        stranger.setblocking(False)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                for piece in (data,) if not pause else (bytes([byte]) for byte in data):
+                    await loop.sock_sendall(stranger, piece)
+                    await asyncio.sleep(pause)
+                return await loop.sock_recv(stranger, 1000)
+        except ConnectionError:
+            return b""
+
+
+async def _wrong_tokens(stand: Stand) -> AsyncGenerator[None, None]:
+    """Each strike is many greetings at once, with a token that nobody has got."""
+    port = await _port(stand)
+    yield
+    while True:
+        assert set(await asyncio.gather(*(_answer(port, _WRONG) for _ in range(GREETINGS)))) == {b""}
+        assert stand.log().count("a direct link:") == 1, "one line for an address"
+        yield
+
+
+async def _slow_greetings(stand: Stand) -> AsyncGenerator[None, None]:
+    """Each strike is many greetings at once, a byte at a time."""
+    port = await _port(stand)
+    yield
+    while True:
+        slow = (_answer(port, _WRONG, pause=0.1) for _ in range(GREETINGS))
+        assert set(await asyncio.gather(*slow)) == {b""}
+        yield
+
+
+async def _silent(stand: Stand) -> AsyncGenerator[None, None]:
+    """Each strike is more connections than may wait, which say nothing: the last one is closed at once."""
+    port, loop = await _port(stand), asyncio.get_running_loop()
+    yield
+    while True:
+        with ExitStack() as stack:
+            strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(SILENT)]
+            strangers[-1].setblocking(False)
+            async with asyncio.timeout(_PATIENCE_S):
+                assert await loop.sock_recv(strangers[-1], 1) == b""
+        yield
+
+
+def _ends_the_link(data: bytes) -> Strikes:
+    """A child writes this, and its link ends. It comes back in another place, as its own has to wait."""
+
+    async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
+        for rank in count():
+            async with DirectChild(f"Worker/80/{rank}") as child:
+                await child.join(stand.address)
+                if not rank:
+                    yield
+                child.put(data)
+                await child.ended()
+                assert "event=violation" in stand.log()
+                yield
+
+    return strikes
+
+
+async def _middle(stand: Stand) -> AsyncGenerator[None, None]:
+    """Each strike is a life of a child, which ends in the middle of a frame."""
+    for rank in count():
+        async with DirectChild(f"Worker/80/{rank % 64}") as child:
+            await child.join(stand.address)
+            if not rank:
+                yield
+            child.put(b"\x00\x00\x80\x00\x00" + bytes(1000))
+        yield
+
+
+async def _pings(stand: Stand) -> AsyncGenerator[None, None]:
+    """Each strike is many pings of a child that reads nothing."""
+    async with _Unread("Worker/80/0") as child:
+        await child.join(stand.address)
+        assert child.writer is not None
+        yield
+        while True:
+            child.put(_PINGS)
+            async with asyncio.timeout(_PATIENCE_S):
+                await child.writer.drain()
+            yield
+
+
+def _over_direct(attack: Attack, strikes: Strikes) -> Attack:
+    return replace(attack, sends=f"{attack.sends}, over a direct link", strikes=strikes, direct=True)
+
+
+def _batch(name: str) -> Attack:
+    return _over_direct(batches.ATTACKS[name], batches.ends_the_stream(batches.BATCHES[name], DirectChild))
+
+
+ATTACKS: Final[Mapping[str, Attack]] = {
+    "direct-wrong-tokens": Attack(
+        f"{GREETINGS} greetings at once with a token that nobody has got",
+        "closed without a word, one line for the address",
+        _wrong_tokens,
+        direct=True,
+    ),
+    "direct-slow-greetings": Attack(
+        f"{GREETINGS} greetings at once, a byte in 0.1 s", "closed after 2 s", _slow_greetings, direct=True
+    ),
+    "direct-silent-connections": Attack(
+        f"{SILENT} connections that say nothing", "256 wait for 2 s, the next is closed at once", _silent, direct=True
+    ),
+    "direct-4-gib": Attack(
+        "a frame with a length of 4 GiB", "the link ends, one line", _ends_the_link(_4_GIB), direct=True
+    ),
+    "direct-ends-in-a-frame": Attack(
+        "lives that end in the middle of a frame of 8 MiB", "the end of the link", _middle, direct=True
+    ),
+    "direct-pings-unread": Attack(
+        "20,000 pings of a child that reads nothing", "one pong for all, within its queue", _pings, direct=True
+    ),
+    "direct-multicasts-unread": _over_direct(unread.ATTACKS["multicasts-unread"], unread.multicasts(_Unread)),
+    **{f"direct-{name}": _batch(name) for name in batches.BATCHES},
+}
