@@ -258,7 +258,7 @@ def _clusterd(config: Mapping[str, object]) -> str | None:
             return found
     infos = config.get("cluster_infos", {})
     for info in infos if isinstance(infos, list) else [infos]:
-        if isinstance(info, Mapping) and info.get("role") == "clusterd" and info.get("ip"):
+        if isinstance(info, Mapping) and str(info.get("role")).lower() == "clusterd" and info.get("ip"):
             port = info.get("port") or str(job_limits.CLUSTERD_PORT)
             return arguments.joined(str(info["ip"]), "ip", port, "port")
     return None

@@ -266,3 +266,37 @@ def test_sigterm_of_the_application_stays_its_own(monkeypatch: pytest.MonkeyPatc
         assert seen == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+INFO = {"ip": "10.0.0.9", "port": "8900", "name": "ClusterD", "role": "clusterd"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "infos", "address"),
+    [
+        ({}, {}, None),
+        ({}, INFO, "10.0.0.9:8900"),
+        ({}, [{**INFO, "role": "server"}, {**INFO, "port": ""}], "10.0.0.9:8899"),
+        ({}, {**INFO, "ip": ""}, None),
+        ({"MINDX_SERVER_DOMAIN": "clusterd.mindx"}, INFO, "clusterd.mindx:8899"),
+        ({"MINDX_SERVER_IP": "10.0.0.7", "MINDX_SERVER_DOMAIN": "clusterd.mindx"}, INFO, "10.0.0.7:8899"),
+        ({"LOCAL_PROXY_ENABLE": "on", "MINDX_SERVER_IP": "10.0.0.7"}, INFO, "127.0.0.1:8899"),
+        ({"LOCAL_PROXY_ENABLE": "off", "MINDX_SERVER_IP": "10.0.0.7"}, INFO, "10.0.0.7:8899"),
+        ({"TASKD_NET_CLUSTERD_ADDR": "h:1", "LOCAL_PROXY_ENABLE": "on"}, INFO, "h:1"),
+    ],
+)
+def test_address_of_clusterd(
+    variables: dict[str, str], infos: object, address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    assert manager._settings({"job_id": "J", "cluster_infos": infos}).clusterd_addr == address
+
+
+@pytest.mark.parametrize(("text", "enabled"), [(None, True), ("on", True), ("off", False), ("other", True)])
+def test_taskd_enable_is_that_of_the_environment_alone(
+    text: str | None, enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text is not None:
+        monkeypatch.setenv("TASKD_PROCESS_ENABLE", text)
+    assert manager._settings({"taskd_enable": "off"}).taskd_enable is enabled
