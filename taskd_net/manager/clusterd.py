@@ -8,7 +8,8 @@
 
 The state has a call before it is carried out, until ClusterD has its report. A Manager that starts reports the calls it
 finds there as failed. It does so after Register and before the stream of signals: ClusterD resets the job's machine
-when that stream begins, so the report meets the wait that it ends, and none of a later fault.
+when that stream begins, so the report meets the wait that it ends, and none of a later fault. For the same reason a
+report is void as soon as the stream of its order has ended.
 """
 
 from __future__ import annotations
@@ -83,6 +84,9 @@ class Clusterd:
         self._thread = OwnThread(f"controller of {job_id}")
         self._calls: asyncio.Queue[Call] = asyncio.Queue()
         self._replying: set[str] = set()
+        # The stream of the last signal, and for each call of the controller that of its order.
+        self._stream = 0
+        self._streams: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._file = SwitchFile()
         self._closing = False
@@ -112,6 +116,7 @@ class Clusterd:
 
     def call(self, call: Call) -> None:
         """Have the controller carry out a call, after those before."""
+        self._streams[call.name] = self._stream
         self._calls.put_nowait(call)
 
     def reply(self, reply: Reply) -> bool:
@@ -154,7 +159,7 @@ class Clusterd:
     async def _send_report(
         self, rpc: Rpc[Any, recover_pb2.Status], request: Any, attempts: int = job_limits.REPORT_ATTEMPTS
     ) -> int:
-        """Send a report until ClusterD has taken it, or has refused it as often. Returns its last code.
+        """Send a report until ClusterD has taken it, or has refused it as often. Returns its last code; 599 where void.
 
         Raises:
             ClusterdError: the last attempt has no answer.
@@ -163,6 +168,9 @@ class Clusterd:
             for left in reversed(range(attempts)):
                 if self._closing:
                     raise NodeError("the Manager is closed")
+                if self._is_void(rpc):
+                    self._log.info("clusterd_report_void", call=rpc.name)
+                    return Code.SERVER_INNER_ERROR
                 try:
                     code = (await self.client.report(rpc, request)).code
                     if code == Code.OK or not left:
@@ -175,12 +183,19 @@ class Clusterd:
         finally:
             self._take(CallEnded(_ENDED_BY.get(rpc.name, ())))
 
+    def _is_void(self, rpc: Rpc[Any, Any]) -> bool:
+        """True for a report to an order of a stream that has ended: ClusterD waits for another order's by now."""
+        ordered = [self._streams[name] for name in _ENDED_BY.get(rpc.name, ()) if name in self._streams]
+        return bool(ordered) and max(ordered) != self.client.stream
+
     # ---- inside
 
     async def _arrived(self, event: Event) -> None:
         if not isinstance(event, Signal):
             self._take(event)
-        elif self._take(event):
+            return
+        self._stream = self.client.stream
+        if self._take(event):
             for action in unknown_actions(event):
                 self._log.warning("clusterd_action_unknown", action=action)
         else:

@@ -120,6 +120,11 @@ class Client:
         self._stale = False
         self._said: tuple[object, ...] = ()
 
+    @property
+    def stream(self) -> int:
+        """Number of the stream of signals that stands; 0 for none. ClusterD's machine is reset between two of them."""
+        return self.counters.connected if self._life.is_reading else 0
+
     # ---- calls
 
     async def call(

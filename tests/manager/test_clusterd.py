@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,29 @@ async def test_without_taskd_enable_nobody_subscribes(clusterd: ClusterD) -> Non
     async with managed(config(clusterd, taskd_enable=False)) as (_, manager):
         assert not manager.job.config.recovers
     assert clusterd.calls == []
+
+
+async def test_report_to_an_order_of_an_ended_stream_is_void(
+    clusterd: ClusterD, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    codes: list[int] = []
+    begun, go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(call: Call, reports: Reports) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go.wait()
+        codes.append(reports.stop_complete(0, "late", call.ranks))
+
+    async with managed(config(clusterd), framework=HandlerController({"stop_train": stop})) as (_, manager):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))
+        await begun.wait()
+        clusterd.end(rpcs.SIGNALS)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 2)
+        go.set()
+        await until(lambda: codes)
+        await until(lambda: not manager.job.state.calls)
+    assert codes == [599]
+    assert clusterd.requests(rpcs.STOP_COMPLETE) == []
+    assert "clusterd_report_void" in caplog.text
