@@ -66,7 +66,7 @@ class ElasticAgent:
         environment = {**os.environ, RESTARTS: restarts, PARENT: parent, "LOCAL_WORLD_SIZE": str(LOCAL)}
         for worker in group.workers:
             rank = str(worker.global_rank)
-            command = program("trainee", rank)
+            command = program("taskd_net.demo.job.trainee", rank)
             worker.process = subprocess.Popen(command, env={**environment, "RANK": rank})  # noqa: S603 - ours
             worker.id = worker.process.pid
 

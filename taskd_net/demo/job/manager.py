@@ -27,14 +27,14 @@ EVENTS: Final[dict[str, type[Event]]] = {kind.__name__: kind for kind in (Profil
 LOOK_S: Final = 0.02
 
 
-def _say(who: str, what: str, code: int = 0, text: str = "", uuid: str = "") -> None:
+def say(who: str, what: str, code: int = 0, text: str = "", uuid: str = "") -> None:
     sys.stdout.write(json.dumps({"who": who, "what": what, "code": code, "text": text, "uuid": uuid}) + "\n")
     sys.stdout.flush()
 
 
 def _answer(reply: Reply) -> bool:
     """Answer ClusterD, which the controller plays."""
-    _say("ClusterD", REPLY, text=f"{reply.rpc} {reply.result}", uuid=reply.uuid)
+    say("ClusterD", REPLY, text=f"{reply.rpc} {reply.result}", uuid=reply.uuid)
     return True
 
 
@@ -47,7 +47,7 @@ async def _listen(signals: asyncio.Queue[Event]) -> None:
         signals.put_nowait(from_plain(EVENTS[event["event"]], event, "signal"))
 
 
-async def _tell_registered(node: Node, manager: Manager) -> None:
+async def tell_registered(node: Node, manager: Manager) -> None:
     """Tell the controller how many Agents and Workers have joined and registered; it waits for all of them."""
     told = -1
     while True:
@@ -55,7 +55,7 @@ async def _tell_registered(node: Node, manager: Manager) -> None:
         known = {Position.agent(rank) for rank, agent in records.agents.items() if agent.registered}
         known |= {Position.worker(worker.node, rank) for rank, worker in records.workers.items() if worker.registered}
         if (number := len(known & node.routes().keys())) != told:
-            _say("Mgr", REGISTERED, number)
+            say("Mgr", REGISTERED, number)
             told = number
         await asyncio.sleep(LOOK_S)
 
@@ -66,8 +66,8 @@ async def _run(listen: str, config: ManagerConfig) -> None:
         Node(NodeConfig.mgr(listen=listen, confirms=True)) as node,
         Manager(node, config, signals=signals, reply=_answer) as manager,
     ):
-        _say("Mgr", BEGAN)
-        telling = asyncio.create_task(_tell_registered(node, manager))
+        say("Mgr", BEGAN)
+        telling = asyncio.create_task(tell_registered(node, manager))
         await _listen(signals)
         telling.cancel()
 

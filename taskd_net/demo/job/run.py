@@ -10,7 +10,7 @@ from typing import Final
 
 from taskd_net.demo.job.evidence import Seen, Summary
 from taskd_net.demo.job.scenarios import Scenario
-from taskd_net.demo.job.stage import PATIENCE_S, Missed, Stage
+from taskd_net.demo.job.stage import PATIENCE_S, Missed
 
 TOGETHER: Final = 3
 """Scenarios at the same time, each with seven processes."""
@@ -44,10 +44,10 @@ class Result:
 
 
 async def play(scenario: Scenario, patience: float = PATIENCE_S) -> Result:
-    """Play one scenario."""
+    """Play one scenario, on a stage of its kind."""
     began = time.monotonic()
     missed: list[str] = []
-    async with Stage(scenario.restarts, patience, **scenario.variables) as stage:
+    async with scenario.stage(scenario.restarts, patience, **scenario.variables) as stage:
         try:
             await scenario.play(stage)
             await stage.settle()

@@ -52,6 +52,7 @@ class Scenario:
         expected: the evidence that they have to leave.
         restarts: restarts that each launcher has left at first.
         variables: further environment of the processes.
+        stage: the kind of stage that it is played on.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Scenario:
     expected: Summary
     restarts: int = 3
     variables: Mapping[str, str] = field(default_factory=dict)
+    stage: type[Stage] = Stage
 
 
 def _got(who: str, code: int) -> Callable[[Evidence], bool]:

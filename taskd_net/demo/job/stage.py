@@ -52,6 +52,7 @@ class Stage:
         evidence: everything that was seen.
         folder: files of the processes.
         plugins: folder with the Manager's plugins, if it has one.
+        host: address of the processes.
     """
 
     def __init__(self, restarts: int = 3, patience: float = PATIENCE_S, **variables: str) -> None:
@@ -65,7 +66,7 @@ class Stage:
         self.folder = Path(self._folder.name)
         self.plugins: Path | None = None
         # Own addresses, so that the ports are free.
-        self._host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
+        self.host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -94,9 +95,9 @@ class Stage:
     async def start_mgr(self) -> None:
         """Start the Mgr, with the state of the one before."""
         before = self.evidence.count("Mgr", BEGAN)
-        arguments = ["--listen", f"{self._host}:9601", "--state", "state", "--reset-file", "reset.json"]
+        arguments = ["--listen", f"{self.host}:9601", "--state", "state", "--reset-file", "reset.json"]
         more = ["--plugins", str(self.plugins)] if self.plugins else []
-        await self._start("Mgr", "manager", *arguments, *more)
+        await self.start("Mgr", "taskd_net.demo.job.manager", *arguments, *more)
         await self.until(lambda seen: seen.count("Mgr", BEGAN) > before, "the Mgr listens")
 
     async def launch(self, node: int, restarts: int | None = None) -> None:
@@ -106,10 +107,11 @@ class Stage:
             node: rank of the node.
             restarts: restarts that it has left; None for those of the job.
         """
-        proxy = f"{self._host}:{9610 + node}"
+        proxy = f"{self.host}:{9610 + node}"
         left = self._restarts if restarts is None else restarts
-        arguments = ["--upstream", f"{self._host}:9601", "--listen", proxy, "--restarts", str(left)]
-        await self._start(f"Agent/{node}", "launcher", str(node), *arguments, TASKD_NET_UPSTREAM=proxy)
+        arguments = ["--upstream", f"{self.host}:9601", "--listen", proxy, "--restarts", str(left)]
+        launcher = "taskd_net.demo.job.launcher"
+        await self.start(f"Agent/{node}", launcher, str(node), *arguments, TASKD_NET_UPSTREAM=proxy)
 
     async def start_job(self) -> None:
         """Start the Mgr and both nodes, until all training processes run and are known."""
@@ -181,7 +183,15 @@ class Stage:
             self.evidence.seen.append(event)
             self._changed.set()
 
-    async def _start(self, who: str, module: str, *arguments: str, **more: str) -> None:
+    async def start(self, who: str, module: str, *arguments: str, **more: str) -> None:
+        """Start a process.
+
+        Args:
+            who: its name in the evidence.
+            module: its program.
+            arguments: of the program.
+            more: further environment.
+        """
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         logs = {"TASKD_LOG_PATH": str(self.folder), "TASKD_LOG_STDOUT": "False"}
         variables = {
@@ -210,9 +220,13 @@ class Stage:
         """Take in the lines of a process, and its exit code."""
         assert process.stdout is not None
         async for line in process.stdout:
-            event = json.loads(line)
-            self._see(Seen(**event, pid=process.pid))
+            if (event := self.read(line, process.pid)) is not None:
+                self._see(event)
         self._see(Seen(who, ENDED, process.pid, await process.wait()))
+
+    def read(self, line: bytes, pid: int) -> Seen | None:
+        """The event in a line of a process; None for a line without one."""
+        return Seen(**json.loads(line), pid=pid)
 
     async def _witness(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take in what a process reports; its end ends the connection."""

@@ -23,6 +23,9 @@ FAILS: Final = "DEMO_JOB_FAILS"
 SILENT: Final = "DEMO_JOB_SILENT"
 """Variable with the rank that never answers a stress test."""
 
+FAULTY: Final = "DEMO_JOB_FAULTY"
+"""Variable with the rank in which a stress test finds a fault."""
+
 BEGAN: Final = "began"
 ENDED: Final = "ended"
 COMMAND: Final = "command"

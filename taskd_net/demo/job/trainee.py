@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from taskd_net import api, vocabulary
-from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, RESTARTS, SILENT
+from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, RESTARTS, SILENT
 from taskd_net.demo.job.witness import Witness
 
 
@@ -49,7 +49,8 @@ class Trainee:
         self._say(command)
         if not self._is(SILENT):
             ops = json.loads(command.extension["StressTestRankOPStr"])[str(self._rank)]["ops"]
-            result = {str(op): {"code": "0", "result": "OK"} for op in ops}
+            code, words = ("2", "fault") if self._is(FAULTY) else ("0", "OK")
+            result = {str(op): {"code": code, "result": words} for op in ops}
             self._answer(command, "stressTestUUID", json.dumps({"rankResult": result}))
 
     def _is(self, variable: str) -> bool:

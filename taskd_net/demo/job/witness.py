@@ -50,7 +50,7 @@ def program(module: str, *arguments: str) -> list[str]:
     The kernel is asked before anything of this package is imported: that takes seconds on a busy machine.
 
     Args:
-        module: of this folder.
+        module: its full name.
         arguments: of the module.
     """
-    return [sys.executable, "-c", _TIED, f"taskd_net.demo.job.{module}", *arguments]
+    return [sys.executable, "-c", _TIED, module, *arguments]

@@ -14,7 +14,7 @@ from taskd_net.demo.job.witness import program
 IMPORTED = "raise SystemExit('the package is imported')\n"
 
 
-@pytest.mark.parametrize("module", ["manager", "launcher", "trainee"])
+@pytest.mark.parametrize("module", ["job.manager", "job.launcher", "job.trainee", "recovery.manager"])
 @pytest.mark.parametrize(("lives", "words"), [(True, "the package is imported"), (False, "the parent has ended")])
 def test_process_without_its_parent_ends_before_its_imports(
     module: str, lives: bool, words: str, tmp_path: Path
@@ -23,7 +23,8 @@ def test_process_without_its_parent_ends_before_its_imports(
     (tmp_path / "taskd_net").mkdir()
     (tmp_path / "taskd_net" / "__init__.py").write_text(IMPORTED)
     environment = {**os.environ, PARENT: str(os.getpid() if lives else 1)}
+    command = program(f"taskd_net.demo.{module}")
     run = subprocess.run(
-        program(module), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=20, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=20, check=False
     )
     assert (run.returncode, run.stderr) == (1, f"{words}\n")

@@ -1,0 +1,152 @@
+"""The program of the demo's Mgr: a Manager that subscribes to ClusterD, with a double of a training framework."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import uvloop
+
+from taskd_net import Node, NodeConfig
+from taskd_net.demo.job.manager import say, tell_registered
+from taskd_net.demo.job.terms import BEGAN, COMMAND
+from taskd_net.demo.job.witness import Witness
+from taskd_net.jobs.traffic import Call
+from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.recover import HandlerController, Reports
+from taskd_net.recover.controller import Handler
+
+SAYS: Final = "DEMO_RECOVERY_SAYS"
+"""Variable with the framework's codes, other than 0, as a JSON object: by strategy, or by action."""
+
+OFFERS: Final = "DEMO_RECOVERY_OFFERS"
+"""Variable with the strategies that the framework reports, with commas."""
+
+WATCHES: Final = "DEMO_RECOVERY_WATCHES"
+"""Variable, `on` for a framework that reports dead processes."""
+
+LOOK_S: Final = 0.05
+
+
+class _Controller(HandlerController):
+    """Handlers, and a function that gets the reports at the start."""
+
+    def __init__(self, started: Callable[[Reports], None], handlers: Mapping[str, Handler]) -> None:
+        super().__init__(handlers)
+        self._started = started
+
+    def start(self, reports: Reports) -> None:
+        super().start(reports)
+        self._started(reports)
+
+
+class Framework:
+    """The double: it reports success, or the code that the scenario has for it.
+
+    Args:
+        witness: the connection to the controller of the demo.
+    """
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._says: dict[str, list[int]] = json.loads(os.environ.get(SAYS, "{}"))
+        self._offers = os.environ.get(OFFERS, "retry,recover,downgrade,dump,exit").split(",")
+        self._reports: Reports | None = None
+        self.controller = _Controller(
+            self._start,
+            {
+                "stop_train": self._stop,
+                "pause_train": self._stop,
+                "on_global_rank": self._choose,
+                "change_strategy": self._change,
+                "save_and_exit": self._save,
+                "hot switch": self._prepare,
+                "stop switch": self._prepare,
+            },
+        )
+
+    def _start(self, reports: Reports) -> None:
+        self._reports = reports
+
+    def _saw(self, text: str) -> int:
+        self._witness.say(COMMAND, text=text)
+        codes = self._says.get(text)
+        return codes.pop(0) if codes else 0
+
+    def _stop(self, call: Call, reports: Reports) -> None:
+        reports.stop_complete(self._saw(call.text), "", call.ranks)
+
+    def _choose(self, call: Call, reports: Reports) -> None:
+        self._saw(f"ranks {' '.join(map(str, sorted(call.ranks)))}")
+        reports.strategies(call.ranks, self._offers)
+
+    def _change(self, call: Call, reports: Reports) -> None:
+        code = self._saw(call.text)
+        reports.result(code, "", {2: 1, 3: 1} if code == 201 else {}, call.text)
+        if code == 201:
+            reports.result(0, "", {}, call.text)
+
+    def _save(self, _: Call, reports: Reports) -> None:
+        reports.result(self._saw("save"), "", {}, "dump")
+
+    def _prepare(self, call: Call, reports: Reports) -> None:
+        self._saw(call.text)
+        if call.text == "hot switch":
+            reports.strategies(call.ranks, ["migration"])
+
+    async def watch(self, manager: Manager) -> None:
+        """Report processes that have died, as a framework does that sees them go."""
+        while True:
+            agents = manager.job.state.records.agents.values()
+            if ranks := {rank for agent in agents if agent.fault is not None for rank in agent.fault.ranks}:
+                break
+            await asyncio.sleep(LOOK_S)
+        assert self._reports is not None
+        await asyncio.to_thread(self._reports.fault_ranks, dict.fromkeys(ranks, 1))
+
+
+async def _run(listen: str, config: ManagerConfig) -> None:
+    framework = Framework(Witness("Framework"))
+    stdin = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
+    async with (
+        Node(NodeConfig.mgr(listen=listen, confirms=True)) as node,
+        Manager(node, config, framework=framework.controller) as manager,
+    ):
+        say("Mgr", BEGAN)
+        tasks = [asyncio.create_task(tell_registered(node, manager))]
+        if os.environ.get(WATCHES) == "on":
+            tasks.append(asyncio.create_task(framework.watch(manager)))
+        await stdin.read()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def main() -> None:
+    """Run the Mgr until stdin ends."""
+    parser = argparse.ArgumentParser(prog="python -m taskd_net.demo.recovery.manager", description=main.__doc__)
+    parser.add_argument("--listen", required=True, help="host:port")
+    parser.add_argument("--clusterd", required=True, help="host:port of ClusterD")
+    parser.add_argument("--state", required=True, help="the state file")
+    parser.add_argument("--reset-file", required=True, help="the file with RetryTime")
+    args = parser.parse_args()
+    config = ManagerConfig(
+        job_id="demo",
+        nodes=2,
+        processes_per_node=2,
+        fault_recover="on",
+        clusterd_addr=args.clusterd,
+        state=args.state,
+        reset_file=args.reset_file,
+    )
+    uvloop.run(_run(args.listen, config))
+
+
+if __name__ == "__main__":
+    main()
