@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from taskd_net.cli.demo import demo
 from taskd_net.demo.job.run import Result
 from taskd_net.demo.job.scenarios import Scenario
+from tests.cli.processes import Command
 
 EVERYWHERE = [
     ("worker_to_mgr", 0),
@@ -289,3 +290,12 @@ def test_job_that_is_ended_leaves_no_process(number: signal.Signals) -> None:
     assert code == (143 if number == signal.SIGTERM else -9)
     assert ("interrupted by SIGTERM" in stderr) is (number == signal.SIGTERM)
     assert "Traceback" not in stderr
+
+
+async def test_a_recovery_is_played_and_printed() -> None:
+    async with Command("demo", "recovery", "retry", "--json") as command:
+        printed = json.loads(await command.rest())
+        assert await command.exit_code() == 0
+    (result,) = printed["scenarios"]
+    assert (result["name"], result["ok"], printed["ok"]) == ("retry", True, True)
+    assert result["seconds"] > 0
