@@ -56,20 +56,20 @@ def load(folder: str | None, taken: set[str], refuse: Refuse) -> list[Make]:
     Returns:
         For each plugin, what makes one.
     """
-    names, made = set(taken), list[Make]()
+    places, made = dict.fromkeys(taken, "built in"), list[Make]()
     for place, find in (*_in_folder(folder, refuse), *_installed()):
         try:
             kind = find()
             name = _checked(kind)
-            if name in names:
-                raise ConfigError(f"there is a plugin {name} already; expected another name")
+            if name in places:
+                raise ConfigError(f"there is a plugin {name} already ({places[name]}); expected another name")
         except BaseException as error:
             # SystemExit too: an import that ends a script must not end the Manager.
             if isinstance(error, KeyboardInterrupt):
                 raise
             refuse(place, f"{type(error).__name__}: {error}")
             continue
-        names.add(name)
+        places[name] = place
         made.append(kind)
     return made
 

@@ -67,13 +67,13 @@ def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Pa
     names, refused = found(tmp_path)
     assert names == ["One", "Five"]
     reasons = {
-        "b.py": "a plugin One already",
+        "b.py": f"a plugin One already ({tmp_path / 'a.py'})",
         "c.py": "No module named",
         "d.py": "SystemExit: 3",
         "e.py": "priority of 's' is 'high'; expected a number",
         "f.py": "2 classes",
         "g.py": "0 classes",
-        "h.py": "StopTrainPlugin already",
+        "h.py": "StopTrainPlugin already (built in)",
         "j.py": "name is 6",
         "k.py": "streams is {}",
         "l.py": "no disk",
