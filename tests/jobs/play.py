@@ -215,9 +215,12 @@ class Play:
         self.settle(2 * job_limits.SWITCH_NIC_S + 1000.0)  # of a second request behind the first
 
     def assert_answered(self) -> None:
-        """Assert that every process of an Agent has its go, and every fault its command."""
+        """Assert that every process of an Agent has its go, and every fault its command.
+
+        Without ClusterD the others wait while Agent 0 is out, which ends the job.
+        """
         assert self.asked <= self.ended, "each 201 has its 210"
-        if self.config == LOCAL:
+        if self.config == LOCAL and 0 not in self.ended:
             assert self.failed <= self.ended, "each fault has its 203 or 208"
 
     def assert_rest(self) -> None:
