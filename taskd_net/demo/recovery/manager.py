@@ -45,7 +45,7 @@ class _Controller(HandlerController):
         self._started(reports)
 
 
-class Framework:
+class TrainingDouble:
     """The double: it reports success, or the code that the scenario has for it.
 
     Args:
@@ -111,7 +111,7 @@ class Framework:
 
 
 async def _run(listen: str, config: ManagerConfig) -> None:
-    framework = Framework(Witness("Framework"))
+    framework = TrainingDouble(Witness("Framework"))
     stdin = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     async with (

@@ -67,9 +67,7 @@ async def test_manager_that_forgets_its_state_fails_the_start() -> None:
             for file in self.folder.glob("state*"):
                 file.unlink()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("taskd_net.demo.job.run.Stage", Forgetful)
-        result = await play(BY_NAME["start"])
+    result = await play(replace(BY_NAME["start"], stage=Forgetful))
     assert not result.ok
     assert "commands of Agent/1: 210 5; expected 210 3" in result.problems
 
@@ -145,9 +143,7 @@ class NoPlugin(Impatient):
     ],
 )
 async def test_scenario_with_a_broken_step_fails(name: str, stage: type[Stage], problem: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("taskd_net.demo.job.run.Stage", stage)
-        result = await play(BY_NAME[name])
+    result = await play(replace(BY_NAME[name], stage=stage))
     assert not result.ok
     assert problem in result.problems
 
