@@ -15,8 +15,9 @@ from benchmarks import documents, report
 from benchmarks.job import job
 from benchmarks.machine import Machine, caption, describe
 from benchmarks.measures import Bench, Effort
+from benchmarks.mesh import DOWN, UP
 from benchmarks.processes import ROOT, BenchFailed
-from benchmarks.systems import OURS
+from benchmarks.systems import DIRECT, OURS
 from benchmarks.targets import Target, targets
 from benchmarks.tls import tls
 from benchmarks.worker import worker
@@ -99,13 +100,15 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
 
 def for_targets(bench: Bench) -> None:
     """Only the figures for the targets."""
-    compared = (OURS, "unary", "nats")
+    compared = (OURS, DIRECT, "nats", "sockets")
     bench.latency((64,), compared)
-    bench.rates([(64, 64, (*compared, "tasknet")), (64, 256, (OURS,)), (65_536, 64, (OURS, "nats"))])
-    bench.four_hops((OURS,))
-    bench.broadcast((512,), (OURS,))
+    cases = ((64, 64), (64, 256), (65_536, 64), (1_048_576, 8))
+    bench.rates([(body, in_flight, compared) for body, in_flight in cases])
+    bench.four_hops((OURS, DIRECT))
+    bench.broadcast((512,), (OURS, DIRECT))
     bench.join((2000,))
     bench.router()
+    tls(bench)
 
 
 def _data(bench: Bench, machine: Machine, reached: Sequence[Target]) -> dict[str, object]:
@@ -133,7 +136,13 @@ def _write(bench: Bench, machine: Machine, reached: Sequence[Target], folder: Pa
         tables = f"{head}\n\n## Targets\n\n{verdicts}\n\n## All figures\n\n{report.markdown(bench.results)}\n"
         if folder.resolve() == ROOT / "docs" / "benchmarks":
             documents.fill(ROOT / "docs" / "performance.md", "targets", f"{verdicts}\n\n{where}")
-            documents.fill(ROOT / "README.md", "figures", f"{report.markdown_summary(bench.results)}\n\n{where}")
+            readme = report.markdown_summary(bench.results, (DIRECT, OURS, "nats", "zmq", "unary"))
+            documents.fill(ROOT / "README.md", "figures", f"{readme}\n\n{where}")
+            both = "\n\n".join(
+                report.markdown_summary(bench.results, (DIRECT, OURS, "nats", "sockets"), direction)
+                for direction in (UP, DOWN)
+            )
+            documents.fill(ROOT / "docs" / "performance.md", "compared", f"{both}\n\n{where}")
     (folder / "results.md").write_text(tables)
 
 

@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, cast
 
 from benchmarks import systems
@@ -16,7 +17,7 @@ from benchmarks.member import Loaded
 from benchmarks.mesh import DOWN, MGR, PROXY, ROLES, UP, Chain
 from benchmarks.processes import Process, TurnFailed, closing
 from benchmarks.results import Conditions, Results
-from benchmarks.systems import OURS
+from benchmarks.systems import DIRECT, OURS
 
 SMALL: Final = 64
 BODIES: Final = (SMALL, 4096, 65_536, 1_048_576)
@@ -80,12 +81,15 @@ class Bench:
         effort: the effort of the run.
         progress: called with the current step.
         names: the systems that take part; peers are compared with `taskd_net`.
+
+    Attributes:
+        names: the same.
     """
 
     def __init__(self, effort: Effort, progress: Callable[[str], None], names: Sequence[str] = systems.ALL) -> None:
         self.results = Results()
         self.effort = effort
-        self._names = names
+        self.names = names
         self._progress = progress
         self._processes: list[Process] = []
         self._chains: dict[str, Chain] = {}
@@ -162,13 +166,13 @@ class Bench:
 
     # ---- longer ways, and many receivers
 
-    def four_hops(self, names: Sequence[str] = ("taskd_net", "tasknet", "unary")) -> None:
+    def four_hops(self, names: Sequence[str] = (OURS, DIRECT, "tasknet", "unary")) -> None:
         """Worker → Proxy → Mgr → Proxy → Worker: latency with one in flight, messages/s with 64."""
         far: list[str] = []
         processes: list[Process] = []
         with closing(processes):
             for name in names:
-                if name in self._names:
+                if name in self.names:
                     proxy = Process(name, ["Proxy/1"], self.chain(name).mgr.address)
                     processes.append(proxy)
                     worker = Process(name, [FAR_WORKER], proxy.address)
@@ -193,7 +197,7 @@ class Bench:
         rate = many["count"] / many["seconds"]
         self.results.add("four-hops", "messages/s", "1/s", chain.system, rate, hops=4, in_flight=64)
 
-    def broadcast(self, workers: Sequence[int] = BROADCASTS, names: Sequence[str] = ("taskd_net", "tasknet")) -> None:
+    def broadcast(self, workers: Sequence[int] = BROADCASTS, names: Sequence[str] = (OURS, DIRECT, "tasknet")) -> None:
         """Mgr → every Worker, under 4 Proxies: time to the last ack, and copies on each link."""
         for count in workers:
             for name in names:
@@ -228,21 +232,21 @@ class Bench:
                 copies = _copies(before, after, run["count"])
                 self.results.add("broadcast", "copies per link", "", system, copies / (PROXIES + count), workers=count)
 
-    def join(self, children: Sequence[int] = JOINS) -> None:
+    def join(self, children: Sequence[int] = JOINS, names: Sequence[str] = (OURS, DIRECT)) -> None:
         """Children that join one parent at once: time, and the parent's memory and CPU time for each at rest."""
         for turn in self._turns("join"):
-            for count in children:
+            for count, name in product(children, names):
                 processes: list[Process] = []
-                with closing(processes), self._turn(f"join of {count}, turn {turn}", OURS):
-                    self._join(count, processes)
+                with closing(processes), self._turn(f"join of {count}, turn {turn}", name):
+                    self._join(name, count, processes)
 
-    def _join(self, count: int, processes: list[Process]) -> None:
-        parent = Process(OURS, [MGR])
+    def _join(self, system: str, count: int, processes: list[Process]) -> None:
+        parent = Process(system, [MGR])
         processes.append(parent)
         address = parent.address
         for first in range(CHILD_PROCESSES):
             positions = [f"Worker/0/{rank}" for rank in range(first, count, CHILD_PROCESSES)]
-            processes.append(Process(OURS, positions, address))
+            processes.append(Process(system, positions, address))
         children = processes[1:]
         for child in children:
             child.wait_started()
@@ -253,23 +257,23 @@ class Bench:
         took = max(span["ended"] for span in spans) - min(span["began"] for span in spans)
         if parent.ask("routes") != count:
             raise TurnFailed(f"{parent.name} does not know all of {count} children")
-        self.results.add("join", "time to the last", "s", OURS, took, children=count)
+        self.results.add("join", "time to the last", "s", system, took, children=count)
         spent = (parent.cpu() - cpu) / count
-        self.results.add("join", "CPU of the parent, each child", "µs", OURS, spent * 1e6, children=count)
+        self.results.add("join", "CPU of the parent, each child", "µs", system, spent * 1e6, children=count)
         if count >= REST_FROM:
             time.sleep(1.0)
             grown = (parent.resident() - memory) / count / 1024
-            self.results.add("join", "memory of the parent, each child", "KiB", OURS, grown, children=count)
+            self.results.add("join", "memory of the parent, each child", "KiB", system, grown, children=count)
             cpu = parent.cpu()
             time.sleep(self.effort.settle)
             share = (parent.cpu() - cpu) / self.effort.settle * 1000
-            self.results.add("join", "CPU of the parent at rest", "ms/s", OURS, share, children=count)
+            self.results.add("join", "CPU of the parent at rest", "ms/s", system, share, children=count)
 
     # ---- costs beside other work
 
     def idle(self, names: Sequence[str] = ()) -> None:
         """CPU time of each process without traffic."""
-        chains = [self.chain(name) for name in self._names if not names or name in names]
+        chains = [self.chain(name) for name in self.names if not names or name in names]
         self._progress("CPU at rest")
         time.sleep(1.0)
         before = [[process.cpu() for process in chain.roles] for chain in chains]
@@ -336,7 +340,7 @@ class Bench:
         """The chains of these systems (none: of all), in the order in which they take turns."""
         # Upwards `stream` is the same as `unary`.
         left_out = () if names or direction == DOWN else ("stream",)
-        return [self.chain(name) for name in self._names if name not in left_out and (not names or name in names)]
+        return [self.chain(name) for name in self.names if name not in left_out and (not names or name in names)]
 
     def _turns(self, what: str) -> Iterator[int]:
         for turn in range(1, self.effort.turns + 1):

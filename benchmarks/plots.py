@@ -27,6 +27,7 @@ COLOURS: Final = {
     "stream": "#edae49",
     "nats": "#2e8b57",
     "zmq": "#8e6bbf",
+    "sockets": "#66727f",
 }
 NAMES: Final = {
     OURS: "taskd_net",
@@ -36,6 +37,7 @@ NAMES: Final = {
     "stream": "streaming gRPC relay",
     "nats": "NATS",
     "zmq": "ZeroMQ",
+    "sockets": "bare asyncio relay",
 }
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.results import Case, Conditions, Key, Results
-from benchmarks.systems import ALL, OURS
+from benchmarks.systems import ALL, DIRECT, OURS
 from benchmarks.targets import Target
 
 TITLES: Final = {
@@ -183,21 +183,31 @@ def markdown_targets(reached: Sequence[Target]) -> str:
     return _markdown_table(["measure", "value", "target", ""], rows)
 
 
-def markdown_summary(results: Results) -> str:
-    """The first table of a reader: latency, and messages a second."""
-    compared = (OURS, "nats", "zmq", "unary")
-    one: Conditions = {"direction": "up", "body": 64}
+def markdown_summary(results: Results, compared: Sequence[str], direction: str = "up") -> str:
+    """Latency and messages a second of these systems."""
+    one: Conditions = {"direction": direction, "body": 64}
     rows = [
         ("p50, one in flight", "latency", "p50", "µs", one),
         ("p99, one in flight", "latency", "p99", "µs", one),
         *((f"messages/s, {n} in flight", "rate", "messages/s", "1/s", {**one, "in_flight": n}) for n in (64, 256)),
         ("64 KiB messages/s, 64 in flight", "rate", "messages/s", "1/s", {**one, "body": 65_536, "in_flight": 64}),
+        ("1 MiB messages/s, 8 in flight", "rate", "messages/s", "1/s", {**one, "body": 1_048_576, "in_flight": 8}),
     ]
     cells: list[list[str]] = []
     for label, measure, metric, unit, case in rows:
         values = [results.value(measure, metric, system, **case) for system in compared]
         cells.append([label, *("–" if value is None else number(value, unit) for value in values)])
-    return _markdown_table(["", "taskd_net", "NATS", "ZeroMQ", "plain gRPC, unary"], cells)
+    return _markdown_table([f"two hops {direction}", *(_COLUMNS[system] for system in compared)], cells)
+
+
+_COLUMNS: Final = {
+    OURS: "batched (default)",
+    DIRECT: "direct",
+    "nats": "NATS",
+    "zmq": "ZeroMQ",
+    "unary": "plain gRPC, unary",
+    "sockets": "bare asyncio relay",
+}
 
 
 def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

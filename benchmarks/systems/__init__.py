@@ -5,7 +5,8 @@ from __future__ import annotations
 from benchmarks.systems.member import Member, Spec
 
 OURS = "taskd_net"
-PEERS = ("direct", "tasknet", "unary", "stream", "nats", "zmq")
+DIRECT = "direct"
+PEERS = (DIRECT, "tasknet", "unary", "stream", "nats", "zmq", "sockets")
 ALL = (OURS, *PEERS)
 
 
@@ -27,7 +28,11 @@ def make(spec: Spec) -> Member:
         case "nats":
             from benchmarks.systems.nats import NatsClient, NatsServer
 
-            return NatsServer() if spec["positions"][0].startswith("Proxy") else NatsClient(spec)
+            return NatsServer(spec) if spec["positions"][0].startswith("Proxy") else NatsClient(spec)
+        case "sockets":
+            from benchmarks.systems.sockets import Sockets
+
+            return Sockets(spec)
         case "zmq":
             from benchmarks.systems.zmq import ZmqClient, ZmqRelay
 

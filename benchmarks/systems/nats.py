@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import re
 import signal
+import ssl
 
 import nats
 from nats.aio.client import Client
@@ -20,10 +21,15 @@ START_S = 20.0
 
 
 class NatsServer(Member):
-    """The server, with its own defaults. It always ends with this process."""
+    """The server, with its own defaults, over mutual TLS where there are certificates. It ends with this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: Spec) -> None:
         super().__init__()
+        folder = spec["certificates"]
+        files = {"--tlscert": "node.crt", "--tlskey": "node.key", "--tlscacert": "ca.crt"} if folder else {}
+        self._tls = [text for flag, name in files.items() for text in (flag, f"{folder}/{name}")]
+        if folder:
+            self._tls += ["--tls", "--tlsverify"]
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
 
@@ -35,7 +41,7 @@ class NatsServer(Member):
         libc = ctypes.CDLL(None)
         self._process = await asyncio.create_subprocess_exec(
             program,
-            *("--addr", "127.0.0.1", "--port", "-1"),
+            *("--addr", "127.0.0.1", "--port", "-1", *self._tls),
             stderr=asyncio.subprocess.PIPE,
             # PR_SET_PDEATHSIG
             preexec_fn=lambda: libc.prctl(1, signal.SIGKILL),
@@ -64,11 +70,18 @@ class NatsClient(Member):
         super().__init__()
         self._subject = _subject(spec["positions"][0])
         self._server = spec["upstream"]
+        self._certificates = spec["certificates"]
         self._client: Client | None = None
 
     async def start(self) -> str:
         """Connect and subscribe."""
-        self._client = await nats.connect(f"nats://{self._server}")
+        folder, context = self._certificates, None
+        if folder:
+            context = ssl.create_default_context(cafile=f"{folder}/ca.crt")
+            context.load_cert_chain(f"{folder}/node.crt", f"{folder}/node.key")
+        # The fastest settings: no answer of the server to each command, no check of subjects. asyncio sets TCP_NODELAY.
+        server = f"{'tls' if folder else 'nats'}://{self._server}"
+        self._client = await nats.connect(server, tls=context, verbose=False, pedantic=False)
         await self._client.subscribe(self._subject, cb=self._answer)
         return ""
 

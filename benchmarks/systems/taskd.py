@@ -14,6 +14,7 @@ from benchmarks.systems import OURS
 from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Ack, Node, NodeConfig, Position, Role
 from taskd_net.blocking import BlockingNode
+from taskd_net.cli.memory import keep_freed_memory
 from taskd_net.tls.files import Tls
 
 JOIN_S = 60.0
@@ -48,6 +49,9 @@ class Nodes(Member):
         self._upstream = spec["upstream"]
         self._links = "batched" if spec["system"] == OURS else spec["system"]
         self._certificates = spec["certificates"]
+        if not Role(self._positions[0].role).is_leaf:
+            # As a daemon of these roles.
+            keep_freed_memory()
         self._nodes: list[Node] = []
         self._readers: list[asyncio.Task[None]] = []
         self._computing: threading.Thread | None = None

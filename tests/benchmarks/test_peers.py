@@ -45,7 +45,7 @@ def test_every_plot_is_drawn_as_svg_and_png(drawn: list[Path]) -> None:
     assert all(path.stat().st_size > 10_000 for path in drawn)
 
 
-@pytest.mark.parametrize("system", ["nats", "zmq"])
+@pytest.mark.parametrize("system", ["nats", "zmq", "sockets"])
 def test_a_peer_delivers_both_ways(system: str) -> None:
     bench = Bench(SHORT, lambda _: None, (system,))
 
