@@ -17,7 +17,7 @@ from tests.cli.processes import Command
 SCENARIO = """\
 jobs: [{id: demo}]
 steps:
-  - {when: registered, wait: 0.1, end: on}
+  - {when: registered, wait: 0.5, end: on}
 """
 
 

@@ -234,13 +234,17 @@ answers:
 
 
 async def test_a_new_stream_takes_the_place_of_the_old_one() -> None:
-    async with running(JOB + "steps: [{when: subscribed, wait: 0.5, signal: {type: first, count: 3}}]") as client:
+    async with running(JOB) as client:
         old = await client.join()
+        await client.until("reset")
         new = await client.join()
         await client.until("reset", 2)
         old.cancel()
         await client.until("stream_ended")
-        assert [(await read(new)).signalType for _ in range(3)] == ["first"] * 3
+        ranks = [pb.FaultRank(rankId="1", faultType="1")]
+        assert await client.code("ReportProcessFault", pb.ProcessFaultRequest(jobId="demo", faultRanks=ranks)) == 0
+        assert (await read(new)).signalType == "stopTrain"
+        assert [each["event"] for each in client.events].count("reset") == 2
 
 
 async def test_more_calls_a_second_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
