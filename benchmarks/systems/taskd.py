@@ -14,7 +14,7 @@ from benchmarks.systems import OURS
 from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Ack, Node, NodeConfig, Position, Role
 from taskd_net.blocking import BlockingNode
-from taskd_net.cli.memory import keep_freed_memory
+from taskd_net.cli.memory import keep_freed_memory, leave_start_uncollected
 from taskd_net.tls.files import Tls
 
 JOIN_S = 60.0
@@ -67,6 +67,8 @@ class Nodes(Member):
     async def ready(self) -> None:
         """Wait until every node has joined."""
         await asyncio.gather(*(node.joined(JOIN_S) for node in self._nodes))
+        if not Role(self._positions[0].role).is_leaf:
+            leave_start_uncollected()
 
     def body(self, size: int) -> str:
         """Text."""

@@ -17,7 +17,7 @@ import uvloop
 from taskd_net import ConfigError, Node, NodeConfig, limits, logs
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.command import Command
-from taskd_net.cli.memory import keep_freed_memory
+from taskd_net.cli.memory import keep_freed_memory, leave_start_uncollected
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
@@ -129,6 +129,7 @@ class Daemon:
         node = self._node
         printing = asyncio.create_task(self._print(Output(self._unread, self._no_room)))
         watchdog = asyncio.create_task(self._feed_watchdog())
+        leave_start_uncollected()
         self._notify("READY=1", f"STATUS={self._ready_line}")
 
         number = await stop

@@ -67,3 +67,12 @@ def test_allocator_of_the_user_stays(variables: dict[str, str], kept: bool) -> N
     environment = {"PATH": os.environ["PATH"], **variables}
     told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert told.stdout == f"{kept}\n"
+
+
+def test_start_is_left_out_of_later_collections() -> None:
+    program = (
+        "import gc; from taskd_net.cli import daemon; before = len(gc.get_objects()); "
+        "daemon.leave_start_uncollected(); print(gc.get_freeze_count() > 10_000, len(gc.get_objects()) < before / 10)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "True True\n"
