@@ -154,7 +154,8 @@ class ClusterD:
         for message in self.first[rpc.name]:
             stream.put(message)
         self._streams[rpc.path].append(stream)
-        context.add_callback(lambda: stream.put(None))
+        if not context.add_callback(lambda: stream.put(None)):  # the call has ended before
+            stream.put(None)
         self._note(rpc, content)
         yield from _contents(stream, context)
 
