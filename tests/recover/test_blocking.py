@@ -18,8 +18,6 @@ from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
 from tests.peers.clusterd import ClusterD
 
-pytestmark = pytest.mark.compat
-
 INFO = pb.ClientInfo(jobId="J", role="master agent")
 FAULTS = [wire.FaultRank(rankId="3", faultType="1")]
 
