@@ -85,6 +85,11 @@ class StoredPlay(Play):
         else:
             self._dies = str(first)
 
+    def end_faults(self) -> None:
+        """Everybody is reachable, and the Manager lives, from now on."""
+        super().end_faults()
+        self._dies = ""
+
     def obey(self, command: Command) -> None:
         """Assert that no process gets an order twice, and no count below the documented one."""
         super().obey(command)
