@@ -261,7 +261,10 @@ class DirectSocket(asyncio.BufferedProtocol):
         frames, flushes = self._frames, self._flushes
         flushes.reading = True
         try:
-            while (link := self._link) is not None or not self.first.done():
+            for _ in range(link_limits.DIRECT_FRAMES_AT_ONCE):
+                link = self._link
+                if link is None and self.first.done():
+                    break
                 frame = frames.next()
                 if frame is None:
                     return
@@ -285,6 +288,11 @@ class DirectSocket(asyncio.BufferedProtocol):
                     return
                 elif kind != Kind.PONG:
                     raise FrameError(f"a frame of kind {kind}")
+            else:
+                # Many small frames: other links have their turn between them.
+                self._transport.pause_reading()
+                self._loop.call_soon(self._take_more)
+                return
             # Nobody reads yet, or any more: the kernel keeps the rest.
             if not self._paused and not self.closing():
                 self._paused = True
@@ -300,7 +308,11 @@ class DirectSocket(asyncio.BufferedProtocol):
         if link is not None and link.take_in_slice():
             # Other links have their turn between two slices.
             self._loop.call_soon(self._take_slices)
-        elif not self.closing():
+        else:
+            self._take_more()
+
+    def _take_more(self) -> None:
+        if not self.closing():
             self._transport.resume_reading()
             self._take()
 

@@ -122,7 +122,8 @@ class FrameReader:
         if self.empty:
             return self.shared
         if self._end == len(self._view):
-            self._make_room(self._end - self._start + link_limits.DIRECT_OWN_BYTES)
+            held = self._end - self._start
+            self._make_room(max(held + link_limits.DIRECT_OWN_BYTES, min(2 * held, self.most)))
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -150,7 +151,8 @@ class FrameReader:
         start += _HEAD_SIZE
         behind = start + size
         if behind > end:
-            self._make_room(_HEAD_SIZE + size)
+            # A length alone costs a bounded part of it. The buffer grows with the bytes that come.
+            self._make_room(min(_HEAD_SIZE + size, max(end - self._start, link_limits.DIRECT_FRAME_BYTES)))
             return None
         if behind == end:
             self._view, self._start, self._end, self.empty = self.shared, 0, 0, True
@@ -165,7 +167,7 @@ class FrameReader:
             self._replace(max(self._end - self._start, link_limits.DIRECT_OWN_BYTES))
 
     def _make_room(self, needed: int) -> None:
-        """Have room for a frame of so many bytes, of which the first ones are there."""
+        """Have room for so many bytes, of which the first ones are there."""
         if self._view is self.shared or needed > len(self._view):
             self._replace(max(needed, link_limits.DIRECT_OWN_BYTES))
         elif self._start + needed > len(self._view):
@@ -175,7 +177,6 @@ class FrameReader:
 
     def _replace(self, size: int) -> None:
         held = self._view[self._start : self._end]
-        # Zeroed by the kernel when it is touched: a length alone costs no memory.
         self._view = memoryview(bytearray(size))
         self._view[: len(held)] = held
         self._start, self._end = 0, len(held)

@@ -257,6 +257,26 @@ async def test_last_frame_gives_the_reason(cable: Cable) -> None:
     assert cable.stream.reason == "out of turn"
 
 
+async def test_other_links_have_their_turn_between_many_small_frames(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pings, most = 0, link_limits.DIRECT_FRAMES_AT_ONCE
+
+    def pinged(_: DirectLink) -> None:
+        nonlocal pings
+        pings += 1
+
+    monkeypatch.setattr(DirectLink, "pinged", pinged)
+    data = write_frame(Kind.PING) * (3 * most) + write_frame(Kind.END, b"the last")
+    cable.stream.get_buffer(-1)[: len(data)] = data
+    cable.stream.buffer_updated(len(data))
+    for turn in range(1, 4):
+        assert pings == turn * most
+        await asyncio.sleep(0)
+    await soon(cable.running)
+    assert cable.stream.reason == "the last"
+
+
 async def test_frames_that_come_before_the_link_stands_are_kept() -> None:
     near, far = connected()
     stream = DirectSocket()

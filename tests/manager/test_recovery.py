@@ -147,9 +147,7 @@ LONG_FLOWS: Final = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [*FLOWS, *(pytest.param(name, marks=pytest.mark.long) for name in LONG_FLOWS)]
-)
+@pytest.mark.parametrize("name", [*FLOWS, *(pytest.param(name, marks=pytest.mark.long) for name in LONG_FLOWS)])
 async def test_flow(name: str) -> None:
     calls, commands = (FLOWS | LONG_FLOWS)[name]
     seen = await play(name)

@@ -98,6 +98,26 @@ def test_link_has_a_buffer_of_its_own_only_for_bytes_that_wait() -> None:
     assert reader.space().obj is reader.shared.obj
 
 
+def test_buffer_grows_with_the_bytes_of_a_frame_and_not_with_its_length() -> None:
+    reader = reader_of(limits.RECEIVE_BYTES)
+    stream = write_frame(Kind.BATCH, b"x" * limits.MESSAGE_BYTES)
+    assert fed(reader, stream[:1000], [1000]) == []
+    held, sizes, frame = 1000, set(), None
+    while held < len(stream):
+        space = reader.space()
+        size = len(bytes(space.obj))
+        sizes.add(size)
+        assert size <= max(link_limits.DIRECT_FRAME_BYTES, 2 * held)
+        piece = stream[held : held + min(len(space), 100_000)]
+        space[: len(piece)] = piece
+        reader.received(len(piece))
+        held += len(piece)
+        frame = reader.next()
+        assert (frame is None) == (held < len(stream))
+    assert frame is not None and frame[1] == stream[5:]
+    assert len(sizes) < 6, "each growth copies what is there"
+
+
 def test_frames_that_nobody_takes_wait_in_a_buffer_of_the_link() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
     stream = b"".join(write_frame(Kind.BATCH, bytes([number]) * 3000) for number in range(3))
