@@ -17,6 +17,7 @@ from taskd_net.schema import Kind, require_all, setting
 from taskd_net.tls.files import Tls
 from taskd_net.untrusted import shown
 
+AUTO: Final = "auto"
 OFF: Final = "off"
 """The word for an address that is not used."""
 
@@ -49,8 +50,9 @@ class NodeConfig:
             one fill the places.
         links: Best kind of link to offer and to use. `batched` switches off direct links. `tasknet` restricts links to
             the four calls that every peer knows, with far fewer messages a second ([performance](performance.md)).
-        direct_listen: Address for direct links of the children, beside `listen`. Port 0 takes any free port. `off`
-            accepts none: links then go over gRPC, with fewer messages a second ([how it works](design.md)).
+        direct_listen: Address for direct links of the children, beside `listen`; firewalls have to let them through.
+            `auto` takes any free port of the host of `listen`. `off` accepts none: links then go over gRPC, with fewer
+            messages a second ([how it works](design.md)).
         tracing: Traces of messages with OpenTelemetry. Costs a span, some 50 µs, per message and node
             ([diagnosis](diagnosis.md#traces)). Use one value in a job; needs the extra `tracing`.
         record: File for a record of every event at this node and its outcome, for a bug report; message bodies are left
@@ -88,7 +90,7 @@ class NodeConfig:
     grace: float = setting(Kind.SECONDS, limits.GRACE_S)
     registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S)
     links: str = setting(Kind.CHOICE, "direct", choices=KINDS)
-    direct_listen: str = setting(Kind.ADDRESS, OFF, choices=(OFF,))
+    direct_listen: str = setting(Kind.ADDRESS, AUTO, choices=(AUTO, OFF))
     tracing: bool = setting(Kind.SWITCH, False)
     record: str | None = setting(Kind.FILE, None, unset="none")
     backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S)

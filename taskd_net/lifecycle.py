@@ -9,7 +9,7 @@ from typing import Self
 from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
-from taskd_net.config import OFF, NodeConfig
+from taskd_net.config import AUTO, OFF, NodeConfig
 from taskd_net.driver import Driver
 from taskd_net.links import registry
 from taskd_net.links.kind import Sockets
@@ -74,9 +74,10 @@ class Lifecycle(Driver):
         address = Address.parse(listen, "listen")
         sockets = None
         if config.direct_listen != OFF:
-            direct = Address.parse(config.direct_listen, "direct_listen")
+            auto = config.direct_listen == AUTO
+            direct = Address(address.host, 0) if auto else Address.parse(config.direct_listen, "direct_listen")
             context = None if rotation is None or rotation.server is None else rotation.server_context
-            sockets = Sockets(direct, context)
+            sockets = Sockets(direct, context, asked_for=not auto)
         server = MeshServer(
             self,
             self.view,

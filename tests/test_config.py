@@ -159,9 +159,9 @@ def test_pauses_do_not_shrink() -> None:
         worker(backoff_initial=0.2, backoff_max=0.1)
 
 
-def test_port_of_direct_links_is_an_address_or_off() -> None:
-    assert NodeConfig.mgr().direct_listen == "off"
-    for value in ("off", "127.0.0.1:9701", "[::]:0"):
+def test_port_of_direct_links_is_any_free_one_an_address_or_none() -> None:
+    assert NodeConfig.mgr().direct_listen == "auto"
+    for value in ("auto", "off", "127.0.0.1:9701", "[::]:0"):
         assert NodeConfig.mgr(direct_listen=value).direct_listen == value
     with pytest.raises(ConfigError, match="direct_listen is 'on'; expected host:port"):
         NodeConfig.mgr(direct_listen="on")

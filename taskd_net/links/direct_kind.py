@@ -7,8 +7,6 @@ child connects and greets with it, and the parent answers whether the link is ac
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import secrets
 import socket
 import ssl
@@ -23,6 +21,7 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.direct import NAME, PROBED, DirectLink, TracedDirectLink
+from taskd_net.links.direct_address import UnknownHost, connected, listening, resolve
 from taskd_net.links.direct_requests import Answering, Asking, Beside
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Sockets, Unreachable, Way
@@ -93,26 +92,36 @@ class DirectAcceptor(Acceptor):
         self._refused: set[str] = set()
 
     async def start(self) -> None:
-        """Listen."""
+        """Listen. Sockets that were not asked for are done without, if they cannot be had."""
         sockets = self._parent.sockets
         if sockets is None:
             return
         try:
-            _context(sockets)
-            family, address = await _resolve(sockets.listen)
-        except (OSError, Unreachable) as error:
-            raise ConfigError(f"direct_listen is {sockets.listen}, which cannot be used: {error}") from error
-        self._listener = listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setblocking(False)
-        try:
-            listener.bind(address)
-        except OSError as error:
-            listener.close()
-            raise ConfigError(f"direct_listen is {sockets.listen}, which cannot be bound: {error.strerror}") from error
-        listener.listen(limits.MAX_CHILDREN)
+            self._listener = listener = await self._listen(sockets)
+        except ConfigError as error:
+            if sockets.asked_for:
+                raise
+            self._parent.host.log.warning("no_direct_links", reason=str(error))
+            return
         self._port = listener.getsockname()[1]
         _spawn(self._waiting, self._accept(listener, sockets))
+
+    async def _listen(self, sockets: Sockets) -> socket.socket:
+        """A socket that listens.
+
+        Raises:
+            ConfigError: its address or the files of TLS cannot be used.
+        """
+        address = sockets.listen
+        try:
+            _context(sockets)
+            where = await resolve(address)
+        except OSError as error:
+            raise ConfigError(f"direct_listen is {address}, which cannot be used: {error}") from error
+        try:
+            return listening(where)
+        except OSError as error:
+            raise ConfigError(f"direct_listen is {address}, which cannot be bound: {error.strerror}") from error
 
     def offer(self, link: LinkId, caller: Caller) -> Metadata:
         """The port, and a token for this registration."""
@@ -355,40 +364,14 @@ async def _connect(way: Way, seconds: float) -> socket.socket:
     """
     offer = _read_offer(way.peer)
     assert offer is not None
-    family, address = await _resolve(Address(way.upstream.host, offer[0]))
-    connection = socket.socket(family, socket.SOCK_STREAM)
-    connection.setblocking(False)
+    address = Address(way.upstream.host, offer[0])
     try:
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().sock_connect(connection, address)
-        except TimeoutError:
-            # Not where this process was busy meanwhile, and the kernel was not.
-            connection.getpeername()
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, OSError):
-            late = error.errno in (None, errno.ENOTCONN)
-            reason = "does not answer" if late else f"cannot be reached: {error.strerror}"
-            raise Unreachable(f"{_offered(way, offer[0])} {reason}") from error
-        raise
-    return connection
-
-
-async def _resolve(address: Address) -> tuple[socket.AddressFamily, tuple[object, ...]]:
-    """The family and the address of a socket. A numeric host needs no thread."""
-    found: list[tuple[socket.AddressFamily, int, int, str, tuple[object, ...]]] = []
-    with contextlib.suppress(socket.gaierror):
-        numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        found += socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=numeric)
-    if not found:
-        loop = asyncio.get_running_loop()
-        try:
-            found += await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise Unreachable(f"{address.host} is no host: {error}") from error
-    family, _, _, _, where = found[0]
-    return family, where
+        return await connected(address, seconds)
+    except UnknownHost as error:
+        raise Unreachable(str(error)) from error
+    except OSError as error:
+        reason = "does not answer" if error.errno is None else f"cannot be reached: {error.strerror}"
+        raise Unreachable(f"{_offered(way, offer[0])} {reason}") from error
 
 
 def _spawn(tasks: set[asyncio.Task[None]], work: Coroutine[object, object, None]) -> None:

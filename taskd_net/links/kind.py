@@ -173,10 +173,12 @@ class Sockets(NamedTuple):
     Attributes:
         listen: the address; port 0 takes any free port.
         context: returns the context of TLS for the next connection, or raises OSError; None for plain text.
+        asked_for: the node does not start without them.
     """
 
     listen: Address
     context: Callable[[], ssl.SSLContext] | None
+    asked_for: bool = True
 
 
 class Parent(Protocol):

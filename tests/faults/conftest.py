@@ -102,7 +102,7 @@ def form(request: pytest.FixtureRequest) -> Form:
 @pytest.fixture(scope="module")
 def listening(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings of nodes with one kind of link between nodes of ours; `over_links` has the kinds."""
-    return {"direct_listen": "127.0.0.1:0"} if request.param == "direct" else {}
+    return {"direct_listen": "127.0.0.1:0" if request.param == "direct" else "off"}
 
 
 def over_links(*pairs: tuple[Form, str]) -> pytest.MarkDecorator:

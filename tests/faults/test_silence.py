@@ -43,7 +43,7 @@ def is_answered_for(lab: Lab, held: Member, *, over: float) -> None:
 
 def over_direct(lab: Lab) -> bool:
     """True if its nodes offer direct links."""
-    return "direct_listen" in lab.mgr.settings
+    return bool(lab.mgr.settings["direct_listen"] != "off")
 
 
 def seconds_of(form: Form) -> float:

@@ -1,0 +1,85 @@
+"""Sockets of direct links by address: one that listens, and one that is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import NamedTuple
+
+from taskd_net import limits
+from taskd_net.address import Address
+
+
+class UnknownHost(OSError):
+    """The host of an address has no name that is known."""
+
+
+class Where(NamedTuple):
+    """An address for the kernel."""
+
+    family: socket.AddressFamily
+    name: tuple[object, ...]
+
+
+async def resolve(address: Address) -> Where:
+    """Look an address up. A numeric host needs no thread.
+
+    Raises:
+        UnknownHost: there is no such host.
+    """
+    found: list[tuple[socket.AddressFamily, int, int, str, tuple[object, ...]]] = []
+    with contextlib.suppress(socket.gaierror):
+        numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        found += socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=numeric)
+    if not found:
+        loop = asyncio.get_running_loop()
+        try:
+            found += await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise UnknownHost(f"{address.host} is no host: {error}") from error
+    family, _, _, _, name = found[0]
+    return Where(family, name)
+
+
+def listening(where: Where) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    listener = socket.socket(where.family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind(where.name)
+        listener.listen(limits.MAX_CHILDREN)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+async def connected(address: Address, seconds: float) -> socket.socket:
+    """A socket that is connected.
+
+    Raises:
+        OSError: nobody answers in time, then without `errno`, or the kernel says why not.
+    """
+    where = await resolve(address)
+    connection = socket.socket(where.family, socket.SOCK_STREAM)
+    connection.setblocking(False)
+    try:
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().sock_connect(connection, where.name)
+        except TimeoutError as late:
+            # Not where this process was busy meanwhile, and the kernel was not.
+            try:
+                connection.getpeername()
+            except OSError:
+                raise TimeoutError from late
+    except BaseException:
+        connection.close()
+        raise
+    return connection
