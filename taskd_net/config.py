@@ -104,6 +104,15 @@ class NodeConfig:
     # The last one: in a class's body its name hides the module's.
     limits: Limits = DEFAULT
 
+    @property
+    def direct_address(self) -> Address | None:
+        """The address for direct links, with port 0 for any free one; None for none."""
+        if self.listen is None or self.direct_listen == OFF:
+            return None
+        if self.direct_listen == AUTO:
+            return Address(Address.parse(self.listen, "listen").host, 0)
+        return Address.parse(self.direct_listen, "direct_listen")
+
     @classmethod
     def mgr(cls, *, listen: str = "127.0.0.1:9601", **settings: object) -> Self:
         """The root of a job's tree."""

@@ -9,7 +9,7 @@ from typing import Self
 from taskd_net import fork, limits
 from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
-from taskd_net.config import AUTO, OFF, NodeConfig
+from taskd_net.config import AUTO, NodeConfig
 from taskd_net.driver import Driver
 from taskd_net.links import registry
 from taskd_net.links.kind import Sockets
@@ -73,11 +73,9 @@ class Lifecycle(Driver):
         config = self.config
         address = Address.parse(listen, "listen")
         sockets = None
-        if config.direct_listen != OFF:
-            auto = config.direct_listen == AUTO
-            direct = Address(address.host, 0) if auto else Address.parse(config.direct_listen, "direct_listen")
+        if (direct := config.direct_address) is not None:
             context = None if rotation is None or rotation.server is None else rotation.server_context
-            sockets = Sockets(direct, context, asked_for=not auto)
+            sockets = Sockets(direct, context, asked_for=config.direct_listen != AUTO)
         server = MeshServer(
             self,
             self.view,

@@ -11,10 +11,6 @@ from taskd_net import limits
 from taskd_net.address import Address
 
 
-class UnknownHost(OSError):
-    """The host of an address has no name that is known."""
-
-
 class Where(NamedTuple):
     """An address for the kernel."""
 
@@ -26,7 +22,7 @@ async def resolve(address: Address) -> Where:
     """Look an address up. A numeric host needs no thread.
 
     Raises:
-        UnknownHost: there is no such host.
+        OSError: there is no such host; the text says which.
     """
     found: list[tuple[socket.AddressFamily, int, int, str, tuple[object, ...]]] = []
     with contextlib.suppress(socket.gaierror):
@@ -37,7 +33,7 @@ async def resolve(address: Address) -> Where:
         try:
             found += await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise UnknownHost(f"{address.host} is no host: {error}") from error
+            raise OSError(f"{address.host} is no host: {error}") from error
     family, _, _, _, name = found[0]
     return Where(family, name)
 
@@ -60,13 +56,12 @@ def listening(where: Where) -> socket.socket:
     return listener
 
 
-async def connected(address: Address, seconds: float) -> socket.socket:
+async def connected(where: Where, seconds: float) -> socket.socket:
     """A socket that is connected.
 
     Raises:
         OSError: nobody answers in time, then without `errno`, or the kernel says why not.
     """
-    where = await resolve(address)
     connection = socket.socket(where.family, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:

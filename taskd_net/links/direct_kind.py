@@ -21,7 +21,7 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.direct import NAME, PROBED, DirectLink, TracedDirectLink
-from taskd_net.links.direct_address import UnknownHost, connected, listening, resolve
+from taskd_net.links.direct_address import connected, listening, resolve
 from taskd_net.links.direct_requests import Answering, Asking, Beside
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Sockets, Unreachable, Way
@@ -364,11 +364,12 @@ async def _connect(way: Way, seconds: float) -> socket.socket:
     """
     offer = _read_offer(way.peer)
     assert offer is not None
-    address = Address(way.upstream.host, offer[0])
     try:
-        return await connected(address, seconds)
-    except UnknownHost as error:
+        where = await resolve(Address(way.upstream.host, offer[0]))
+    except OSError as error:
         raise Unreachable(str(error)) from error
+    try:
+        return await connected(where, seconds)
     except OSError as error:
         reason = "does not answer" if error.errno is None else f"cannot be reached: {error.strerror}"
         raise Unreachable(f"{_offered(way, offer[0])} {reason}") from error

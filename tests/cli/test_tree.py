@@ -37,7 +37,9 @@ class Job:
         """Start all of them, and wait until they have joined."""
         self.mgr = await stack.enter_async_context(Daemon("mgr", "--expect", "2x2", logs=logs))
         for rank in (0, 1):
-            proxy = Daemon("proxy", "--server-rank", rank, "--upstream", self.mgr.address, logs=logs)
+            # Over gRPC a stopped process is lost after some 7 s; on a direct link it does not answer, for a minute.
+            kind = ("--links", "batched")
+            proxy = Daemon("proxy", "--server-rank", rank, "--upstream", self.mgr.address, *kind, logs=logs)
             self.proxies.append(await stack.enter_async_context(proxy))
         for rank in (0, 1, 2):
             node = rank // 2

@@ -16,7 +16,6 @@ from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
 from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.settings import node_config, refused
-from taskd_net.config import OFF
 
 CHECKED: Final = ("mgr", "proxy", "listen", "send")
 """The commands that run a node."""
@@ -28,8 +27,8 @@ async def examine(config: NodeConfig) -> list[Finding]:
     """All checks that need no running node."""
     findings = tls_files.check(config.tls)
     usable = all(found.state is not State.WRONG for found in findings)
-    if config.direct_listen != OFF:
-        findings += listening.check_direct(Address.parse(config.direct_listen))
+    if config.direct_address is not None:
+        findings += listening.check_direct(config.direct_address)
     for address in (config.listen, config.plain_listen):
         if address is not None:
             secured = config.tls is not None and config.tls.listens and address == config.listen

@@ -84,7 +84,7 @@ async def test_nothing_is_wrong(mesh: Mesh, mgr: WatchedNode) -> None:
 async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
     direct = await mesh.mgr(direct_listen="127.0.0.1:0", links="direct")
-    other = await mesh.proxy(3, direct, links="direct")
+    other = await mesh.proxy(3, direct, links="direct", direct_listen="off")
     await mesh.worker(3, 24, other, links="direct")
     await mesh_state.until(direct, lambda now: now.get("Worker/3/24", {}).get("link_reason"))
     found = await proxy(direct.address or "", "--server-rank", 3)
