@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 from typing import NamedTuple
 
@@ -67,7 +69,7 @@ async def connected(where: Where, seconds: float) -> socket.socket:
     try:
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().sock_connect(connection, where.name)
+                await _connect(connection, where.name)
         except TimeoutError as late:
             # Not where this process was busy meanwhile, and the kernel was not.
             try:
@@ -78,3 +80,21 @@ async def connected(where: Where, seconds: float) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+async def _connect(connection: socket.socket, name: tuple[object, ...]) -> None:
+    """Connect without the loop's own call: uvloop's resolves numeric addresses in four threads of libuv, which stay.
+
+    A forked child of the process then crashes at its end, when libuv joins threads that the child does not have.
+    """
+    error = connection.connect_ex(name)
+    if error == errno.EINPROGRESS:
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(connection.fileno(), ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_writer(connection.fileno())
+        error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
