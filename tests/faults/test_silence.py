@@ -43,7 +43,7 @@ def is_answered_for(lab: Lab, held: Member, *, over: float) -> None:
 
 def over_direct(lab: Lab) -> bool:
     """True if its nodes offer direct links."""
-    return bool(lab.mgr.settings["direct_listen"] != "off")
+    return bool(lab.mgr.settings.get("direct_listen", "off") != "off")
 
 
 def seconds_of(form: Form) -> float:
