@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from queue import SimpleQueue
 from typing import Final
 
@@ -101,7 +102,7 @@ def as_json(message: Message) -> Iterator[str]:
 
 def as_text(message: Message) -> Iterator[str]:
     """A message in words: its sender, its kind, its body. It is one line, whatever the body has in it; in pieces."""
-    return printable_pieces(f"{message.src} {message.mtype} {message.body}")
+    return chain(printable_pieces(f"{message.src} {message.mtype} "), printable_pieces(message.body))
 
 
 def _joined(pieces: Iterator[str]) -> Iterator[bytes]:
