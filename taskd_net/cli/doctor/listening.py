@@ -58,8 +58,8 @@ def check_direct(listen: Address) -> list[Finding]:
         except OSError as error:
             text = f"the port of direct links, {listen}, cannot be listened on: {error.strerror or error}"
             advice = f"If this node runs, it is that. `ss -ltnp 'sport = :{listen.port}'` names the process."
-            return [warning("direct", text, advice)]
-    return [ok("direct", f"{listen} is free for direct links")]
+            return [warning("direct-port", text, advice)]
+    return [ok("direct-port", f"{listen} is free for direct links")]
 
 
 async def _explain(listen: Address, position: Position, error: OSError, *, tls: bool) -> Finding:

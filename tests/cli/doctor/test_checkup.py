@@ -106,10 +106,10 @@ async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPa
 async def test_port_of_direct_links(mgr: WatchedNode) -> None:
     address = await free_address()
     found = await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", address)
-    assert found["direct"]["text"] == f"{address} is free for direct links"
-    assert "direct" not in await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", "127.0.0.1:0")
+    assert found["direct-port"]["text"] == f"{address} is free for direct links"
+    assert "direct-port" not in await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", "127.0.0.1:0")
     taken = await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", mgr.address, warnings=1)
-    assert "cannot be listened on: Address already in use" in taken["direct"]["text"]
+    assert "cannot be listened on: Address already in use" in taken["direct-port"]["text"]
 
 
 async def test_report_for_people(mgr: WatchedNode) -> None:
