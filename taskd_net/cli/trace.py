@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from taskd_net.cli.command import command, to_position
 from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.probing import as_object, ask, failure, milliseconds
 from taskd_net.links import registry
-from taskd_net.observe.client import NodeClient
+from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from taskd_net.observe.probe_codec import About, Echo
 from taskd_net.observe.prober import one_node
@@ -60,7 +61,10 @@ def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any)
         known: Mapping[str, Document] | None = None
         async for echo in client.trace(dest, settings["timeout"]):
             if known is None and echo.ok and echo.link != registry.best():
-                known = by_position(document(await client.mesh()))
+                known = {}
+                # The way is the answer; without a state of the mesh its links have no reasons.
+                with contextlib.suppress(AskFailed):
+                    known = by_position(document(await client.mesh()))
             before = hops[-1].src if hops else start[0].position
             hops.append(echo)
             reasons.append(_reason(known or {}, str(before.identity), str(echo.src.identity)) if echo.ok else "")

@@ -78,10 +78,10 @@ def hostile_jobs() -> Iterator[JobView]:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, answer: object, *arguments: str) -> Result:
-    """Run a command; whoever it asks gives this answer."""
+    """Run a command; the node that it asks gives this answer, then refuses."""
     monkeypatch.setattr(mesh_module, "end_at_once", lambda: None)
     for module in (mesh_module, probing, forget):
-        monkeypatch.setattr(module, "NodeClient", Client(answer))
+        monkeypatch.setattr(module, "NodeClient", Client(answer, AskFailed("no")))
     return CliRunner().invoke(group, list(arguments))
 
 
