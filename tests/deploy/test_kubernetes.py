@@ -106,9 +106,10 @@ def test_mgr_listens_where_its_probes_and_the_service_look_for_it(tmp_path: Path
     assert (job, settings["listen"]) == ("train-rank-0", "10.1.2.3:9601")
     port = {"port": port_of(settings["listen"])}
     assert mgr["startupProbe"]["grpc"] == mgr["livenessProbe"]["grpc"] == {**port, "service": LIVENESS}
-    assert [p["containerPort"] for p in mgr["ports"]] == [port["port"]]
+    direct = port_of(settings["direct_listen"])
+    assert [p["containerPort"] for p in mgr["ports"]] == [port["port"], direct]
     service = named("Service", "train-rank-0")
-    assert port["port"] in [p["port"] for p in service["ports"]]
+    assert {port["port"], direct} <= {p["port"] for p in service["ports"]}
     assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
     labels = {job: pod["metadata"]["labels"].items() for job, pod in pods().items()}
     assert service["selector"].items() <= labels["train-rank-0"]
@@ -126,6 +127,7 @@ def test_every_rank_has_its_proxy_which_joins_the_mgr(tmp_path: Path) -> None:
         for index in range(spec.get("completions", 1)):
             settings = settings_of(arguments(proxy, index, tmp_path), environment(proxy))
             assert (settings["listen"], settings["upstream"]) == ("127.0.0.1:9602", "train-rank-0:9601")
+            assert settings["direct_listen"] == "127.0.0.1:0"
             assert [p["containerPort"] for p in proxy["ports"]] == [9602]
             torchrun = arguments(train, index, tmp_path)
             assert f"--node-rank={settings['server_rank']}" in torchrun
@@ -133,6 +135,14 @@ def test_every_rank_has_its_proxy_which_joins_the_mgr(tmp_path: Path) -> None:
             ranks.append(settings["server_rank"])
     assert ranks == [0, 1, 2, 3]
     assert 29500 in [p["port"] for p in named("Service", "train-rank-0")["ports"]]
+
+
+def test_pods_of_the_job_reach_each_other_and_nobody_else_does() -> None:
+    policy = named("NetworkPolicy", "train")
+    selector = policy["podSelector"]["matchLabels"].items()
+    assert all(selector <= pod["metadata"]["labels"].items() for pod in pods().values())
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["ingress"] == [{"from": [{"podSelector": policy["podSelector"]}]}]
 
 
 def test_proxies_are_the_same_but_for_their_rank() -> None:
