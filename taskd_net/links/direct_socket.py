@@ -184,6 +184,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         if not self.reason:
             self.reason = "the connection was closed" if exc is None else f"the connection broke: {exc}"
         self._end()
+        self._frames.drop()
         self.over.set()
 
     # ---- for the link

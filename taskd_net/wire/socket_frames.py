@@ -175,6 +175,10 @@ class FrameReader:
             self._view[: len(held)] = held
             self._start, self._end = 0, len(held)
 
+    def drop(self) -> None:
+        """Let go of what is left: nobody takes it any more."""
+        self._view, self._start, self._end, self.empty = self.shared, 0, 0, True
+
     def _replace(self, size: int) -> None:
         held = self._view[self._start : self._end]
         self._view = memoryview(bytearray(size))

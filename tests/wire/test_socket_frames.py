@@ -133,6 +133,13 @@ def test_frames_that_nobody_takes_wait_in_a_buffer_of_the_link() -> None:
     ]
 
 
+def test_reader_that_has_dropped_its_bytes_has_no_buffer_of_its_own() -> None:
+    reader = reader_of(limits.RECEIVE_BYTES)
+    fed(reader, write_frame(Kind.BATCH, b"x" * 1000)[:100], [100])
+    reader.drop()
+    assert reader.empty and reader.space().obj is reader.shared.obj
+
+
 def test_large_batch_is_read_where_it_lies() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
     data = write_frame(Kind.BATCH, b"x" * link_limits.DIRECT_VIEWED_BYTES)
