@@ -35,7 +35,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile --durations=25 --durations-min=4
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint matrix mutants profile proto proto-check soak test torch
+.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint matrix mixed mutants profile proto proto-check soak test torch
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,10 @@ profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role
 matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in half an hour
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/api $(ARGS)
 
+# The earlier version comes out of git's history, with the installed dependencies.
+mixed: .venv/stamp-test  ## nodes of an earlier version as parent, hop and child among those of this one
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m mixed tests/mixed $(ARGS)
+
 faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
 	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)
 
@@ -92,7 +96,7 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 	@.venv-proto/bin/python proto/generate.py --check
 
 compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
-	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "compat and not long and not matrix and not beside_grpc" $(ARGS)
+	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "compat and not long and not matrix and not mixed and not beside_grpc" $(ARGS)
 
 # Chromium comes from the system; if it is missing, Debian's package is installed where possible.
 browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)

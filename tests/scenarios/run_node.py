@@ -11,6 +11,8 @@ from typing import Any
 
 from taskd_net import Node, NodeConfig
 
+LINE_BYTES = 16 * 1024 * 1024
+
 
 def say(what: str, **fields: Any) -> None:
     """Write a line to the controller."""
@@ -25,7 +27,7 @@ async def obey(node: Node, order: dict[str, Any]) -> None:
 
 async def main(kind: str, settings: dict[str, Any]) -> None:
     """Run a node until the input ends."""
-    lines = asyncio.StreamReader()
+    lines = asyncio.StreamReader(limit=LINE_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     async with Node(getattr(NodeConfig, kind)(**settings)) as node:

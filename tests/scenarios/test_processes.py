@@ -17,6 +17,7 @@ import pytest
 from taskd_net import Code
 from tests.freezing import freeze
 from tests.peers.mesh import soon
+from tests.scenarios.run_node import LINE_BYTES
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
@@ -25,9 +26,16 @@ PATIENCE_S = 20.0
 
 
 class NodeProcess:
-    """A node in a process of its own (`run_node.py`)."""
+    """A node in a process of its own (`run_node.py`).
 
-    def __init__(self, kind: str, settings: dict[str, Any]) -> None:
+    Args:
+        kind: `mgr`, `proxy` or `worker`.
+        settings: of `NodeConfig`.
+        folder: that of the package.
+    """
+
+    def __init__(self, kind: str, settings: dict[str, Any], folder: Path = ROOT) -> None:
+        self._folder = folder
         self.kind = kind
         self.settings = settings
         self.address = ""
@@ -46,18 +54,20 @@ class NodeProcess:
             str(Path(__file__).with_name("run_node.py")),
             self.kind,
             json.dumps(self.settings),
+            limit=LINE_BYTES,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            cwd=ROOT,
-            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+            cwd=self._folder,
+            env={"PYTHONPATH": str(self._folder), "PATH": ""},
         )
         self._reader = asyncio.create_task(self._read())
         await soon(self._ready.wait(), PATIENCE_S)
 
     async def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        # A killed process may leave a part of a line.
+        while (line := await self._process.stdout.readline()).endswith(b"\n"):
             told = json.loads(line)
             match told["what"]:
                 case "ready":
