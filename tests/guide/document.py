@@ -29,6 +29,8 @@ def written(page: str, texts: Mapping[str, str]) -> str:
 
 
 _LEFT_OUT: Final = (
+    # A command may come before a node's first report.
+    (r": the parent offers no \w+ link", ""),
     (r"  (gets )?answers in \S+ ms|  \d+ in flight|  reconnected \d+ times", ""),
     (r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", "#"),
     # A duration, in any unit.
