@@ -30,7 +30,7 @@ CORE_TESTS = tests/core tests/jobs tests/test_position.py tests/test_codes.py te
 CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
 
 # Most tests wait most of the time. Tests with a common laboratory or browser stay together.
-SIDE_BY_SIDE = -n 2 --dist loadfile --durations=25 --durations-min=4
+SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -62,7 +62,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Modules about links keep all of them. Elsewhere the kind of the tests is left out, batched links have both loops,
     and each other kind one of them. `beside_grpc` marks direct links there: they hardly depend on gRPC's version.
+
+    The simulations come first: one of their modules takes minutes, and at the end one processor would wait for it.
     """
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/simulation/"))
     for item in items:
         assert isinstance(item, pytest.Function)
         kind = item.callspec.params.get("mesh") if hasattr(item, "callspec") else None

@@ -29,12 +29,12 @@ def position_field(tag: bytes, position: Position) -> bytes:
     return _remembered_field(tag, position) if small else _remembered_field.__wrapped__(tag, position)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _position(role: str, server_rank: str, process_rank: str) -> Position:
     return Position(role, server_rank, process_rank)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _remembered_field(tag: bytes, position: Position) -> bytes:
     data = write_position(position).SerializeToString()
     return tag + varint(len(data)) + data

@@ -9,7 +9,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.core.ready import Announce, Forgot, Joined, Kind
+from taskd_net.core.ready import Announce, Forgot, Joined, Kind, SignsOfLife
 from taskd_net.core.topology import LOCAL
 from tests.core.driven import Answer, Deliver, Forward
 from tests.core.routers import (
@@ -499,13 +499,16 @@ def test_messages_to_a_silent_neighbour_are_answered_6001_at_once_and_its_stream
     child = add_child(mgr, "Worker/0/0")
     early, late, after = Caller("early"), Caller("late"), Caller("after")
     mgr.send(0.0, frame("Worker/0/0", uuid="early"), early, 100.0)
-    told = mgr.signs_of_life(8.0, child.id, "Worker/0/0", seen=False)
+    notice, *told = mgr.signs_of_life(8.0, child.id, "Worker/0/0", seen=False)
+    assert notice == SignsOfLife(child.id, child.position, seen=False)
     assert answers(told) == [(Code.NETWORK_ACK_LOST, "Worker/0/0")]
     told = mgr.send(9.0, frame("Worker/0/0", uuid="late"), late, 100.0)
     assert answers(told) == [(Code.NETWORK_ACK_LOST, "Worker/0/0")]
     assert child.in_flight.count == 0
     assert child.up
-    assert mgr.signs_of_life(10.0, child.id, "Worker/0/0", seen=True) == []
+    assert mgr.signs_of_life(10.0, child.id, "Worker/0/0", seen=True) == [
+        SignsOfLife(child.id, child.position, seen=True)
+    ]
     assert hops(mgr.send(11.0, frame("Worker/0/0", uuid="after"), after, 100.0)) == [child.id]
 
 

@@ -36,16 +36,22 @@ TAKEN_S: Final = 30.0
 """Seconds for a receiver on a busy machine to take its last messages; those it takes later count as lost."""
 
 
+_GIVEN: Final[set[int]] = set()
+
+
 def free_port() -> int:
     """A free port, outside of the range of ephemeral ports.
 
     Another connection could take an ephemeral port between a kill and a restart. A child that keeps trying such a port
-    can even connect to itself.
+    can even connect to itself. No port is given twice.
     """
     while True:
         port = random.randrange(12_000, 30_000)
+        if port in _GIVEN:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _GIVEN.add(port)
             return port
 
 
