@@ -228,3 +228,16 @@ def test_every_field_is_documented_and_nothing_else() -> None:
     )
     assert described == fields | {state.value for state in State}
     assert json.loads(json.dumps(made)) == made
+
+
+def test_the_reason_for_a_kind_of_link_is_the_childs_own_or_that_of_foreign_nodes() -> None:
+    said = status("Mgr/0", link="batched", own=Own(link_reason="the parent offers no direct link"))
+    foreign = NodeStatus(Position.mgr(), State.JOINED, 100.0, "original", link="tasknet")
+    silent = status("Mgr/0", link="batched")
+    made = by_position(document(mesh(Mgr_0=status(None), Proxy_0=said, Proxy_1=foreign, Proxy_2=silent)))
+    assert [made[node]["link_reason"] or "" for node in ("Mgr/0", "Proxy/0", "Proxy/1", "Proxy/2")] == [
+        "",
+        "the parent offers no direct link",
+        "a node of the original: it knows the four calls alone",
+        "",
+    ]
