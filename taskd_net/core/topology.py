@@ -188,7 +188,7 @@ class Topology:
         is_leaf, own = link.is_leaf, link.position.identity
         routed = self.routes.next_hop
         for position in positions:
-            # What is in the table has been checked before.
+            # Entries of the table were checked before.
             if routed(position) is None:
                 require_node(position)
             identity = position.identity

@@ -171,7 +171,9 @@ class Answering:
 
     def follow(self, before: Answering) -> None:
         """Go on for another end, whose link goes on over this one's."""
-        self._under_way |= before._under_way
+        for task in before._under_way:
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
 
     def ended(self) -> None:
         """The link has ended: nobody awaits the replies."""

@@ -8,8 +8,7 @@
 
 The state has a call before it is carried out, until ClusterD has its report. A Manager that starts reports the calls it
 finds there as failed. It does so after Register and before the stream of signals: ClusterD resets the job's machine
-when that stream begins, so the report meets the wait that it ends, and none of a later fault. For the same reason a
-report is void as soon as the stream of its order has ended.
+when that stream begins, so the report meets the wait that it ends, and none of a later fault (`recover/reporter.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from taskd_net import job_limits
@@ -32,23 +31,17 @@ from taskd_net.profiling_switch import SwitchFile
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import Controller, NoHandler, Ranks, carry_out, give_up, unknown_actions
+from taskd_net.recover.controller import Controller, NoHandler, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
+from taskd_net.recover.reporter import ENDED_BY, Reporter
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
 
 ROLE: Final = "taskd"
 
-_ENDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    rpcs.STOP_COMPLETE.name: ("stop_train",),
-    rpcs.RECOVER_STRATEGY.name: ("on_global_rank", "prepare_action"),
-    rpcs.RECOVER_STATUS.name: ("change_strategy", "dump"),
-}
-"""The calls of the controller that a report ends."""
 
-
-class Clusterd:
+class Clusterd(Reporter):
     """The connection of one job's Manager to ClusterD, in the node's event loop.
 
     Args:
@@ -65,7 +58,8 @@ class Clusterd:
         open_calls: Iterable[Call] = (),
         controller: Controller | None = None,
     ) -> None:
-        self._job_id = job_id = config.job_id or ""
+        job_id = config.job_id or ""
+        super().__init__(job_id)
         address = config.clusterd_addr or ""
         self._take = take
         self._interrupted = list(open_calls)
@@ -84,9 +78,8 @@ class Clusterd:
         self._thread = OwnThread(f"controller of {job_id}")
         self._calls: asyncio.Queue[Call] = asyncio.Queue()
         self._replying: set[str] = set()
-        # The stream of the last signal, and for each call of the controller that of its order.
+        # The stream of the last signal.
         self._stream = 0
-        self._streams: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._file = SwitchFile()
         self._closing = False
@@ -116,7 +109,7 @@ class Clusterd:
 
     def call(self, call: Call) -> None:
         """Have the controller carry out a call, after those before."""
-        self._streams[call.name] = self._stream
+        self._ordered(call, self._stream)
         self._calls.put_nowait(call)
 
     def reply(self, reply: Reply) -> bool:
@@ -133,23 +126,7 @@ class Clusterd:
             return None
         return self._file.look()
 
-    # ---- reports of the controller, from its thread: see `Reports`
-
-    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
-        """Report that the training has stopped. Returns ClusterD's code."""
-        return self._report(rpcs.STOP_COMPLETE, reports.stop_complete(self._job_id, code, msg, ranks))
-
-    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
-        """Report the strategies that can be carried out. Returns ClusterD's code."""
-        return self._report(rpcs.RECOVER_STRATEGY, reports.recover_strategy(self._job_id, ranks, strategies))
-
-    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
-        """Report the end of a strategy. Returns ClusterD's code."""
-        return self._report(rpcs.RECOVER_STATUS, reports.recover_status(self._job_id, code, msg, ranks, strategy))
-
-    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
-        """Report a fault that the framework has seen first. Returns ClusterD's code."""
-        return self._report(rpcs.PROCESS_FAULT, reports.process_fault(self._job_id, ranks))
+    # ---- reports of the controller, from its thread: see `Reporter`
 
     def _report(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
         if self._closing:
@@ -168,7 +145,7 @@ class Clusterd:
             for left in reversed(range(attempts)):
                 if self._closing:
                     raise NodeError("the Manager is closed")
-                if self._is_void(rpc):
+                if self._is_void(rpc, self.client.stream):
                     self._log.info("clusterd_report_void", call=rpc.name)
                     return Code.SERVER_INNER_ERROR
                 try:
@@ -181,12 +158,7 @@ class Clusterd:
                 await asyncio.sleep(job_limits.REPLY_PAUSE_S)
             raise AssertionError("the last attempt returns or raises")
         finally:
-            self._take(CallEnded(_ENDED_BY.get(rpc.name, ())))
-
-    def _is_void(self, rpc: Rpc[Any, Any]) -> bool:
-        """True for a report to an order of a stream that has ended: ClusterD waits for another order's by now."""
-        ordered = [self._streams[name] for name in _ENDED_BY.get(rpc.name, ()) if name in self._streams]
-        return bool(ordered) and max(ordered) != self.client.stream
+            self._take(CallEnded(ENDED_BY.get(rpc.name, ())))
 
     # ---- inside
 
@@ -220,7 +192,7 @@ class Clusterd:
             await self._thread.call(functools.partial(carry_out, self._controller, call, self), job_limits.CONTROLLER_S)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
             if isinstance(error, TimeoutError):
-                # What hangs keeps its thread; the next call gets a new one.
+                # A call that hangs keeps its thread; the next one gets a new thread.
                 self._thread.stop()
                 self._thread = OwnThread(f"controller of {self._job_id}")
             nobody = isinstance(error, NoHandler)
@@ -288,31 +260,15 @@ class Clusterd:
             self._log.error("manager_failed", task=task.get_name(), reason=repr(error), exc_info=error)
 
 
-class _Answer:
+class _Answer(Reporter):
     """The report of a call that is given up, as a request instead of a call."""
 
     def __init__(self, job_id: str) -> None:
-        self._job_id = job_id
+        super().__init__(job_id)
         self.rpc: Rpc[Any, recover_pb2.Status] | None = None
         self.request: Any = None
 
-    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
-        """Keep the report."""
-        return self._keep(rpcs.STOP_COMPLETE, reports.stop_complete(self._job_id, code, msg, ranks))
-
-    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
-        """Keep the report."""
-        return self._keep(rpcs.RECOVER_STRATEGY, reports.recover_strategy(self._job_id, ranks, strategies))
-
-    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
-        """Keep the report."""
-        return self._keep(rpcs.RECOVER_STATUS, reports.recover_status(self._job_id, code, msg, ranks, strategy))
-
-    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
-        """Keep the report."""
-        return self._keep(rpcs.PROCESS_FAULT, reports.process_fault(self._job_id, ranks))
-
-    def _keep(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
+    def _report(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
         self.rpc, self.request = rpc, request
         return int(Code.OK)
 

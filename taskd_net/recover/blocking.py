@@ -22,6 +22,7 @@ from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
+from taskd_net.recover.reporter import Reporter
 from taskd_net.untrusted import shown
 from taskd_net.wire import recover_pb2
 
@@ -35,7 +36,7 @@ class Info(Protocol):
     role: str
 
 
-class DLRecoverManager:
+class DLRecoverManager(Reporter):
     """A client of ClusterD. The module's `report_…` functions go through the last one that was made.
 
     Args:
@@ -62,6 +63,7 @@ class DLRecoverManager:
         controller: Controller | None = None,
     ) -> None:
         self._info = _on_wire(info)
+        super().__init__(self._info.jobId)
         if not isinstance(server_addr, str):
             raise ArgumentTypeError(f"server_addr is {shown(server_addr)}; expected a text such as 10.0.0.7:8899")
         self._address = address_of(server_addr)
@@ -70,9 +72,10 @@ class DLRecoverManager:
         self._log = get_logger(clusterd=str(self._address), job=self._info.jobId)
         self._controller = MindIO.find() if controller is None else controller
         self._orders = Orders()
-        self._waiting: asyncio.Queue[Event] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
+        # Orders with the number of their stream.
+        self._waiting: asyncio.Queue[tuple[Event, int]] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
         self._client = Client(
-            self._address, self._info, self._waiting.put, credentials=credentials(cert_path) if secure else None
+            self._address, self._info, self._arrived, credentials=credentials(cert_path) if secure else None
         )
         self._changing = fork.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,9 +131,10 @@ class DLRecoverManager:
         self._log.info("clusterd_subscribing", frame=frame)
         self._start_controller()
         try:
-            while (event := self._next()) is not None:
+            while (order := self._next()) is not None:
+                event, stream = order
                 if isinstance(event, Signal):
-                    self._handle(event)
+                    self._handle(event, stream)
         finally:
             self._end_controller()
 
@@ -149,34 +153,16 @@ class DLRecoverManager:
         asyncio.run_coroutine_threadsafe(self._end(), loop).result()
         shared.release()
 
-    # ---- reports: see `Reports`
-
-    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
-        """Report that the training has stopped. Returns ClusterD's code."""
-        return self._report(rpcs.STOP_COMPLETE, reports.stop_complete(self._info.jobId, code, msg, ranks))
-
-    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
-        """Report the strategies that can be carried out. Returns ClusterD's code."""
-        return self._report(rpcs.RECOVER_STRATEGY, reports.recover_strategy(self._info.jobId, ranks, strategies))
-
-    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
-        """Report the end of a strategy. Returns ClusterD's code."""
-        request = reports.recover_status(self._info.jobId, code, msg, ranks, strategy)
-        return self._report(rpcs.RECOVER_STATUS, request)
-
-    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
-        """Report a fault that was seen here first. Returns ClusterD's code."""
-        if codes is not None and not isinstance(codes, Mapping):
-            raise ArgumentTypeError(f"fault_codes is {shown(codes)}; expected a dict, or None")
-        return self._report(rpcs.PROCESS_FAULT, reports.process_fault(self._info.jobId, ranks))
-
     def _report(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
+        if self._is_void(rpc, self._client.stream):
+            self._log.info("clusterd_report_void", call=rpc.name)
+            return Code.SERVER_INNER_ERROR
         return self._call(self._client.report(rpc, request)).code
 
     # ---- orders
 
-    def _handle(self, signal: Signal) -> None:
-        """Carry out what is new in a signal."""
+    def _handle(self, signal: Signal, stream: int) -> None:
+        """Carry out the new actions of a signal."""
         fresh = self._orders.fresh(signal)
         if fresh is None:
             self._log.info("clusterd_order_repeated", signal=signal.signal_type, uuid=signal.uuid)
@@ -191,6 +177,7 @@ class DLRecoverManager:
             call = call_of(action, fresh)
             if call is None:
                 continue
+            self._ordered(call, stream)
             try:
                 carry_out(self._controller, call, self)
             except Exception as error:  # noqa: BLE001 - the application's; reported
@@ -243,7 +230,10 @@ class DLRecoverManager:
             raise NodeError("this client has subscribed before; make a new one")
         self._running = asyncio.create_task(self._client.run(), name="subscribes to ClusterD")
 
-    async def _next_order(self) -> Event | None:
+    async def _arrived(self, event: Event) -> None:
+        await self._waiting.put((event, self._client.stream))
+
+    async def _next_order(self) -> tuple[Event, int] | None:
         """The next order; None at the end."""
         assert self._running is not None
         order = asyncio.ensure_future(self._waiting.get())
@@ -267,7 +257,7 @@ class DLRecoverManager:
 
     # ---- from any thread
 
-    def _next(self) -> Event | None:
+    def _next(self) -> tuple[Event, int] | None:
         try:
             return self._call(self._next_order())
         except NodeError:

@@ -54,8 +54,10 @@ def recover_status(
     return wire.RecoverStatusRequest(jobId=job_id, status=_status(code, msg), strategy=name, isolateRankIds=ranks)
 
 
-def process_fault(job_id: str, fault_ranks: object) -> wire.ProcessFaultRequest:
-    """A fault that the client has seen first."""
+def process_fault(job_id: str, fault_ranks: object, fault_codes: object = None) -> wire.ProcessFaultRequest:
+    """A fault that the client has seen first. Its codes stay here: the wire has no place for them."""
+    if fault_codes is not None and not isinstance(fault_codes, Mapping):
+        raise ArgumentTypeError(f"fault_codes is {shown(fault_codes)}; expected a dict, or None")
     return wire.ProcessFaultRequest(jobId=job_id, faultRanks=_faults(fault_ranks))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,13 +14,14 @@ from hypothesis import strategies as st
 
 from taskd_net import Code, Position, link_limits
 from taskd_net.core.ready import Kind as RoutesKind
-from taskd_net.links.direct_requests import Asking
+from taskd_net.links.direct_requests import Answering, Asking
 from taskd_net.links.grpc_calls import CallFailed, GrpcRequests
+from taskd_net.links.remote import Caller, remote_of
 from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Report
 from taskd_net.transport.announcements import Announcements
 from taskd_net.wire import link_pb2
-from taskd_net.wire.link_requests import Announcing, Reply, read_request, write_reply
+from taskd_net.wire.link_requests import Announcing, Reply, Request, read_request, write_reply, write_request
 from taskd_net.wire.requests import write_announcement
 from taskd_net.wire.socket_frames import FrameError, Greeting, Kind, write_frame, write_greeting
 from tests.peers.certificates import Folder
@@ -227,6 +229,36 @@ async def test_request_under_way_is_answered_after_a_renewal(
     hold.set()
     assert (await soon(asked)).ok
     assert mesh.count("child_lost") == mesh.count("upstream_lost") == 0
+
+
+async def test_requests_that_moved_to_another_socket_count_until_they_are_answered() -> None:
+    hold = asyncio.Event()
+
+    async def reported(*_: object) -> bytes:
+        await hold.wait()
+        return b""
+
+    served = SimpleNamespace(reported=reported)
+    caller = Caller(remote_of("ipv4:127.0.0.1:40001"), lambda: None)
+    before, after = (Answering(cast(Any, served), WORKER, caller) for _ in range(2))
+    pipe = Pipe()
+    for end in (before, after):
+        end.attach(pipe)
+    request = write_request(Request(1, b"report", 30.0))
+    for _ in range(link_limits.DIRECT_REQUESTS - 1):
+        before.arrived(Kind.REQUEST, request)
+    after.follow(before)
+    after.arrived(Kind.REQUEST, request)
+    with pytest.raises(FrameError, match="more than"):
+        after.arrived(Kind.REQUEST, request)
+    under_way = set(after._under_way)
+    hold.set()
+    await asyncio.gather(*under_way)
+    # Replies have left.
+    pipe.unsaid.clear()
+    for _ in range(link_limits.DIRECT_REQUESTS):
+        after.arrived(Kind.REQUEST, request)
+    after.ended()
 
 
 class Pipe:

@@ -196,6 +196,30 @@ def test_orders_that_nobody_carries_out_are_answered(
     assert "action=jump" in caplog.text
 
 
+def test_report_to_an_order_of_an_ended_stream_is_void(clusterd: ClusterD, made: Made) -> None:
+    codes: list[int] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def stop(call: Call, reports: Reports) -> None:
+        begun.set()
+        assert go.wait(20)
+        codes.append(reports.stop_complete(0, "late", call.ranks))
+        codes.append(reports.fault_ranks({3: 1}))
+
+    manager = made(INFO, clusterd.address, controller=HandlerController({"stop_train": stop}))
+    thread = subscribed(manager)
+    clusterd.send(rpcs.SIGNALS, order("stop_train"))
+    assert begun.wait(20)
+    clusterd.end(rpcs.SIGNALS)
+    clusterd.wait_for(rpcs.SIGNALS, 2)
+    go.set()
+    clusterd.wait_for(rpcs.PROCESS_FAULT)
+    manager.close()
+    thread.join()
+    assert codes == [599, 0]
+    assert clusterd.requests(rpcs.STOP_COMPLETE) == []
+
+
 def test_403_ends_the_subscription(clusterd: ClusterD, made: Made) -> None:
     clusterd.answers["Init"].append(403)
     made(INFO, clusterd.address).start_subscribe()

@@ -1,0 +1,66 @@
+"""Reports of one job: the four calls of a controller as checked requests, and the orders that they answer.
+
+ClusterD resets the machine of a job when its stream of signals begins or ends, and reports carry no uuid. So a report
+to an order of an ended stream would be taken for one to a later order: it is void.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from taskd_net.jobs.traffic import Call
+from taskd_net.recover import reports, rpcs
+from taskd_net.recover.controller import Ranks, Reports
+from taskd_net.recover.rpcs import Rpc
+from taskd_net.wire import recover_pb2
+
+ENDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    rpcs.STOP_COMPLETE.name: ("stop_train",),
+    rpcs.RECOVER_STRATEGY.name: ("on_global_rank", "prepare_action"),
+    rpcs.RECOVER_STATUS.name: ("change_strategy", "dump"),
+}
+"""The calls of the controller that a report ends."""
+
+
+class Reporter(Reports):
+    """The reports of one job; a subclass sends them.
+
+    Args:
+        job_id: of the job.
+    """
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        # The stream of the last order of each call.
+        self._streams: dict[str, int] = {}
+
+    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
+        """Report that the training has stopped. Returns ClusterD's code."""
+        return self._report(rpcs.STOP_COMPLETE, reports.stop_complete(self._job_id, code, msg, ranks))
+
+    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
+        """Report the strategies that can be carried out. Returns ClusterD's code."""
+        return self._report(rpcs.RECOVER_STRATEGY, reports.recover_strategy(self._job_id, ranks, strategies))
+
+    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
+        """Report the end of a strategy. Returns ClusterD's code."""
+        return self._report(rpcs.RECOVER_STATUS, reports.recover_status(self._job_id, code, msg, ranks, strategy))
+
+    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
+        """Report a fault that was seen here first. Returns ClusterD's code."""
+        return self._report(rpcs.PROCESS_FAULT, reports.process_fault(self._job_id, ranks, codes))
+
+    @abstractmethod
+    def _report(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
+        """Send a report. Returns ClusterD's code."""
+
+    def _ordered(self, call: Call, stream: int) -> None:
+        """A call was ordered over this stream of signals."""
+        self._streams[call.name] = stream
+
+    def _is_void(self, rpc: Rpc[Any, Any], stream: int) -> bool:
+        """True for a report whose order came over another stream than this one, which stands; 0 for none."""
+        ordered = [self._streams[name] for name in ENDED_BY.get(rpc.name, ()) if name in self._streams]
+        return bool(ordered) and max(ordered) != stream
