@@ -82,6 +82,11 @@ class Signal:
         """The strategy that it orders; empty for another type of signal."""
         return self.change_strategy if self.signal_type == CHANGE_STRATEGY else ""
 
+    @property
+    def order(self) -> str:
+        """A key of what it orders: signals of one fault may share a uuid."""
+        return f"{self.uuid} {self.signal_type} {self.strategy} {' '.join(self.actions)}"
+
 
 @dataclass(frozen=True, slots=True)
 class SwitchNic:

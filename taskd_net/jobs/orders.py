@@ -17,11 +17,11 @@ class Orders:
     come again with further actions or another strategy.
 
     Args:
-        taken: their keys, with a number that means nothing.
+        taken: their keys.
         changed: since they were last taken out for storing.
     """
 
-    taken: dict[str, int] = field(default_factory=dict)
+    taken: list[str] = field(default_factory=list)
     changed: bool = field(default=False, compare=False, metadata=UNSTORED)
 
     def fresh(self, signal: Signal) -> Signal | None:
@@ -37,7 +37,6 @@ class Orders:
         if not new:
             return None
         self.changed = True
-        self.taken.update(dict.fromkeys((head + action for action in new), 0))
-        while len(self.taken) > job_limits.CLUSTERD_ORDERS:
-            del self.taken[next(iter(self.taken))]
+        self.taken += (head + action for action in new)
+        del self.taken[: -job_limits.CLUSTERD_ORDERS]
         return replace(signal, actions=tuple(new)) if signal.actions else signal

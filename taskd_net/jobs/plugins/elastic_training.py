@@ -41,14 +41,14 @@ class ElasticTraining(Recovery[Scaled]):
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for a new downgrade or upgrade."""
-        return (RECOVERY,) if _scales(snapshot.signal) and _order(snapshot.signal) != self.state.done else ()
+        return (RECOVERY,) if _scales(snapshot.signal) and snapshot.signal.order != self.state.done else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Carry out a new signal of ours; let go at any other."""
         signal = snapshot.signal
         ours = _scales(signal) or signal.signal_type == FAULT_NODES_EXIT
-        if _order(signal) != self.state.done:
-            self.state.done = _order(signal)
+        if signal.order != self.state.done:
+            self.state.done = signal.order
             if ours:
                 carry_out(self, signal)
         return Progress.HOLD if ours and not snapshot.master_overdue else Progress.FINAL
@@ -56,7 +56,3 @@ class ElasticTraining(Recovery[Scaled]):
 
 def _scales(signal: Signal) -> bool:
     return signal.strategy in ("downgrade", "upgrade")
-
-
-def _order(signal: Signal) -> str:
-    return f"{signal.uuid} {signal.signal_type} {signal.strategy} {' '.join(signal.actions)}"

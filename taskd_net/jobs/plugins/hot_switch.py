@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from taskd_net.jobs.events import HOT_SWITCH, Signal
+from taskd_net.jobs.events import HOT_SWITCH
 from taskd_net.jobs.plugins.actions import RECOVERY, carry_out
 from taskd_net.jobs.plugins.plugin import Progress, Recovery
 from taskd_net.jobs.snapshot import Snapshot
@@ -37,14 +37,10 @@ class HotSwitch(Recovery[Switched]):
         """The recovery stream, for a changed signal or changed actions."""
         signal = snapshot.signal
         ours = signal.signal_type == HOT_SWITCH or signal.strategy == "migration"
-        return (RECOVERY,) if ours and _order(signal) != self.state.done else ()
+        return (RECOVERY,) if ours and signal.order != self.state.done else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Carry out the actions."""
-        self.state.done = _order(snapshot.signal)
+        self.state.done = snapshot.signal.order
         carry_out(self, snapshot.signal)
         return Progress.FINAL
-
-
-def _order(signal: Signal) -> str:
-    return f"{signal.uuid} {signal.signal_type} {' '.join(signal.actions)}"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import GLOBAL_FAULT, PRE_EXIT, STOP_TRAIN, Signal
+from taskd_net.jobs.events import GLOBAL_FAULT, PRE_EXIT, STOP_TRAIN
 from taskd_net.jobs.plugins.actions import RECOVERY, carry_out
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.snapshot import Snapshot
@@ -47,13 +47,13 @@ class StopTrain(Recovery[Stopped]):
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for a new signal."""
         signal = snapshot.signal
-        return (RECOVERY,) if signal.signal_type in _OURS and _order(signal) != self.state.done else ()
+        return (RECOVERY,) if signal.signal_type in _OURS and signal.order != self.state.done else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Carry out a new signal; hold after a stopTrain."""
         signal = snapshot.signal
-        if _order(signal) != self.state.done:
-            self.state.done = _order(signal)
+        if signal.order != self.state.done:
+            self.state.done = signal.order
             if signal.signal_type in _OURS:
                 carry_out(self, signal)
             if signal.signal_type == STOP_TRAIN:
@@ -70,7 +70,3 @@ class StopTrain(Recovery[Stopped]):
     def deadline(self, snapshot: Snapshot) -> float:
         """The end of the hold."""
         return self.state.until or INFINITY
-
-
-def _order(signal: Signal) -> str:
-    return f"{signal.uuid} {signal.signal_type} {' '.join(signal.actions)}"
