@@ -7,7 +7,7 @@ import time
 import pytest
 
 from taskd_net import Code
-from tests.faults.conftest import Form
+from tests.faults.conftest import LONG, Form
 from tests.faults.figures import Figures
 from tests.faults.isolation import failures_among, slowest_among
 from tests.faults.lab import Lab, Member
@@ -25,9 +25,11 @@ def detected(lab: Lab, by: Member, to: Member, since: float) -> float:
     return float(told["at"]) - since
 
 
+# The short form of the Proxy shows the same.
+@pytest.mark.parametrize(
+    "form", [pytest.param(LONG, id="long", marks=[pytest.mark.long])], indirect=True, scope="module"
+)
 def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
-    if not form.long:
-        pytest.skip("takes as long as that of the Proxy, which shows the same")
     lab.begin_traffic()
     stopped = lab.workers[0]
     others = [member for member in lab.members if member is not stopped]
