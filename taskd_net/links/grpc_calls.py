@@ -12,13 +12,15 @@ from taskd_net import limits
 from taskd_net.codes import Code, Refusal, TaskdNetError
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
+from taskd_net.core.names import CertificateName
 from taskd_net.links import grpc_status
 from taskd_net.links import peer as peers
 from taskd_net.links.connections import Connections
 from taskd_net.links.peer import Metadata, Peer
-from taskd_net.links.remote import Remote, remote_of
+from taskd_net.links.remote import Caller, Remote, remote_of
 from taskd_net.links.session import Host
 from taskd_net.position import Position
+from taskd_net.tls.credentials import peer_names
 from taskd_net.wire import codec
 from taskd_net.wire.link_requests import Announcing
 
@@ -29,10 +31,29 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 Unary: TypeAlias = Callable[[bytes, Context], Awaitable[bytes]]
+Served: TypeAlias = Callable[[bytes, Context, Caller], Awaitable[Ack]]
+
+GONE: Final = b""
+"""The answer to a caller that has gone, which nobody reads."""
 
 
 class CallFailed(TaskdNetError):
     """A call has no answer; the text says why."""
+
+
+def caller_of(context: Context) -> Caller | None:
+    """The far end of the connection that a call or a stream of gRPC comes over.
+
+    None if the deadline of the call has passed, and nobody awaits the answer. gRPC has forgotten the connection then,
+    so a node that answered late would take an honest caller for a stranger. Ask before the first await, and once.
+    """
+
+    def names() -> frozenset[CertificateName] | None:
+        shown = context.auth_context()
+        return frozenset(peer_names(shown)) if b"ssl" in shown.get("transport_security_type", ()) else None
+
+    remote = remote_of(context.peer())
+    return Caller(remote, names) if remote.family else None
 
 
 def unary_call(channel: grpc.aio.Channel, name: str) -> UnaryCall:
@@ -129,16 +150,19 @@ class Failures:
         self._host = host
         self._connections = connections
 
-    def guarded(self, call: Callable[[bytes, Context], Awaitable[Ack]]) -> Unary:
+    def guarded(self, call: Served) -> Unary:
         """A call whose failures are answered."""
 
         async def guarded(data: bytes, context: Context) -> bytes:
+            caller = caller_of(context)
+            if caller is None:
+                return GONE
             try:
-                ack = await call(data, context)
+                ack = await call(data, context, caller)
             except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
-                ack = self.answer(call.__name__, error, remote_of(context.peer()))
+                ack = self.answer(call.__name__, error, caller.remote)
             if ack.code:
-                await self.end(ack, context)
+                await self.end(ack, context, caller.remote)
             return codec.write_ack(ack)
 
         return guarded
@@ -158,10 +182,10 @@ class Failures:
         host.log.debug("request_refused", call=call, code=int(error.code), detail=str(error))
         return Ack(error.uuid, error.code, position, str(error))
 
-    async def end(self, ack: Ack, context: Context) -> None:
+    async def end(self, ack: Ack, context: Context, remote: Remote) -> None:
         """End a call that has failed by a status, where the peer understands nothing else."""
         # As it was decided when the peer registered, or as it describes itself before that.
-        peer = self._connections.peer_over(remote_of(context.peer()))
+        peer = self._connections.peer_over(remote)
         if peer is None:
             peer = peers.of_child(peers.read_metadata(context.invocation_metadata()))
         if peer.profile.fails_by_status:

@@ -10,13 +10,11 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from taskd_net.core.links import Link
-from taskd_net.core.names import CertificateName
 from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import Context, Handler
+from taskd_net.links.grpc_calls import Context, Handler, caller_of
 from taskd_net.links.kind import End, Failed, Lost, Parent, Way
-from taskd_net.links.remote import Caller, remote_of
+from taskd_net.links.remote import Caller
 from taskd_net.links.session import Session
-from taskd_net.tls.credentials import peer_names
 
 Stream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
 
@@ -133,29 +131,22 @@ async def open_stream(way: Way, method: str) -> tuple[ClientPipe, Mapping[str, s
     return ClientPipe(stream), accepted
 
 
-def caller_of(context: Context) -> Caller:
-    """The far end of the connection that a call or a stream of gRPC comes over."""
-
-    def names() -> frozenset[CertificateName] | None:
-        shown = context.auth_context()
-        return frozenset(peer_names(shown)) if b"ssl" in shown.get("transport_security_type", ()) else None
-
-    return Caller(remote_of(context.peer()), names)
-
-
 class IncomingStream:
     """A stream of gRPC that a child opens.
 
     Args:
         context: gRPC's.
+        caller: its far end.
         make: makes the session of the link over a pipe.
         tells: whether accepting it may say that this node has joined.
     """
 
-    def __init__(self, context: Context, make: Callable[[Link, ServerPipe], Session[bytes]], *, tells: bool) -> None:
+    def __init__(
+        self, context: Context, caller: Caller, make: Callable[[Link, ServerPipe], Session[bytes]], *, tells: bool
+    ) -> None:
         metadata = peers.read_metadata(context.invocation_metadata())
-        self.caller = caller_of(context)
-        self.remote = self.caller.remote
+        self.caller = caller
+        self.remote = caller.remote
         self.position = peers.stream_position(metadata)
         self.continues = peers.stream_continues(metadata)
         self._context = context
@@ -182,6 +173,8 @@ def stream_handler(
     """Serve the streams of a kind of link; the arguments are those of `IncomingStream`."""
 
     async def served(_: object, context: Context) -> None:
-        await parent.serve(IncomingStream(context, make, tells=tells))
+        caller = caller_of(context)
+        if caller is not None:
+            await parent.serve(IncomingStream(context, caller, make, tells=tells))
 
     return grpc.stream_stream_rpc_method_handler(served)

@@ -16,8 +16,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import Ready
 from taskd_net.core.routes import LinkId
-from taskd_net.links.grpc_calls import Context
-from taskd_net.links.grpc_stream import caller_of
+from taskd_net.links.grpc_calls import GONE, Context, caller_of
 from taskd_net.links.kind import Acceptor, Parent
 from taskd_net.wire import codec
 
@@ -66,11 +65,13 @@ class Transfers(Acceptor):
 
     async def take(self, data: bytes, context: Context) -> bytes:
         """Take a message in; returns its answer, serialized, when it is there."""
-        parent = self._parent
+        parent, caller = self._parent, caller_of(context)
+        if caller is None:
+            return GONE
         # One coroutine for all of it: a second one that only watches for errors is a tenth of gRPC's own cost.
         try:
             frame = codec.read_frame(data, self._host.router.limits)
-            came_from = parent.bringer(frame, caller_of(context))
+            came_from = parent.bringer(frame, caller)
             quota, size = parent.quota(came_from), len(data)
             try:
                 quota.require(size)
@@ -87,9 +88,9 @@ class Transfers(Acceptor):
                 self._unanswered -= 1
                 quota.add(-1, -size)
         except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
-            ack = parent.failures.answer("TransferMessage", error, caller_of(context).remote)
+            ack = parent.failures.answer("TransferMessage", error, caller.remote)
         if ack.code:
-            await parent.failures.end(ack, context)
+            await parent.failures.end(ack, context, caller.remote)
         return codec.write_ack(ack)
 
     def decide(self) -> None:

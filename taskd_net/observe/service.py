@@ -23,8 +23,8 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.job_view import JobView
-from taskd_net.links.grpc_calls import STATUS_SERVICE, Context
-from taskd_net.links.remote import Remote, remote_of
+from taskd_net.links.grpc_calls import GONE, STATUS_SERVICE, Context, caller_of
+from taskd_net.links.remote import Caller, Remote
 from taskd_net.links.session import Host
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
@@ -64,7 +64,7 @@ class NodeService:
         self._host = host
         self._view = view
         self._listen = listen
-        self._child: Callable[[Context], Link]
+        self._child: Callable[[Context, Caller], Link]
         self._prober = Prober(host)
         # Reports under way, by child.
         self._telling: Counter[LinkId] = Counter()
@@ -79,11 +79,11 @@ class NodeService:
         """Seconds between two reports of one child, if every child reports."""
         return len(self._host.router.children) / observe_limits.STATUS_REPORTS_PER_S
 
-    def handlers(self, child: Callable[[Context], Link]) -> Sequence[grpc.GenericRpcHandler]:
+    def handlers(self, child: Callable[[Context, Caller], Link]) -> Sequence[grpc.GenericRpcHandler]:
         """The handlers for the node's server.
 
         Args:
-            child: the child that makes a call, or raises a Violation.
+            child: the child that makes a call, or raises a Refusal.
         """
         self._child = child
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
@@ -110,11 +110,13 @@ class NodeService:
     # ---- the state of the mesh
 
     async def _tell(self, data: bytes, context: Context) -> bytes:
-        host = self._host
+        host, caller = self._host, caller_of(context)
+        if caller is None:
+            return GONE
         try:
-            return await self.report(data, partial(self._child, context))
+            return await self.report(data, partial(self._child, context, caller))
         except Violation as violation:
-            host.perform(host.router.report_violation(remote_of(context.peer()).place, violation))
+            host.perform(host.router.report_violation(caller.remote.place, violation))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(violation))
         except Refusal as refusal:
             busy = refusal.code == Code.RECV_BUF_BUSY
@@ -126,7 +128,7 @@ class NodeService:
 
         Args:
             data: the report.
-            child: the child that reports, or raises a Violation.
+            child: the child that reports, or raises a Refusal.
 
         Raises:
             Refusal: 5001 it has too many under way; the codes of `read_report`.
@@ -186,7 +188,10 @@ class NodeService:
 
     async def _forget(self, data: bytes, context: Context) -> bytes:
         host, view, router = self._host, self._view, self._host.router
-        if not remote_of(context.peer()).is_of_this_machine(self._listen):
+        caller = caller_of(context)
+        if caller is None:
+            return GONE
+        if not caller.remote.is_of_this_machine(self._listen):
             text = f"{router.identity} forgets nodes only for those who ask on its own machine"
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
         try:
@@ -245,16 +250,19 @@ class NodeService:
 
     async def _send(self, echoes: AsyncIterator[Echo], context: Context) -> None:
         """Write each answer to the caller as it comes."""
-        caller, most = remote_of(context.peer()), limits.PROBE_SERIES_PER_CALLER
-        if self._running[caller] >= most or self._running.total() >= limits.PROBE_SERIES:
+        caller, most = caller_of(context), limits.PROBE_SERIES_PER_CALLER
+        if caller is None:
+            return
+        connection = caller.remote
+        if self._running[connection] >= most or self._running.total() >= limits.PROBE_SERIES:
             text = f"this node sends {most} series of probes for this connection already, or too many for others"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
-        self._running[caller] += 1
+        self._running[connection] += 1
         try:
             async for echo in echoes:
                 await context.write(probes.write_echo(echo))
                 if self._closing.is_set():
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "the node is closing")
         finally:
-            self._running[caller] -= 1
+            self._running[connection] -= 1
             self._running += Counter()  # drops those without a series

@@ -56,9 +56,9 @@ class Strangers:
             self._looked = now
             self._looks.append((now, frozenset(peers_of(self._port))))
 
-    def heard(self, connection: str) -> None:
-        """Note that a node has registered over a connection, as gRPC names it."""
-        endpoint = _endpoint(connection)
+    def heard(self, host: str, port: str) -> None:
+        """Note that a node has registered over a connection from this address, an IPv6 one in brackets."""
+        endpoint = host.strip("[]"), int(port)
         self._unheard.pop(endpoint, None)
         self._settled[endpoint] = time.monotonic()
 
@@ -108,9 +108,3 @@ def _address(text: str) -> str:
     address = ipaddress.ip_address(data)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
-
-
-def _endpoint(connection: str) -> Endpoint:
-    """IP address and port of a connection as gRPC names it: `ipv4:127.0.0.1:40312`, `ipv6:%5B::1%5D:40312`."""
-    host, _, port = connection.partition(":")[2].rpartition(":")
-    return host.removeprefix("%5B").removesuffix("%5D"), int(port)

@@ -23,7 +23,6 @@ from taskd_net.links import peer as peers
 from taskd_net.links.answers import awaited
 from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import Context
-from taskd_net.links.grpc_stream import caller_of
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host
 from taskd_net.links.turns import Turns
@@ -65,11 +64,11 @@ class Announcements:
         # The announcement of each child that is taken in, and those behind it: their order is that of their effect.
         self._lines: WeakValueDictionary[LinkId, asyncio.Lock] = WeakValueDictionary()
 
-    async def path_discovery(self, data: bytes, context: Context) -> Ack:
+    async def path_discovery(self, data: bytes, context: Context, caller: Caller) -> Ack:
         """Take in an announcement by gRPC."""
         said = peers.read_metadata(context.invocation_metadata())
         terms = peers.routes_kind(said), peers.end_of(said), context.time_remaining()
-        return await self.take(Announcing(data, *terms), caller_of(context))
+        return await self.take(Announcing(data, *terms), caller)
 
     async def take(self, announcing: Announcing, caller: Caller) -> Ack:
         """Take in an announcement. Returns the answer of every node above.

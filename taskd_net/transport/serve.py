@@ -20,7 +20,6 @@ from taskd_net.core.routes import LinkId
 from taskd_net.links import kind as link_kinds
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import SERVICE, Context, Failures, Handler, Methods, Unary
-from taskd_net.links.grpc_stream import caller_of
 from taskd_net.links.kind import End
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
@@ -214,19 +213,22 @@ class MeshServer:
         if link is not None:
             self._observer.child_changed(link)
 
-    def _calling(self, context: Context) -> Link:
+    def _calling(self, context: Context, caller: Caller) -> Link:
         """The child that makes a call of a service; raises as `_reporting`."""
         position = peers.stream_position(peers.read_metadata(context.invocation_metadata()))
-        return self._reporting(position, caller_of(context))
+        return self._reporting(position, caller)
 
     def _reporting(self, position: Position, caller: Caller) -> Link:
         """The child that reports.
 
         Raises:
-            Violation: 4002, this is another peer than the one that registered, or nobody has.
+            Refusal: 4999, nobody has registered: an honest child may have been forgotten meanwhile.
+            Violation: 4002, this is another peer than the one that registered.
         """
         link = self._router.children.find(position)
-        if link is None or not self._permissions.speaks_for(caller, link):
+        if link is None:
+            raise Refusal(Code.CLIENT_ERR, "the reporting child is not registered here")
+        if not self._permissions.speaks_for(caller, link):
             raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
         return link
 
@@ -270,9 +272,9 @@ class MeshServer:
 
         return turned_away
 
-    async def _register(self, data: bytes, context: Context) -> Ack:
+    async def _register(self, data: bytes, context: Context, caller: Caller) -> Ack:
         uuid, position = requests.read_register(data, self._limits)
-        peer, caller = peers.of_child(peers.read_metadata(context.invocation_metadata())), caller_of(context)
+        peer = peers.of_child(peers.read_metadata(context.invocation_metadata()))
         if not peer.profile.pauses:
             pause = self._router.register_pause(self.host.now(), position)
             if pause:
@@ -301,7 +303,7 @@ class MeshServer:
         self.host.perform(ready)
         self.connections.came_over(caller.remote, ready.link, peer)
         if self._strangers is not None:
-            self._strangers.heard(context.peer())
+            self._strangers.heard(caller.remote.host, caller.remote.port)
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
         offers = tuple(pair for acceptor in self._acceptors for pair in acceptor.offer(ready.link, caller))
         context.set_trailing_metadata(peers.parent_metadata(self.depth, offers, self._services.pace))

@@ -18,6 +18,7 @@ from taskd_net.core.routes import LinkId
 from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import Context
 from taskd_net.links.kind import End, Incoming
+from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
 from taskd_net.states import State
@@ -50,11 +51,11 @@ class Services(Protocol):
     def pace(self) -> float:
         """Seconds between two reports of one child."""
 
-    def handlers(self, child: Callable[[Context], Link]) -> Sequence[grpc.GenericRpcHandler]:
+    def handlers(self, child: Callable[[Context, Caller], Link]) -> Sequence[grpc.GenericRpcHandler]:
         """The handlers for the node's server.
 
         Args:
-            child: the child that makes a call, or raises a Violation.
+            child: the child that makes a call, or raises a Refusal.
         """
 
     async def report(self, data: bytes, child: Callable[[], Link]) -> bytes:
@@ -62,7 +63,7 @@ class Services(Protocol):
 
         Args:
             data: the report.
-            child: the child that reports, or raises a Violation.
+            child: the child that reports, or raises a Refusal.
 
         Raises:
             Refusal: it is not taken.

@@ -12,8 +12,8 @@ import pytest
 from taskd_net import Position
 from taskd_net.address import Address
 from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import Context
-from taskd_net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream
+from taskd_net.links.grpc_calls import Context, caller_of
+from taskd_net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream, stream_handler
 from taskd_net.links.kind import End, Failed, Lost, Way
 from tests.links.pipes import FakeNode
 from tests.peers.mesh import PATIENCE_S, soon
@@ -169,15 +169,16 @@ class FakeContext:
         aborted: the status and text that have ended it.
     """
 
-    def __init__(self, metadata: peers.Metadata, *, tls: bool = False) -> None:
+    def __init__(self, metadata: peers.Metadata, *, tls: bool = False, peer: str = "ipv4:10.0.0.1:40001") -> None:
         self.sent: list[dict[str, str]] = []
         self.aborted: list[tuple[grpc.StatusCode, str]] = []
         self._metadata = metadata
         self._tls = tls
+        self._peer = peer
 
     def peer(self) -> str:
         """The address of the child."""
-        return "ipv4:10.0.0.1:40001"
+        return self._peer
 
     def auth_context(self) -> dict[str, list[bytes]]:
         """The child's certificate: none, or one without names."""
@@ -198,7 +199,9 @@ class FakeContext:
 
 def incoming(context: FakeContext, *, tells: bool) -> IncomingStream:
     """The stream, at the parent."""
-    return IncomingStream(cast(Context, context), cast(Any, None), tells=tells)
+    caller = caller_of(cast(Context, context))
+    assert caller is not None
+    return IncomingStream(cast(Context, context), caller, cast(Any, None), tells=tells)
 
 
 @pytest.mark.parametrize("continues", [False, True])
@@ -212,6 +215,22 @@ def test_child_says_who_it_is_and_whether_it_goes_on(continues: bool) -> None:
 def test_connection_in_plain_text_shows_no_names(tls: bool, names: frozenset[object] | None) -> None:
     """None is not the same as a certificate without names: nothing was asked for."""
     assert incoming(FakeContext((), tls=tls), tells=True).caller.names() == names
+
+
+@pytest.mark.parametrize("peer", ["", "unknown"])
+async def test_stream_whose_deadline_has_passed_is_not_served(peer: str) -> None:
+    """gRPC has forgotten its address, by which an honest child would be taken for a stranger."""
+    served: list[Any] = []
+
+    class Parent:
+        async def serve(self, stream: IncomingStream) -> None:
+            served.append(stream)
+
+    handler = cast(Any, stream_handler(cast(Any, Parent()), cast(Any, None)).stream_stream)
+    await handler(None, FakeContext((), peer=peer))
+    assert not served
+    await handler(None, FakeContext(()))
+    assert served
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class Failed:
         self.errors.append(error)
         return Ack("", Code.SERVER_ERR, MGR)
 
-    async def end(self, ack: Ack, context: object) -> None:
+    async def end(self, ack: Ack, context: object, remote: object) -> None:
         """A call's answer has a code."""
         self.ended.append(ack)
 

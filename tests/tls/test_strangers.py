@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import limits
-from taskd_net.tls.strangers import Strangers, _address, _endpoint, peers_of
+from taskd_net.tls.strangers import Strangers, _address, peers_of
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
@@ -33,9 +33,11 @@ def test_ipv4_over_ipv6_is_ipv4() -> None:
     assert _address("0000000000000000FFFF00000100007F") == "127.0.0.1"
 
 
-def test_endpoints_as_grpc_names_them() -> None:
-    assert _endpoint("ipv4:127.0.0.1:40312") == ("127.0.0.1", 40312)
-    assert _endpoint("ipv6:%5B::1%5D:40312") == ("::1", 40312)
+def test_node_over_ipv6_is_no_stranger() -> None:
+    strangers = Strangers(1, cast("Any", None))
+    strangers._unheard["::1", 40312] = 0.0
+    strangers.heard("[::1]", "40312")
+    assert not strangers._unheard
 
 
 def test_where_the_system_does_not_tell_nobody_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch:
         watching = asyncio.create_task(strangers.watch())
         with socket.create_connection(("127.0.0.1", port)) as child:
             strangers.handshake()
-            strangers.heard(f"ipv4:127.0.0.1:{child.getsockname()[1]}")
+            strangers.heard("127.0.0.1", str(child.getsockname()[1]))
             await asyncio.sleep(0.4)  # longer than anybody may take to be heard of
             assert said.empty() and not watching.done()
             with socket.create_connection(("127.0.0.1", port)):
