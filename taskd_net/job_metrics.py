@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from taskd_net.job_view import JobCounters, JobView
+from taskd_net.job_view import CLUSTERD_STATES, ClusterdView, JobCounters, JobView
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -33,6 +33,8 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(f"taskd_net_job_{name}", text, number)
     yield from _counters(job.counters)
+    if job.clusterd.address:
+        yield from _clusterd(job.clusterd)
 
 
 def _counters(counters: JobCounters) -> Iterator[Metric]:
@@ -67,3 +69,30 @@ def _counters(counters: JobCounters) -> Iterator[Metric]:
     count = counters.fault_to_command_count
     times.add_metric((), [*bounds, ("+Inf", count)], counters.fault_to_command_seconds)
     yield times
+
+
+def _clusterd(client: ClusterdView) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    states = GaugeMetricFamily(
+        "taskd_net_job_clusterd", "1 for the state of the client of ClusterD.", labels=("state",)
+    )
+    for state in CLUSTERD_STATES:
+        states.add_metric((state,), int(state == client.state))
+    yield states
+    by_outcome = (
+        ("orders", "Orders of ClusterD.", client.orders),
+        ("reports", "Attempts at reports and results to ClusterD.", client.reports),
+    )
+    for name, text, numbers in by_outcome:
+        family = CounterMetricFamily(f"taskd_net_job_clusterd_{name}", text, labels=("outcome",))
+        for outcome, number in numbers.items():
+            family.add_metric((outcome,), number)
+        yield family
+    for name, text, number in (
+        ("keep_alives", "Signs of life of ClusterD.", client.keep_alives),
+        ("unknown_actions", "Actions of orders that this release does not know.", client.unknown_actions),
+        ("failed_actions", "Actions whose controller has raised, or does not exist.", client.failed_actions),
+        ("reconnects", "Streams of signals after the first one.", client.reconnects),
+    ):
+        yield CounterMetricFamily(f"taskd_net_job_clusterd_{name}", text, number)

@@ -106,6 +106,68 @@ class DecisionView:
     restarts: int | None = None
 
 
+SUBSCRIBED: Final = "subscribed"
+OFF: Final = "off"
+AWAY: Final = "away"
+CLUSTERD_STATES: Final = (SUBSCRIBED, OFF, AWAY)
+"""The states of a client of ClusterD."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterdView:
+    """A client of ClusterD: its state, and its counters since it began.
+
+    Args:
+        address: of ClusterD; empty without one.
+        state: `subscribed` while orders come in, `off` where recovery is switched off for the job, else `away`.
+        taken: orders that were taken in.
+        repeated: orders that had come before, and were dropped.
+        foreign: orders for other jobs.
+        unreadable: messages that are no orders.
+        keep_alives: signs of life of ClusterD.
+        unknown_actions: actions of orders that this release does not know.
+        failed_actions: actions whose controller or handler has raised, or does not exist.
+        reports_sent, reports_refused, reports_unanswered: attempts at reports and results, by ClusterD's answer.
+        reports_void: reports that were not sent, because the stream of their order has ended.
+        reconnects: streams of signals that were opened after the first one.
+    """
+
+    address: str = ""
+    state: str = ""
+    taken: int = 0
+    repeated: int = 0
+    foreign: int = 0
+    unreadable: int = 0
+    keep_alives: int = 0
+    unknown_actions: int = 0
+    failed_actions: int = 0
+    reports_sent: int = 0
+    reports_refused: int = 0
+    reports_unanswered: int = 0
+    reports_void: int = 0
+    reconnects: int = 0
+
+    @property
+    def orders(self) -> dict[str, int]:
+        """Messages of ClusterD without keep-alives, by outcome."""
+        return {
+            "taken": self.taken,
+            "repeated": self.repeated,
+            "foreign": self.foreign,
+            "unreadable": self.unreadable,
+        }
+
+    @property
+    def reports(self) -> dict[str, int]:
+        """Reports and results, by outcome."""
+        return {
+            "sent": self.reports_sent,
+            "refused": self.reports_refused,
+            "unanswered": self.reports_unanswered,
+            "void": self.reports_void,
+        }
+
+
 @dataclass(slots=True)
 class JobCounters:
     """Counters since this process began. A Manager counts in one of its own, and faces get a copy.
@@ -166,6 +228,7 @@ class JobView:
         counters: since this process began.
         state_file: path of the state file; empty without one.
         plugins_off: users' plugins that are off until the Manager restarts.
+        clusterd: the client of ClusterD.
     """
 
     job_id: str = ""
@@ -186,3 +249,4 @@ class JobView:
     counters: JobCounters = field(default_factory=JobCounters)
     state_file: str = ""
     plugins_off: tuple[str, ...] = ()
+    clusterd: ClusterdView = field(default_factory=ClusterdView)

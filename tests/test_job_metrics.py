@@ -57,3 +57,19 @@ def test_a_state_in_trouble_is_seen() -> None:
     found = {sample.name: sample.value for metric in job_metrics(WHOLE) for sample in metric.samples}
     assert (found["taskd_net_job_state_durable"], found["taskd_net_job_plugins_off"]) == (0, 1)
     assert (found["taskd_net_job_store_failures_total"], found["taskd_net_job_paused"]) == (1, 1)
+
+
+def test_clients_of_clusterd_are_counted() -> None:
+    found = {
+        ",".join([sample.name.removeprefix("taskd_net_job_clusterd"), *sample.labels.values()]): sample.value
+        for metric in job_metrics(WHOLE)
+        for sample in metric.samples
+        if sample.name.startswith("taskd_net_job_clusterd")
+    }
+    assert found == {
+        ",subscribed": 1, ",off": 0, ",away": 0, "_orders_total,taken": 12,
+        "_orders_total,repeated": 1, "_orders_total,foreign": 2, "_orders_total,unreadable": 3,
+        "_reports_total,sent": 5, "_reports_total,refused": 1, "_reports_total,unanswered": 4, "_reports_total,void": 1,
+        "_keep_alives_total": 40, "_unknown_actions_total": 1, "_failed_actions_total": 2, "_reconnects_total": 6,
+    }  # fmt: skip
+    assert not [metric.name for metric in job_metrics(JobView()) if "clusterd" in metric.name]

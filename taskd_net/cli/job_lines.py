@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final
 
-from taskd_net import vocabulary
+from taskd_net import job_view, vocabulary
 from taskd_net.cli.branches import Line, duration, names
 from taskd_net.codes import Code
 from taskd_net.observe.document import Document
@@ -34,13 +34,14 @@ _ORDERS: Final = {
 
 
 def draw(job: Document, *, everything: bool = False) -> list[Line]:
-    """The lines: the job, its trouble, streams, Agents, decisions.
+    """The lines: the job, its trouble, streams, ClusterD, Agents, decisions.
 
     Args:
         job: the document.
         everything: whether to show each Agent and each decision that the document has.
     """
-    return [*_head(job), *_streams(job), *_agents(job, everything=everything), *_decisions(job, everything=everything)]
+    shown = (_agents(job, everything=everything), _decisions(job, everything=everything))
+    return [*_head(job), *_streams(job), *_clusterd(job["clusterd"]), *chain(*shown)]
 
 
 def _head(job: Document) -> list[Line]:
@@ -76,6 +77,32 @@ def _streams(job: Document) -> list[Line]:
             text += f"  barred after a failure: {', '.join(stream['barred'])}"
         lines.append((text, "yellow" if stream["owner"] or stream["barred"] else "dim"))
     return lines
+
+
+def _clusterd(client: Document | None) -> list[Line]:
+    if client is None:
+        return []
+    orders, reports = client["orders"], client["reports"]
+    actions = f"{client['unknown_actions']} unknown, {client['failed_actions']} failed"
+    state = _CLIENT_STATES.get(client["state"], client["state"])
+    return [
+        ("", ""),
+        (f"CLUSTERD  {client['address']}  {state}, {client['reconnects']} reconnects", "bold"),
+        (f"  orders   {_numbers(orders)}; {client['keep_alives']} keep-alives", ""),
+        (f"  actions  {actions}", ""),
+        (f"  reports  {_numbers(reports)}", ""),
+    ]
+
+
+_CLIENT_STATES: Final = {
+    job_view.SUBSCRIBED: "orders come in",
+    job_view.OFF: "recovery is off for the job",
+    job_view.AWAY: "AWAY",
+}
+
+
+def _numbers(by_outcome: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {outcome}" for outcome, number in by_outcome.items())
 
 
 def _agents(job: Document, *, everything: bool) -> list[Line]:

@@ -146,6 +146,7 @@ class Clusterd(Reporter):
                 if self._closing:
                     raise NodeError("the Manager is closed")
                 if self._is_void(rpc, self.client.stream):
+                    self.client.counters.reports["void"] += 1
                     self._log.info("clusterd_report_void", call=rpc.name)
                     return Code.SERVER_INNER_ERROR
                 try:
@@ -169,8 +170,10 @@ class Clusterd(Reporter):
         self._stream = self.client.stream
         if self._take(event):
             for action in unknown_actions(event):
+                self.client.counters.unknown_actions += 1
                 self._log.warning("clusterd_action_unknown", action=action)
         else:
+            self.client.counters.repeated += 1
             self._log.info("clusterd_order_repeated", signal=event.signal_type, uuid=event.uuid)
 
     async def _begin(self) -> None:
@@ -196,6 +199,7 @@ class Clusterd(Reporter):
                 self._thread.stop()
                 self._thread = OwnThread(f"controller of {self._job_id}")
             nobody = isinstance(error, NoHandler)
+            self.client.counters.failed_actions += 1
             self._log.error("clusterd_action_failed", action=f"{call.name} {call.text}".strip(), reason=repr(error))
             self._spawn(self._give_up(call, str(error) or repr(error), nobody=nobody), f"gives up {call.name}")
 

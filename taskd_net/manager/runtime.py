@@ -17,7 +17,7 @@ from taskd_net.body import Body
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
-from taskd_net.job_view import JobCounters, JobView
+from taskd_net.job_view import ClusterdView, JobCounters, JobView
 from taskd_net.jobs.events import Acknowledged, CallEnded, Event, ProfilingSwitch, Reported, RetryTime
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
@@ -238,7 +238,8 @@ class Manager:
             fault_to_command_seconds=latency.total,
         )
         off = tuple(each.name for each in self._guarded if each.off)
-        return job_view(self.config, self.job, self._now(), self._history.decisions, seen, off)
+        clusterd = ClusterdView() if self._clusterd is None else self._clusterd.client.view()
+        return job_view(self.config, self.job, self._now(), self._history.decisions, seen, off, clusterd)
 
     # ---- inside
 

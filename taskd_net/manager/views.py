@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, islice
 
 from taskd_net import job_limits
-from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, StreamView
+from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobCounters, JobView, StreamView
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
@@ -20,6 +20,7 @@ def job_view(
     decisions: tuple[DecisionView, ...],
     counters: JobCounters,
     plugins_off: tuple[str, ...],
+    clusterd: ClusterdView,
 ) -> JobView:
     """The state of a job at one moment."""
     state, records = job.state, job.state.records
@@ -46,6 +47,7 @@ def job_view(
         counters=counters,
         state_file=config.state or "",
         plugins_off=plugins_off,
+        clusterd=clusterd,
     )
 
 

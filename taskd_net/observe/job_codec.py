@@ -10,7 +10,15 @@ from google.protobuf.message import DecodeError, Message
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.job_limits import JOB_TEXT_CHARS
-from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, MessageView, StreamView
+from taskd_net.job_view import (
+    AgentView,
+    ClusterdView,
+    DecisionView,
+    JobCounters,
+    JobView,
+    MessageView,
+    StreamView,
+)
 from taskd_net.wire import job_pb2
 
 _VIEWS: Final[Mapping[str, type]] = {
@@ -20,6 +28,7 @@ _VIEWS: Final[Mapping[str, type]] = {
     "Decision": DecisionView,
     "Command": MessageView,
     "Counters": JobCounters,
+    "Clusterd": ClusterdView,
 }
 _INT64: Final = range(-(2**63), 2**63)
 _SECONDS_MOST: Final = 1e11

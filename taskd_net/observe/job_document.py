@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from taskd_net.job_view import OWN, AgentView, DecisionView, JobView
+from taskd_net.job_view import OWN, AgentView, ClusterdView, DecisionView, JobView
 from taskd_net.observe.document import Document
 
 FAULTY: Final = "faulty"
@@ -29,6 +29,7 @@ def job_document(view: JobView) -> Document:
         "trouble": trouble_of(view),
         "state": {"file": view.state_file or None, "durable": counters.durable, "failures": counters.store_failures},
         "plugins_off": list(view.plugins_off),
+        "clusterd": _clusterd(view.clusterd) if view.clusterd.address else None,
         "streams": [
             {
                 "name": stream.name,
@@ -98,6 +99,19 @@ def _state(agent: AgentView) -> str:
     if agent.asking:
         return "asking"
     return "running" if agent.registered else "unregistered"
+
+
+def _clusterd(client: ClusterdView) -> Document:
+    return {
+        "address": client.address,
+        "state": client.state,
+        "orders": client.orders,
+        "keep_alives": client.keep_alives,
+        "unknown_actions": client.unknown_actions,
+        "failed_actions": client.failed_actions,
+        "reports": client.reports,
+        "reconnects": client.reconnects,
+    }
 
 
 def _decision(decision: DecisionView) -> Document:

@@ -1,6 +1,6 @@
 """The state of a job for browsers: the part of its document that changes when something is decided, within bounds.
 
-Heartbeats and times of looks are left out, because a browser is sent the panel whenever it differs.
+Heartbeats, keep-alives and times of looks are left out, because a browser is sent the panel whenever it differs.
 """
 
 from __future__ import annotations
@@ -27,4 +27,6 @@ def panel(view: JobView) -> Document:
     )
     whole = job_document(shown)
     del whole["time"]
+    if whole["clusterd"] is not None:
+        del whole["clusterd"]["keep_alives"]
     return whole | {"counters": {name: whole["counters"][name] for name in _COUNTERS}}

@@ -13,6 +13,7 @@ from taskd_net import fork, job_limits
 from taskd_net.address import Address
 from taskd_net.background import shared
 from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
+from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.events import KILL_MASTER, Event, Signal
 from taskd_net.jobs.orders import Orders
 from taskd_net.logger import get_logger
@@ -138,6 +139,10 @@ class DLRecoverManager(Reporter):
         finally:
             self._end_controller()
 
+    def statistics(self) -> ClusterdView:
+        """The state and the counters of this client since it began, also after `close`."""
+        return self._client.view()
+
     def close(self) -> None:
         """End every call of this client, and `start_subscribe`, from any thread. Idempotent."""
         if fork.forked():
@@ -155,6 +160,7 @@ class DLRecoverManager(Reporter):
 
     def _report(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
         if self._is_void(rpc, self._client.stream):
+            self._client.counters.reports["void"] += 1
             self._log.info("clusterd_report_void", call=rpc.name)
             return Code.SERVER_INNER_ERROR
         return self._call(self._client.report(rpc, request)).code
@@ -165,6 +171,7 @@ class DLRecoverManager(Reporter):
         """Carry out the new actions of a signal."""
         fresh = self._orders.fresh(signal)
         if fresh is None:
+            self._client.counters.repeated += 1
             self._log.info("clusterd_order_repeated", signal=signal.signal_type, uuid=signal.uuid)
             return
         if signal.signal_type == KILL_MASTER:
@@ -172,6 +179,7 @@ class DLRecoverManager(Reporter):
         elif not signal.actions:
             self._log.info("clusterd_order_without_actions", signal=signal.signal_type, uuid=signal.uuid)
         for action in unknown_actions(fresh):
+            self._client.counters.unknown_actions += 1
             self._log.warning("clusterd_action_unknown", action=action)
         for action in fresh.actions:
             call = call_of(action, fresh)
@@ -181,6 +189,7 @@ class DLRecoverManager(Reporter):
             try:
                 carry_out(self._controller, call, self)
             except Exception as error:  # noqa: BLE001 - the application's; reported
+                self._client.counters.failed_actions += 1
                 self._log.error("clusterd_action_failed", action=action, reason=repr(error), exc_info=error)
                 self._give_up(call, error)
 
@@ -235,22 +244,25 @@ class DLRecoverManager(Reporter):
 
     async def _next_order(self) -> tuple[Event, int] | None:
         """The next order; None at the end."""
-        assert self._running is not None
+        running = self._running
+        assert running is not None
         order = asyncio.ensure_future(self._waiting.get())
         try:
-            await asyncio.wait({order, self._running}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({order, running}, return_when=asyncio.FIRST_COMPLETED)
             if order.done():
                 return order.result()
         finally:
             order.cancel()
-        if not self._running.cancelled() and (error := self._running.exception()) is not None:
+        if not running.cancelled() and (error := running.exception()) is not None:
             raise error
         return None
 
     async def _end(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        # The traceback of its end holds a call, and with grpcio 1.62 that call holds the connection open.
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await asyncio.wait([running])
         await self._client.close()
         for call in list(self._calls):
             call.cancel()

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
@@ -21,11 +19,13 @@ from taskd_net import job_limits, limits
 from taskd_net.address import Address
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ConfigError, TaskdNetError
+from taskd_net.job_view import AWAY, OFF, SUBSCRIBED, ClusterdView
 from taskd_net.jobs import events
 from taskd_net.jobs.events import Event, Signal
 from taskd_net.logger import get_logger
 from taskd_net.recover import orders, rpcs
 from taskd_net.recover.codes import Code, describe
+from taskd_net.recover.counters import Counters
 from taskd_net.recover.life import Life, Step
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.transport.channel import open_channel
@@ -50,25 +50,6 @@ class ClusterdError(TaskdNetError):
     def __init__(self, text: str, status: grpc.StatusCode | None = None) -> None:
         super().__init__(text)
         self.status = status
-
-
-@dataclass(slots=True)
-class Counters:
-    """Events of a client since it began.
-
-    Args:
-        orders: messages that were handed on.
-        dropped: messages that were not, by reason: `keep-alive`, `foreign`, `unreadable`.
-        connected: streams of signals that were opened.
-        calls: answers to calls, by method and code.
-        failures: calls without an answer, by method.
-    """
-
-    orders: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-    connected: int = 0
-    calls: Counter[tuple[str, int]] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
 
 
 async def _nothing() -> None:
@@ -123,7 +104,12 @@ class Client:
     @property
     def stream(self) -> int:
         """Number of the stream of signals that stands; 0 for none. ClusterD's machine is reset between two of them."""
-        return self.counters.connected if self._life.is_reading else 0
+        return self.counters.streams if self._life.is_reading else 0
+
+    def view(self) -> ClusterdView:
+        """The state and the counters of this client at this moment."""
+        subscribed = self._life.is_reading and bool(self._streams)
+        return self.counters.view(str(self.address), SUBSCRIBED if subscribed else OFF if self._life.is_off else AWAY)
 
     # ---- calls
 
@@ -137,20 +123,14 @@ class Client:
         """
         if self._closed:
             raise ClusterdError(f"{rpc.name}: the client is closed")
-        call: UnaryCall = self._open().unary_unary(rpc.path)
+        outcome = "unanswered"
         try:
-            answer = await call(request.SerializeToString(), timeout=seconds)
-            status = recover_pb2.Status.FromString(answer)
-        except grpc.aio.AioRpcError as error:
-            self.counters.failures[rpc.name] += 1
-            raise _error(rpc, self.address, error) from error
-        except DecodeError as error:
-            self.counters.failures[rpc.name] += 1
-            raise ClusterdError(f"{rpc.name} at {self.address}: the answer cannot be read") from error
-        except asyncio.CancelledError:
-            raise self._given_up(rpc) from None
-        self.counters.calls[rpc.name, status.code] += 1
-        return status
+            status = await self._answer(rpc, request, seconds)
+            outcome = "sent" if status.code == Code.OK else "refused"
+            return status
+        finally:
+            if rpc in rpcs.REPORTS:
+                self.counters.reports[outcome] += 1
 
     async def report(self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT) -> recover_pb2.Status:
         """Make a report. If ClusterD does not take it, register, and make it once more.
@@ -171,6 +151,20 @@ class Client:
         for ending, channel in list(self._ending.items()):
             ending.cancel()
             await channel.close()
+
+    async def _answer(
+        self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT, seconds: float
+    ) -> recover_pb2.Status:
+        call: UnaryCall = self._open().unary_unary(rpc.path)
+        try:
+            answer = await call(request.SerializeToString(), timeout=seconds)
+            return recover_pb2.Status.FromString(answer)
+        except grpc.aio.AioRpcError as error:
+            raise _error(rpc, self.address, error) from error
+        except DecodeError as error:
+            raise ClusterdError(f"{rpc.name} at {self.address}: the answer cannot be read") from error
+        except asyncio.CancelledError:
+            raise self._given_up(rpc) from None
 
     def _given_up(self, rpc: Rpc[Any, Any]) -> BaseException:
         """The error for a call that was cancelled: that of the task, or of the channel, whose end cancels its calls."""
@@ -273,7 +267,7 @@ class Client:
         if self._operations:
             streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in _OPERATIONS]
         self._streams = streams
-        self.counters.connected += 1
+        self.counters.streams += 1
         self._life.opened(time.monotonic())
         if self._is_news("subscribed"):
             self._log.info("clusterd_subscribed")

@@ -6,7 +6,7 @@
     ▲ │ 403          │ no, 3 times    │                │ └────┘
     │ └──▶ OFF       ▼                ▼                ▼ the stream broke, the health check failed
     └──────────────── WAITING ◀───────┴────────────────┘
-         the pause is over, or ClusterD can be reached again
+         the pause is over, or ClusterD can be reached again after a connect, one each second, had failed
 ```
 
 Pure: time is an argument, and a shell makes the calls. It asks `next`, waits until that time, does the step, and says
@@ -54,6 +54,8 @@ class Life:
         self._step = Step.INIT
         self._at = 0.0
         self._look: float | None = None
+        self._away = False
+        self._off = False
         self._registers = 0
         self._breaks = 0
 
@@ -69,8 +71,14 @@ class Life:
         """True while the stream stands."""
         return self._step is Step.HEALTH_CHECK
 
+    @property
+    def is_off(self) -> bool:
+        """True where the last Init was answered with 403: recovery is switched off."""
+        return self._off
+
     def answered(self, now: float, step: Step, code: int) -> None:
         """ClusterD has answered Init, Register or a health check."""
+        self._off = step is Step.INIT and code == Code.PROCESS_RESCHEDULE_OFF
         if step is Step.HEALTH_CHECK:
             if code == Code.OK:
                 self._go(Step.HEALTH_CHECK, now + job_limits.CLUSTERD_HEALTH_S)
@@ -94,10 +102,10 @@ class Life:
         Args:
             now: the time.
             step: that has failed.
-            unreachable: there is no connection; a connect that works ends the pause.
+            unreachable: there is no connection.
         """
         if step is Step.CONNECT:
-            self._look = now + job_limits.CLUSTERD_LOOK_S
+            self._away, self._look = True, now + job_limits.CLUSTERD_LOOK_S
             return
         health = step is Step.HEALTH_CHECK
         pause = job_limits.CLUSTERD_PAUSE_MOST_S if health else job_limits.CLUSTERD_INIT_S
@@ -118,8 +126,11 @@ class Life:
         self._wait(now, pause, unreachable=unreachable)
 
     def reached(self, now: float) -> None:
-        """A connect has worked."""
-        self._go(Step.INIT, now)
+        """A connect has worked. It ends the pause if ClusterD could not be reached before."""
+        if self._away:
+            self._go(Step.INIT, now)
+        else:
+            self._look = now + job_limits.CLUSTERD_LOOK_S
 
     def _not_registered(self, now: float, code: int) -> None:
         self._registers += 1
@@ -132,7 +143,7 @@ class Life:
         """Begin again after a pause."""
         self._registers = 0
         self._go(Step.INIT, now + pause)
-        self._look = now + job_limits.CLUSTERD_LOOK_S if unreachable else None
+        self._away, self._look = unreachable, now + job_limits.CLUSTERD_LOOK_S
 
     def _go(self, step: Step, at: float) -> None:
         self._step, self._at, self._look = step, at, None

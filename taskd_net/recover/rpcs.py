@@ -59,6 +59,9 @@ REPLY_SWITCH_NIC: Final = _unary("ReplySwitchNicResult", recover_pb2.SwitchResul
 STRESS_TEST: Final = _unary("StressTest", recover_pb2.StressTestParam)
 REPLY_STRESS_TEST: Final = _unary("ReplyStressTestResult", recover_pb2.StressTestResult)
 
+REPORTS: Final = (STOP_COMPLETE, RECOVER_STRATEGY, RECOVER_STATUS, PROCESS_FAULT, REPLY_SWITCH_NIC, REPLY_STRESS_TEST)
+"""Reports and results of the client."""
+
 SIGNALS: Final = _stream("SubscribeProcessManageSignal", recover_pb2.ClientInfo, recover_pb2.ProcessManageSignal)
 SWITCH_NIC_ANSWERS: Final = _stream(
     "SubscribeSwitchNicSignal", recover_pb2.SwitchNicRequest, recover_pb2.SwitchNicResponse

@@ -10,7 +10,7 @@ class LookRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off")
+    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd")
     class ProfilingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class Job(_message.Message):
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     STATE_FILE_FIELD_NUMBER: _ClassVar[int]
     PLUGINS_OFF_FIELD_NUMBER: _ClassVar[int]
+    CLUSTERD_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     at: float
     nodes: int
@@ -54,7 +55,8 @@ class Job(_message.Message):
     counters: Counters
     state_file: str
     plugins_off: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ...) -> None: ...
+    clusterd: Clusterd
+    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "owner", "plugins", "barred")
@@ -177,3 +179,35 @@ class Counters(_message.Message):
     fault_to_command_count: int
     fault_to_command_seconds: float
     def __init__(self, reports: _Optional[int] = ..., refused: _Optional[int] = ..., signals: _Optional[int] = ..., ticks: _Optional[int] = ..., decisions: _Optional[_Mapping[str, int]] = ..., rounds: _Optional[int] = ..., commands: _Optional[int] = ..., resends: _Optional[int] = ..., acknowledged: _Optional[int] = ..., lost: _Optional[int] = ..., plugin_failures: _Optional[_Mapping[str, int]] = ..., store_failures: _Optional[int] = ..., durable: bool = ..., fault_to_command_count: _Optional[int] = ..., fault_to_command_seconds: _Optional[float] = ...) -> None: ...
+
+class Clusterd(_message.Message):
+    __slots__ = ("address", "state", "taken", "repeated", "foreign", "unreadable", "keep_alives", "unknown_actions", "failed_actions", "reports_sent", "reports_refused", "reports_unanswered", "reports_void", "reconnects")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    FOREIGN_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVES_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_SENT_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_UNANSWERED_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_VOID_FIELD_NUMBER: _ClassVar[int]
+    RECONNECTS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    state: str
+    taken: int
+    repeated: int
+    foreign: int
+    unreadable: int
+    keep_alives: int
+    unknown_actions: int
+    failed_actions: int
+    reports_sent: int
+    reports_refused: int
+    reports_unanswered: int
+    reports_void: int
+    reconnects: int
+    def __init__(self, address: _Optional[str] = ..., state: _Optional[str] = ..., taken: _Optional[int] = ..., repeated: _Optional[int] = ..., foreign: _Optional[int] = ..., unreadable: _Optional[int] = ..., keep_alives: _Optional[int] = ..., unknown_actions: _Optional[int] = ..., failed_actions: _Optional[int] = ..., reports_sent: _Optional[int] = ..., reports_refused: _Optional[int] = ..., reports_unanswered: _Optional[int] = ..., reports_void: _Optional[int] = ..., reconnects: _Optional[int] = ...) -> None: ...

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from taskd_net import job_limits
 from taskd_net.cli.job_lines import AGENTS, DECISIONS, draw
-from taskd_net.job_view import AgentView, DecisionView, JobView, MessageView
+from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobView, MessageView
 from taskd_net.observe.job_document import job_document
 from tests.observe.jobs import AT, WHOLE
 
@@ -24,6 +26,9 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
         "\nplugin Greeter is off until the Manager restarts\n",
         "ResumeTrainingAfterFaultStream  PodReschedulingPlugin  barred after a failure: recoverPlugin",
         "ProfilingCollect                free",
+        "\nCLUSTERD  10.0.0.7:8899  orders come in, 6 reconnects\n",
+        "\n  orders   12 taken, 1 repeated, 2 foreign, 3 unreadable; 40 keep-alives\n  actions  1 unknown, 2 failed\n",
+        "\n  reports  5 sent, 1 refused, 4 unanswered, 1 void\n",
         "AGENTS  4 of 4, 2 in trouble; 8 of 8 Workers, profiling 6 unknown, 2 in 1410",
         "Agent/2    FAULTY: ranks 4,5  reported 1 s ago",
         "Agent/1    sent away (203), has not come back  heartbeat 7 s ago  on their way: 203 exit",
@@ -47,6 +52,12 @@ def test_a_job_that_has_just_begun() -> None:
         "",
         "DECISIONS  none yet",
     ]
+
+
+@pytest.mark.parametrize(("state", "words"), [("off", "recovery is off for the job"), ("away", "AWAY"), ("new", "new")])
+def test_states_of_clusterds_client(state: str, words: str) -> None:
+    found = lines(JobView("J", AT, clusterd=ClusterdView("c:8899", state)))
+    assert f"CLUSTERD  c:8899  {words}, 0 reconnects" in found
 
 
 def test_many_agents_are_folded_but_those_in_trouble() -> None:

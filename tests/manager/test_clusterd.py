@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import job_limits, profiling_switch
+from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
 from taskd_net.recover import rpcs
@@ -170,9 +171,11 @@ async def test_controller_that_raises_is_reported_as_failed(
     def fail(_: Call, __: Reports) -> None:
         raise RuntimeError("no checkpoint")
 
-    async with managed(config(clusterd), framework=HandlerController({"save_and_exit": fail})):
+    async with managed(config(clusterd), framework=HandlerController({"save_and_exit": fail})) as (_, manager):
         await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("saveAndExit", "save_and_exit"))
         (status,) = await asyncio.to_thread(clusterd.wait_for, rpcs.RECOVER_STATUS)
+        await until(lambda: manager.view().clusterd.reports_sent == 1)
+        assert manager.view().clusterd.failed_actions == 1
     assert (status.status.code, status.status.info, status.strategy) == (499, "no checkpoint", "dump")
     assert "clusterd_action_failed" in caplog.text
 
@@ -185,6 +188,9 @@ async def test_unknown_actions_and_repeated_orders_are_said(
     async with managed(config(clusterd)) as (_, manager):
         await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order, order)
         await until(lambda: manager.view().counters.signals == 2)
+        seen = manager.view().clusterd
+    assert (seen.address, seen.state) == (clusterd.address, "subscribed")
+    assert (seen.taken, seen.repeated, seen.unknown_actions) == (1, 1, 1)
     assert caplog.text.count("action=jump") == 1
     assert caplog.text.count("clusterd_order_repeated") == 1
 
@@ -192,6 +198,7 @@ async def test_unknown_actions_and_repeated_orders_are_said(
 async def test_without_taskd_enable_nobody_subscribes(clusterd: ClusterD) -> None:
     async with managed(config(clusterd, taskd_enable=False)) as (_, manager):
         assert not manager.job.config.recovers
+        assert manager.view().clusterd == ClusterdView()
     assert clusterd.calls == []
 
 
@@ -216,6 +223,7 @@ async def test_report_to_an_order_of_an_ended_stream_is_void(
         go.set()
         await until(lambda: codes)
         await until(lambda: not manager.job.state.calls)
+        assert (manager.view().clusterd.reports_void, manager.view().clusterd.reconnects) == (1, 1)
     assert codes == [599]
     assert clusterd.requests(rpcs.STOP_COMPLETE) == []
     assert "clusterd_report_void" in caplog.text

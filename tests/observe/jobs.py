@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, MessageView, StreamView
+from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobCounters, JobView, MessageView, StreamView
 
 AT: Final = 1_700_000_100.0
 
@@ -70,4 +70,10 @@ WHOLE: Final = JobView(
     ),
     state_file="/var/lib/taskd/J.sqlite3",
     plugins_off=("Greeter",),
+    clusterd=ClusterdView(
+        *("10.0.0.7:8899", "subscribed"),
+        *(12, 1, 2, 3, 40, 1, 2),
+        *(5, 1, 4, 1),
+        reconnects=6,
+    ),
 )

@@ -9,7 +9,15 @@ import pytest
 
 from taskd_net import job_limits, limits
 from taskd_net.codes import Refusal
-from taskd_net.job_view import AgentView, DecisionView, JobCounters, JobView, MessageView, StreamView
+from taskd_net.job_view import (
+    AgentView,
+    ClusterdView,
+    DecisionView,
+    JobCounters,
+    JobView,
+    MessageView,
+    StreamView,
+)
 from taskd_net.observe import job_codec as wire
 from tests.observe.jobs import WHOLE
 
@@ -28,7 +36,7 @@ def test_a_job_comes_out_as_it_went_in(view: JobView) -> None:
     assert wire.read_job(wire.write_job(view)) == sent(view)
 
 
-@pytest.mark.parametrize("kind", [JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters])
+@pytest.mark.parametrize("kind", [JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters, ClusterdView])
 def test_the_example_has_every_field(kind: type) -> None:
     def within(value: Any) -> list[Any]:
         if isinstance(value, tuple):

@@ -33,6 +33,16 @@ def test_a_job_in_trouble() -> None:
     }  # fmt: skip
     assert found["profiling"] == {"-1": 6, "10": 2}
     assert found["counters"]["fault_to_command"] == 0.125
+    assert found["clusterd"] == {
+        "address": "10.0.0.7:8899",
+        "state": "subscribed",
+        "orders": {"taken": 12, "repeated": 1, "foreign": 2, "unreadable": 3},
+        "keep_alives": 40,
+        "unknown_actions": 1,
+        "failed_actions": 2,
+        "reports": {"sent": 5, "refused": 1, "unanswered": 4, "void": 1},
+        "reconnects": 6,
+    }
     own, round_ = found["decisions"]
     assert (own["plugin"], own["restarts_left"], round_["restarts_left"]) == ("Manager", None, 2)
     assert round_["messages"][0] == {
@@ -59,6 +69,7 @@ def test_a_job_that_has_just_begun() -> None:
     found = job_document(JobView("J", AT))
     assert (found["trouble"], found["expected"], found["decides_on"]) == ([], None, "reports")
     assert found["counters"]["fault_to_command"] is None and found["state"]["file"] is None
+    assert found["clusterd"] is None
 
 
 def names(document: object) -> set[str]:

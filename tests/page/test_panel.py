@@ -31,4 +31,6 @@ def test_it_is_bounded() -> None:
 
 def test_reports_and_looks_change_nothing() -> None:
     counters = replace(WHOLE.counters, reports=10**6, ticks=10**6, commands=0)
-    assert panel(replace(WHOLE, at=1.0, counters=counters)) == panel(WHOLE)
+    clusterd = replace(WHOLE.clusterd, keep_alives=10**6)
+    assert panel(replace(WHOLE, at=1.0, counters=counters, clusterd=clusterd)) == panel(WHOLE)
+    assert panel(WHOLE)["clusterd"]["reports"]["void"] == 1

@@ -18,6 +18,8 @@ from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
 from tests.peers.clusterd import ClusterD
 
+pytestmark = pytest.mark.compat
+
 INFO = pb.ClientInfo(jobId="J", role="master agent")
 FAULTS = [wire.FaultRank(rankId="3", faultType="1")]
 
@@ -77,12 +79,13 @@ def test_reports_reach_clusterd_and_bring_its_code(clusterd: ClusterD, made: Mad
 
 
 def test_report_that_is_refused_is_made_again_after_register(clusterd: ClusterD, made: Made) -> None:
-    made(INFO, clusterd.address)
+    manager = made(INFO, clusterd.address)
     clusterd.answers["ReportStopComplete"].append(400)
     assert recover.report_stop_complete(0, "", {}) == 0
     clusterd.answers["ReportStopComplete"].extend([599, 599])
     assert recover.report_stop_complete(0, "", {}) == 599
     assert clusterd.names == ["ReportStopComplete", "Register", "ReportStopComplete"] * 2
+    assert manager.statistics().reports == {"sent": 1, "refused": 3, "unanswered": 0, "void": 0}
 
 
 @pytest.mark.parametrize("code", [int(code) for code in Code if code])
@@ -173,6 +176,8 @@ def test_orders_are_carried_out_once_in_the_subscribing_thread(clusterd: Cluster
     manager.close()
     thread.join(20.0)
     assert taken == [(Call("stop_train", {3: 1}, "stop"), thread)] * 2
+    seen = manager.statistics()
+    assert (seen.taken, seen.repeated, seen.reconnects, seen.reports_sent) == (2, 2, 1, 2)
 
 
 def test_orders_that_nobody_carries_out_are_answered(
@@ -183,7 +188,7 @@ def test_orders_that_nobody_carries_out_are_answered(
 
     manager = made(INFO, clusterd.address, controller=HandlerController({"save_and_exit": fail}))
     thread = subscribed(manager)
-    orders = [order("stop_train"), order("jump"), order("on_global_rank"), order("save_and_exit"), order("")]
+    orders = [order("stop_train"), order("jump"), order(""), order("on_global_rank"), order("save_and_exit")]
     clusterd.send(rpcs.SIGNALS, *orders)
     (stop,) = clusterd.wait_for(rpcs.STOP_COMPLETE)
     (strategy,) = clusterd.wait_for(rpcs.RECOVER_STRATEGY)
@@ -194,6 +199,8 @@ def test_orders_that_nobody_carries_out_are_answered(
     assert list(strategy.strategies) == ["exit"]
     assert (status.status.code, status.status.info, status.strategy) == (499, "no checkpoint", "dump")
     assert "action=jump" in caplog.text
+    seen = manager.statistics()
+    assert (seen.taken, seen.unknown_actions, seen.failed_actions) == (5, 2, 3)
 
 
 def test_report_to_an_order_of_an_ended_stream_is_void(clusterd: ClusterD, made: Made) -> None:
@@ -218,6 +225,7 @@ def test_report_to_an_order_of_an_ended_stream_is_void(clusterd: ClusterD, made:
     manager.close()
     thread.join()
     assert codes == [599, 0]
+    assert manager.statistics().reports_void == 1
     assert clusterd.requests(rpcs.STOP_COMPLETE) == []
 
 

@@ -75,7 +75,8 @@ async def test_keep_alive_foreign_and_unreadable_orders_are_counted(
     async with running(clusterd) as (client, taken):
         await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, *orders)
         assert await taken.get() == Signal("a", "stopTrain")
-        assert client.counters.dropped == {"keep-alive": 1, "foreign": 1, "unreadable": 2}
+        seen = client.view()
+        assert (seen.taken, seen.keep_alives, seen.foreign, seen.unreadable) == (1, 1, 1, 2)
     assert "a nodeRankId is 'x'" in caplog.text
     assert "clusterd_order_of_another_job" in caplog.text
 
@@ -117,12 +118,13 @@ async def test_stream_that_clusterd_does_not_know_is_not_asked_for_again(
 
 @pytest.mark.parametrize("status", [None, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE])
 async def test_broken_stream_begins_again_with_init(clusterd: ClusterD, status: grpc.StatusCode | None) -> None:
-    async with running(clusterd) as (_, taken):
+    async with running(clusterd) as (client, taken):
         for uuid in ("a", "b"):
             await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal(uuid))
             assert await taken.get() == Signal(uuid, "stopTrain")
             clusterd.end(rpcs.SIGNALS, status)
         await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 3)
+        assert client.view().reconnects == 2
     assert clusterd.names == ["Init", "Register", "SubscribeProcessManageSignal"] * 3
 
 
@@ -153,16 +155,21 @@ async def test_refusals_are_tried_again_and_said_once(
 async def test_403_ends_it_quietly(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
     clusterd.answers["Init"].append(403)
     client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put)
+    assert client.view().state == "away"
     await client.run()
     await client.close()
     assert clusterd.names == ["Init"]
+    assert client.view().state == "off"
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_403_is_asked_again_by_a_manager(clusterd: ClusterD) -> None:
     clusterd.answers["Init"].extend([403, 403])
-    async with running(clusterd, off_again=0.05):
-        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+    async with running(clusterd, off_again=0.05) as (client, taken):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("a"))
+        await taken.get()
+        assert client.view().state == "subscribed"
+    assert client.view().state == "away"
     assert clusterd.names.count("Init") == 3
 
 
@@ -185,7 +192,7 @@ async def test_garbage_for_an_answer_is_an_error_with_its_cause(clusterd: Cluste
         await client.call(rpcs.STOP_COMPLETE, request)
     assert isinstance(failed.value.__cause__, grpc.RpcError)
     assert (await client.call(rpcs.STOP_COMPLETE, request)).code == 599
-    assert client.counters.failures == {"ReportStopComplete": 2}
+    assert client.view().reports == {"sent": 0, "refused": 1, "unanswered": 2, "void": 0}
     await client.close()
     with pytest.raises(ClusterdError, match="closed"):
         await client.call(rpcs.STOP_COMPLETE, request)

@@ -16,6 +16,13 @@ def reading(now: float = 0.0) -> Life:
     return life
 
 
+def after_looks(life: Life) -> Next:
+    """The next step, where ClusterD listens all the time."""
+    while life.next.step is Step.CONNECT:
+        life.reached(life.next.at)
+    return life.next
+
+
 def test_init_register_subscribe_read() -> None:
     life = Life()
     assert life.next.step is Step.INIT
@@ -36,7 +43,7 @@ def test_init_is_tried_every_5_seconds(code: int) -> None:
     life.answered(1.0, Step.INIT, code)
     assert life.next == Next(Step.INIT, 6.0)
     life.failed(7.0, Step.INIT, unreachable=False)
-    assert life.next == Next(Step.INIT, 12.0)
+    assert after_looks(life) == Next(Step.INIT, 12.0)
 
 
 def test_403_ends_it_or_is_asked_again() -> None:
@@ -70,7 +77,7 @@ def test_pauses_grow_to_10_seconds_until_a_message_comes() -> None:
     pauses = []
     for _ in range(12):
         life.ended(100.0, unreachable=False)
-        pauses.append(life.next.at - 100.0)
+        pauses.append(after_looks(life).at - 100.0)
         life.answered(100.0, Step.INIT, 0)
         life.answered(100.0, Step.REGISTER, 0)
         life.opened(100.0)
@@ -83,7 +90,7 @@ def test_pauses_grow_to_10_seconds_until_a_message_comes() -> None:
 def test_health_check_without_an_answer_waits_10_seconds() -> None:
     life = reading()
     life.failed(1.0, Step.HEALTH_CHECK, unreachable=False)
-    assert life.next == Next(Step.INIT, 11.0)
+    assert after_looks(life) == Next(Step.INIT, 11.0)
     assert not life.is_reading
 
 
@@ -101,6 +108,20 @@ def test_connects_end_the_pause_early() -> None:
     assert life.next == Next(Step.CONNECT, 3.5)
     life.reached(3.6)
     assert life.next == Next(Step.INIT, 3.6)
+
+
+def test_pause_after_a_stream_that_clusterd_ended_is_cut_short_where_it_goes_away_meanwhile() -> None:
+    life = reading()
+    for _ in range(4):
+        life.ended(0.0, unreachable=False)
+        life.opened(0.0)
+    life.ended(0.0, unreachable=False)
+    assert life.next == Next(Step.CONNECT, 1.0), "of a pause of five seconds"
+    life.reached(1.0)
+    assert life.next == Next(Step.CONNECT, 2.0), "ClusterD was there all the time"
+    life.failed(2.0, Step.CONNECT, unreachable=True)
+    life.reached(3.0)
+    assert life.next == Next(Step.INIT, 3.0)
 
 
 def test_pause_ends_whatever_the_connects_say() -> None:

@@ -2,6 +2,8 @@
 
 const ORDERS = { 203: "exit", 204: "switch cards", 205: "stress test", 208: "restart all", 209: "restart ranks", 210: "start", 213: "stop ranks" };
 
+const STATES_OF_CLUSTERD = { subscribed: "orders come in", off: "recovery is off for the job", away: "away" };
+
 function ofJob() {
   const job = mesh.job;
   if (!job) return [];
@@ -21,10 +23,27 @@ function ofJob() {
       table(rows),
       html("h3", {}, "Streams"),
       table(job.streams.map((stream) => [stream.name, stream.owner ?? "free"])),
+      ...clusterd(job.clusterd),
       ...agentsInTrouble(job),
       html("h3", {}, "Last decisions"),
       job.decisions.length ? html("ol", {}, ...[...job.decisions].reverse().map(decided)) : html("p", { class: "muted" }, "none yet"),
     ),
+  ];
+}
+
+function clusterd(client) {
+  if (!client) return [];
+  const counted = (numbers) => Object.entries(numbers).map(([outcome, count]) => `${number(count)} ${outcome}`).join(", ");
+  const { orders, reports, unknown_actions: unknown, failed_actions: failed } = client;
+  return [
+    html("h3", {}, "ClusterD"),
+    table([
+      [client.address, STATES_OF_CLUSTERD[client.state] ?? client.state, client.state === "away"],
+      ["orders", counted(orders)],
+      ["actions", counted({ unknown, failed }), unknown + failed > 0],
+      ["reports", counted(reports)],
+      ["reconnects", number(client.reconnects)],
+    ]),
   ];
 }
 
