@@ -9,12 +9,14 @@ from typing import Any, Final, cast
 from taskd_net import limits, link_limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack
+from taskd_net.core.links import UP
+from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct import DirectLink
-from taskd_net.links.direct_requests import Answering
+from taskd_net.links.direct_requests import Answering, Asking
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.remote import Caller, remote_of
 from taskd_net.position import Position
-from taskd_net.wire.link_requests import read_reply, read_request, write_reply, write_request
+from taskd_net.wire.link_requests import Announcing, read_reply, read_request, write_reply, write_request
 from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, read_accepted, read_greeting, write_greeting
 from tests.fuzz.streams import HONEST, HOSTILE, Between, ask_and_answer
 
@@ -126,34 +128,58 @@ def requests(data: bytes) -> None:
         assert read_reply(write_reply(reply), Position.mgr()).number == reply.number
 
 
+async def _play(node: Between, honest: BatchedLink, session: DirectLink, stream: DirectSocket, data: bytes) -> None:
+    """Write these bytes to the node's end, in pieces of a size that the first one gives."""
+    wire = stream._transport
+    running = asyncio.create_task(session.run())
+    await asyncio.sleep(0)
+
+    async def arrive() -> None:
+        rest, cut = data[1:], 1 + 17 * (data[0] if data else 0)
+        while rest and session.alive and not wire.is_closing():
+            space = stream.get_buffer(-1)
+            piece = rest[: min(cut, len(space))]
+            space[: len(piece)] = piece
+            stream.buffer_updated(len(piece))
+            rest = rest[len(piece) :]
+            await asyncio.sleep(0)
+
+    await ask_and_answer(node, honest, arrive)
+    stream.connection_lost(None)
+    await running
+
+
 def direct_stream(data: bytes) -> None:
-    """A Mgr, and a Worker on a direct link that writes these bytes, in pieces of a size that the first one gives."""
+    """A Mgr, and a Worker that writes these bytes on a direct link."""
 
     async def play() -> None:
         node = Between("Mgr", 1)
         link = node.router.register(0.0, HOSTILE).link
         assert link is not None
-        honest, stream, wire = node.child(HONEST), DirectSocket(), _Wire()
-        stream.connection_made(wire)
+        honest, stream = node.child(HONEST), DirectSocket()
+        stream.connection_made(_Wire())
         session = DirectLink(node, link, HOSTILE, stream, numbered=True, counts=True)
         session.attend(Answering(cast(Any, _Parent()), HOSTILE, Caller(remote_of("ipv4:127.0.0.1:1"), lambda: None)))
         node.links[link] = session
         node.perform(node.router.link_up(0.0, link, session, (), session.terms))
-        running = asyncio.create_task(session.run())
-        await asyncio.sleep(0)
+        await _play(node, honest, session, stream, data)
 
-        async def arrive() -> None:
-            rest, cut = data[1:], 1 + 17 * (data[0] if data else 0)
-            while rest and session.alive and not wire.over:
-                space = stream.get_buffer(-1)
-                piece = rest[: min(cut, len(space))]
-                space[: len(piece)] = piece
-                stream.buffer_updated(len(piece))
-                rest = rest[len(piece) :]
-                await asyncio.sleep(0)
+    asyncio.run(play())
 
-        await ask_and_answer(node, honest, arrive)
-        stream.connection_lost(None)
-        await running
+
+def direct_stream_from_above(data: bytes) -> None:
+    """A Proxy that has asked, and a Mgr that writes these bytes on a direct link."""
+
+    async def play() -> None:
+        node = Between("Proxy/0", UP)
+        honest, stream, asking = node.child(HONEST), DirectSocket(), Asking(Position.mgr())
+        stream.connection_made(_Wire())
+        session = DirectLink(node, UP, Position.mgr(), stream, numbered=True, counts=True)
+        session.attend(asking)
+        node.links[UP] = session
+        node.perform(node.router.upstream_up(0.0, session, Position.mgr(), told=True, terms=session.terms))
+        asked = asyncio.create_task(asking.announce(Announcing(b""), 3600.0))
+        await _play(node, honest, session, stream, data)
+        assert isinstance(await asked, Ack), "a request is answered, at the end of the link at the latest"
 
     asyncio.run(play())

@@ -311,6 +311,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "socket_frames": sockets.frames,
     "socket_requests": sockets.requests,
     "socket_stream": sockets.direct_stream,
+    "socket_stream_from_above": sockets.direct_stream_from_above,
     "child_stream": from_child,
     "parent_stream": from_parent,
     "mesh": play,

@@ -93,6 +93,22 @@ socket_streams = st.lists(
 ).map(lambda frames: b"\x40" + b"".join(frames))
 
 
+replies = st.builds(
+    link_pb2.Reply,
+    number=st.integers(0, 2),
+    ack=st.one_of(st.just(b""), st.builds(pb.Ack, code=st.integers(0, 7000)).map(pb.Ack.SerializeToString)),
+    pace=st.binary(max_size=4),
+).map(link_pb2.Reply.SerializeToString)
+socket_streams_from_above = st.lists(
+    st.one_of(
+        st.builds(write_frame, st.just(Kind.REPLY), replies),
+        st.builds(write_frame, st.just(Kind.BATCH), batches.map(link_pb2.Batch.SerializeToString)),
+        socket_frames,
+    ),
+    max_size=5,
+).map(lambda frames: b"\x40" + b"".join(frames))
+
+
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
 
@@ -161,6 +177,7 @@ STRATEGIES = {
     "socket_frames": damaged(socket_frames),
     "socket_requests": damaged(socket_requests),
     "socket_stream": damaged(socket_streams),
+    "socket_stream_from_above": damaged(socket_streams_from_above),
     "child_stream": damaged(streams),
     "parent_stream": damaged(streams),
     "mesh": st.binary(max_size=150),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from itertools import count
 from typing import Any, Self
 
@@ -90,8 +91,15 @@ class DirectChild(LinkChild):
         return pb.Ack.FromString(reply.ack)
 
     async def write(self, data: bytes) -> None:
-        """Write a batch."""
-        self.put(write_frame(Kind.BATCH, data))
+        """Write a batch, and wait until the kernel has most of it. A link that has ended ignores it."""
+        assert self.writer is not None
+        with contextlib.suppress(ConnectionError):
+            self.put(write_frame(Kind.BATCH, data))
+            await self.writer.drain()
+
+    def over(self) -> bool:
+        """True when the parent has ended the link."""
+        return self._reader is None or self._reader.done()
 
     async def ended(self, timeout: float = 60.0) -> grpc.StatusCode:
         """Read until the parent ends the link. A socket has no status: OK."""
@@ -102,7 +110,7 @@ class DirectChild(LinkChild):
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         frames = FrameReader(limits.RECEIVE_BYTES, memoryview(bytearray(65536)))
-        while data := await reader.read(65536):
+        while data := await _read_some(reader):
             self.reads.append(len(data))
             while data:
                 space = frames.space()
@@ -136,3 +144,11 @@ class DirectChild(LinkChild):
 
     async def __aenter__(self) -> Self:
         return self
+
+
+async def _read_some(reader: asyncio.StreamReader) -> bytes:
+    """Bytes of the parent; none when it has ended the link, also with bytes that it did not read."""
+    try:
+        return await reader.read(65536)
+    except ConnectionError:
+        return b""

@@ -33,11 +33,16 @@ class FloodingChild(LinkChild):
 
     async def flood(self, to: str, messages: int, *, in_batch: int = 256) -> bool:
         """Write messages as fast as the parent reads. Returns False when it has ended the stream."""
-        for first in range(1, messages, in_batch):
-            await self.write(batch(first, in_batch, self.place, to))
-            if self.stream.done():
-                return False
-        return True
+        return await flood(self, to, messages, in_batch)
+
+
+async def flood(child: LinkChild, to: str, messages: int, in_batch: int = 256) -> bool:
+    """Write messages of a child as fast as its parent reads. Returns False when that has ended the stream."""
+    for first in range(1, messages, in_batch):
+        await child.write(batch(first, in_batch, child.place, to))
+        if child.over():
+            return False
+    return True
 
 
 class FloodingParent(LinkParent):

@@ -95,6 +95,11 @@ class LinkChild:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return
 
+    def over(self) -> bool:
+        """True when the parent has ended the stream."""
+        done: bool = self.stream.done()
+        return done
+
     async def ended(self, timeout: float = 60.0) -> grpc.StatusCode:
         """Read until the parent ends the stream. Returns its status."""
         async with asyncio.timeout(timeout):

@@ -15,10 +15,15 @@ from tests.security.attacks import ATTACKS, batches
 pytestmark = pytest.mark.timeout(180)
 
 STRIKES = 2
+FROM_ABOVE = 1
+"""Strikes of a parent: its child waits 5 s before it joins again."""
 
 
-# A batch of any kind of link is read by the same code: one is enough here, `make matrix` has the others.
-LATER = {f"direct-{name}" for name in batches.BATCHES} - {"direct-empty-messages"}
+# A batch of any kind of link, and from either end, is read by the same code: one of each is enough here. `make matrix`
+# has the others.
+ONE = "empty-messages"
+OTHERS = batches.BATCHES.keys() - {ONE}
+LATER = {form.format(name) for name in OTHERS for form in ("direct-{}", "{}-from-above", "direct-{}-from-above")}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +37,7 @@ async def test_attack(tmp_path: Path, name: str) -> None:
             await stand.joined()
             assert not (await stand.offer(0.1)).failed
             stand.reset_peak()
-            for _ in range(STRIKES):
+            for _ in range(FROM_ABOVE if attack.from_above else STRIKES):
                 await anext(strikes)
         assert not (await stand.offer(0.1)).failed
         assert stand.growth() < attack.share

@@ -14,7 +14,9 @@ from taskd_net import Position
 from taskd_net.codes import Code
 from taskd_net.links import batched, tasknet
 from taskd_net.links import peer as peers
+from taskd_net.links.direct import NAME
 from taskd_net.wire.requests import write_announcement
+from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import Attack, Strikes
@@ -64,10 +66,10 @@ def announces(
 ) -> Strikes:
     """A peer announces. A strike is a call that is answered, with some under way."""
     # A peer with the four calls alone does not say what it is.
-    without = frozenset() if kind == batched.NAME else frozenset(key for key, _ in peers.own_metadata())
+    without = frozenset() if kind != tasknet.NAME else frozenset(key for key, _ in peers.own_metadata())
 
     async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
-        async with LinkChild(_PLACE, kind, without=without) as child:
+        async with DirectChild(_PLACE) if kind == NAME else LinkChild(_PLACE, kind, without=without) as child:
             if joins:
                 await child.join(stand.address)
             else:
@@ -132,6 +134,12 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         "the same by a node of ours, each as a snapshot",
         _PACED,
         announces(partial(the_same, 60_000), _KNOWN, batched.NAME, metadata=_COMPLETE),
+    ),
+    "direct-announcements": Attack(
+        "the same over a direct link",
+        _PACED,
+        announces(partial(the_same, 60_000), _KNOWN, NAME, metadata=_COMPLETE),
+        direct=True,
     ),
     "announcements-of-other-nodes": Attack(
         f"snapshots of {SNAPSHOT:,} nodes, other ones in each life", _PACED + "; old routes go by slices", _lives

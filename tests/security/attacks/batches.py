@@ -9,7 +9,7 @@ from typing import Final
 
 from taskd_net.link_limits import BATCH_BYTES, BATCH_COUNTED_BYTES
 from taskd_net.wire.link_pb2 import Batch
-from tests.peers.links import LinkChild
+from tests.peers.links import LinkChild, LinkParent
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import Attack, Strikes
 from tests.security.bystander.stand import MIB, Stand
@@ -59,6 +59,26 @@ def ends_the_stream(make: Callable[[], bytes], child_at: type[LinkChild] = LinkC
                 await child.ended()
                 assert "event=violation" in stand.log(), "gRPC has refused it, not the node"
                 yield
+
+    return strikes
+
+
+def ends_the_stream_from_above(make: Callable[[], bytes], parent_at: type[LinkParent] = LinkParent) -> Strikes:
+    """A parent writes a batch. Its child ends the stream, and joins again after a pause."""
+
+    async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
+        data = make()
+        parent = await parent_at().start(stand.parent)
+        try:
+            stream = await parent.opened()
+            yield
+            while True:
+                await parent.write(stream, data)
+                stream = await parent.opened()
+                assert "event=violation" in stand.log()
+                yield
+        finally:
+            await parent.stop()
 
     return strikes
 
@@ -128,9 +148,17 @@ _SENDS: Final = {
     "smallest-bomb": "empty messages, as many as are read before they are counted",
 }
 
+FROM_ABOVE: Final = "the child ends the stream, and joins again"
+
 ATTACKS: Final[Mapping[str, Attack]] = {
     **{
         name: Attack(_SENDS[name], "the stream ends, one line", ends_the_stream(make)) for name, make in BATCHES.items()
+    },
+    **{
+        f"{name}-from-above": Attack(
+            f"{_SENDS[name]}, downwards", FROM_ABOVE, ends_the_stream_from_above(make), from_above=True
+        )
+        for name, make in BATCHES.items()
     },
     "lists": Attack("batches of lists with 5,000 ranks each", "5002 for each", refused(_broadcasts)),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
@@ -13,6 +13,7 @@ from typing import Final, Self
 from taskd_net import link_limits
 from taskd_net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
 from tests.peers.direct_child import DirectChild
+from tests.peers.direct_parent import DirectParent
 from tests.security.attacks import batches, unread
 from tests.security.attacks.attack import Attack, Strikes
 from tests.security.bystander.stand import Stand
@@ -25,6 +26,10 @@ _WRONG: Final = write_greeting(Greeting(b"?" * link_limits.DIRECT_TOKEN_BYTES, F
 _PINGS: Final = write_frame(Kind.PING) * 20_000
 _4_GIB: Final = b"\xff\xff\xff\xff" + bytes([Kind.BATCH])
 _PATIENCE_S: Final = 60.0
+
+
+def _bomb(kind: Kind) -> bytes:
+    return write_frame(kind, b"\x1a\x00" * batches.PAIRS)
 
 
 class _Unread(DirectChild):
@@ -134,12 +139,54 @@ async def _pings(stand: Stand) -> AsyncGenerator[None, None]:
             yield
 
 
+def _ends_the_link_from_above(data: bytes) -> Strikes:
+    """A parent writes this. Its child ends the link, and joins again after a pause."""
+
+    async def strikes(stand: Stand) -> AsyncGenerator[None, None]:
+        parent = await DirectParent().start(stand.parent)
+        try:
+            line = await parent.opened()
+            yield
+            while True:
+                await line.put(data)
+                line = await parent.opened()
+                assert "event=violation" in stand.log()
+                yield
+        finally:
+            await parent.stop()
+
+    return strikes
+
+
+async def _pings_from_above(stand: Stand) -> AsyncGenerator[None, None]:
+    """Each strike is many pings of a parent that reads nothing."""
+    parent = await DirectParent().start(stand.parent)
+    try:
+        line = await parent.opened()
+        yield
+        parent.reads = False
+        while True:
+            async with asyncio.timeout(_PATIENCE_S):
+                await line.put(_PINGS)
+            if line.done():
+                line = await parent.opened()
+            yield
+    finally:
+        await parent.stop()
+
+
 def _over_direct(attack: Attack, strikes: Strikes) -> Attack:
     return replace(attack, sends=f"{attack.sends}, over a direct link", strikes=strikes, direct=True)
 
 
-def _batch(name: str) -> Attack:
-    return _over_direct(batches.ATTACKS[name], batches.ends_the_stream(batches.BATCHES[name], DirectChild))
+def _batches() -> Iterator[tuple[str, Attack]]:
+    """The attacks with one batch, in both directions."""
+    for name, make in batches.BATCHES.items():
+        yield f"direct-{name}", _over_direct(batches.ATTACKS[name], batches.ends_the_stream(make, DirectChild))
+    for name, make in batches.BATCHES.items():
+        above = f"{name}-from-above"
+        strikes = batches.ends_the_stream_from_above(make, DirectParent)
+        yield f"direct-{above}", _over_direct(batches.ATTACKS[above], strikes)
 
 
 ATTACKS: Final[Mapping[str, Attack]] = {
@@ -165,5 +212,29 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         "20,000 pings of a child that reads nothing", "one pong for all, within its queue", _pings, direct=True
     ),
     "direct-multicasts-unread": _over_direct(unread.ATTACKS["multicasts-unread"], unread.multicasts(_Unread)),
-    **{f"direct-{name}": _batch(name) for name in batches.BATCHES},
+    **dict(_batches()),
+    "direct-4-gib-from-above": Attack(
+        "a frame with a length of 4 GiB, downwards",
+        batches.FROM_ABOVE,
+        _ends_the_link_from_above(_4_GIB),
+        from_above=True,
+    ),
+    "direct-requests": Attack(
+        "a request of 9 MiB of empty fields",
+        "the link ends, one line",
+        _ends_the_link(_bomb(Kind.REQUEST)),
+        direct=True,
+    ),
+    "direct-replies-from-above": Attack(
+        "a reply of 9 MiB of empty fields",
+        batches.FROM_ABOVE,
+        _ends_the_link_from_above(_bomb(Kind.REPLY)),
+        from_above=True,
+    ),
+    "direct-pings-unread-from-above": Attack(
+        "20,000 pings of a parent that reads nothing",
+        "one pong for all; the child leaves a silent parent",
+        _pings_from_above,
+        from_above=True,
+    ),
 }

@@ -10,14 +10,16 @@ from typing import Final
 
 import grpc.aio
 
-from taskd_net import Position
+from taskd_net import Code, Position
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe_limits import STATUS_REPORT_BYTES, STATUS_REPORT_NODES
 from taskd_net.states import State
+from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild, stream_metadata
+from tests.peers.stubs import pb
 from tests.security.attacks.attack import Attack
 from tests.security.bystander.stand import Stand
 
@@ -39,15 +41,21 @@ def empty(_: int) -> bytes:
     return b"\x0a\x00" * (STATUS_REPORT_BYTES // 2)
 
 
-async def _reports(stand: Stand, make: Callable[[int], bytes], status: grpc.StatusCode) -> AsyncGenerator[None, None]:
+async def _reports(
+    stand: Stand, make: Callable[[int], bytes], status: grpc.StatusCode, child_at: type[LinkChild] = LinkChild
+) -> AsyncGenerator[None, None]:
     allowed = {status, grpc.StatusCode.RESOURCE_EXHAUSTED}
-    async with LinkChild(_PLACE) as child:
+    async with child_at(_PLACE) as child:
         await child.join(stand.address)
         tell = child.channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
         numbers = count()
 
         async def call() -> grpc.StatusCode:
-            code: grpc.StatusCode = await tell(make(next(numbers)), metadata=stream_metadata(_PLACE)).code()
+            report = make(next(numbers))
+            if isinstance(child, DirectChild):
+                reply = await child.ask(report=report, patience=60_000)
+                return _STATUS[pb.Ack.FromString(reply.ack).code]
+            code: grpc.StatusCode = await tell(report, metadata=stream_metadata(_PLACE)).code()
             return code
 
         calls: set[asyncio.Task[grpc.StatusCode]] = set()
@@ -66,6 +74,7 @@ async def _reports(stand: Stand, make: Callable[[int], bytes], status: grpc.Stat
             await asyncio.gather(*calls, return_exceptions=True)
 
 
+_STATUS: Final = {0: grpc.StatusCode.OK, int(Code.RECV_BUF_BUSY): grpc.StatusCode.RESOURCE_EXHAUSTED}
 _PACED: Final = "8,192 nodes a second are taken in, further reports wait; RESOURCE_EXHAUSTED beyond four at once"
 
 ATTACKS: Final[Mapping[str, Attack]] = {
@@ -73,6 +82,12 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         f"{AT_ONCE} reports at once, each of {STATUS_REPORT_NODES} other nodes",
         _PACED,
         partial(_reports, make=ever_new, status=grpc.StatusCode.OK),
+    ),
+    "direct-reports": Attack(
+        "the same over a direct link",
+        _PACED,
+        partial(_reports, make=ever_new, status=grpc.StatusCode.OK, child_at=DirectChild),
+        direct=True,
     ),
     "empty-reports": Attack(
         f"{AT_ONCE} reports at once with 256 KiB of empty entries",

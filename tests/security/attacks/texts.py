@@ -11,6 +11,7 @@ from uuid import uuid4
 from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.wire.batches import write_batch
 from taskd_net.wire.link_pb2 import Batch
+from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import ALL_BYTES, Attack
@@ -20,10 +21,10 @@ TEXTS: Final = ("\x1b", "\x1b[2Jx\n", "\U000f0000", "é\u202e")
 """Control characters, line ends, characters for private use, a change of direction."""
 
 
-async def _lines(stand: Stand) -> AsyncGenerator[None, None]:
+async def _lines(stand: Stand, child_at: type[LinkChild] = LinkChild) -> AsyncGenerator[None, None]:
     """Each message, registration and announcement could be a line of the log."""
     garbage = write_batch([b"\xff" * 8] * 200, Batch(patience=[1000] * 200, numbers=range(1, 201)))
-    async with LinkChild("Worker/80/0") as child:
+    async with child_at("Worker/80/0") as child:
         await child.join(stand.address)
         yield
         for number in count():
@@ -56,6 +57,9 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "log-lines": Attack(
         "unreadable messages, and requests in the names of ever new nodes", "less than 1 MiB of log", _lines,
         command="mgr",
+    ),
+    "direct-log-lines": Attack(
+        "the same over a direct link", "less than 1 MiB of log", partial(_lines, child_at=DirectChild), direct=True,
     ),
     "printed-by-mgr": Attack(
         f"{_SENDS} to a Mgr, which prints them", "escaped, piece by piece", partial(_printed, "Mgr/0"),
