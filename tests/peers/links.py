@@ -113,6 +113,9 @@ class LinkChild:
 
     async def cut(self) -> None:
         """Lose the connection, like a killed process."""
+        if self.stream is not None:
+            # Of a call that ended by a failed write, with messages unread, gRPC keeps a task of its own otherwise.
+            self.stream._cython_call.cancel("cut")
         if self.channel is not None:
             await self.channel.close()
 

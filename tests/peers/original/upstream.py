@@ -175,7 +175,8 @@ class Upstream:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # also for a message that is too large, which costs the connection
         finally:
-            stream.cancel()
+            # Also after a failed write, where the call's own `cancel` does nothing.
+            stream._cython_call.cancel("the child has gone")
 
     def _checked(self, check: Callable[[Any], None], form: Any) -> None:
         try:
