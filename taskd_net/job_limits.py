@@ -135,6 +135,19 @@ JOB_NODES: Final = 65_536
 JOB_PAUSE_S: Final = 0.010
 """Least seconds between two ticks of a Manager's decisions: a burst of reports is looked at together."""
 
+IN_PLACE_S: Final = 60.0
+"""Seconds that a Worker has to come back for the next epoch: the start of a process that imports a framework, twice."""
+
+IN_PLACE_LONGEST_S: Final = 3600.0
+"""The longest of that setting."""
+
+IN_PLACE_TOGETHER_S: Final = 1.0
+"""Seconds after a first failure in which further ones belong to it: Agents of ours report one within 0.1 s, others look
+at their workers once a second."""
+
+AGENT_SILENT_S: Final = 10.0
+"""Seconds without KEEP_ALIVE after which the node of a missing Worker is lost: ten missed heartbeats."""
+
 SWITCH_NIC_S: Final = 7200.0
 """Seconds that all Workers have to switch their network cards, as with TaskD's Manager."""
 

@@ -35,6 +35,21 @@ WORKER_COMMANDS: Final = frozenset((SWITCH_NIC, STRESS_TEST, *PROFILING_COMMANDS
 PROFILING_STATES: Final = range(1400, 1500)
 """Codes of a Worker's profiling state."""
 
+EPOCH_STATE: Final = 301
+"""`STATUS` of a Worker of this package: its part in the training (`jobs.epochs`)."""
+EPOCH_BEGIN: Final = 302
+"""`ACTION` of a Mgr of this package: join the epoch whose number is the message."""
+EPOCH_END: Final = 303
+"""`ACTION` of a Mgr of this package: leave that epoch."""
+
+EPOCH: Final = "Epoch"
+WORLD: Final = "World"
+LOCAL_WORLD: Final = "LocalWorld"
+REASON: Final = "Reason"
+
+IN_PLACE: Final = "InPlace"
+"""Key in the extension of a 210: the Mgr of this package recovers in place, so Workers wait for its epochs."""
+
 INCARNATION: Final = "Incarnation"
 """Key in the extension of a REGISTER of this package's, and of a 210: its value differs for each process and role.
 

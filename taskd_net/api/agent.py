@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.api import arguments, plans
-from taskd_net.api.agent_messages import read_command
+from taskd_net.api.agent_messages import Go, read_command
 from taskd_net.api.member import Once, Refused, Slot, documented, leave, log
 from taskd_net.api.mindspore import MindSporeWorkers
 from taskd_net.api.node_proxy import AgentsProxy
@@ -186,6 +186,8 @@ class Agent:
         except ValueError as error:
             log.error("command_failed", src=src, uuid=message.uuid, reason=str(error))
             return
+        if isinstance(command, Go) and command.in_place:
+            os.environ[arguments.IN_PLACE] = "on"  # for the workers
         self._feed(Commanded(command))
 
     async def _first_join(self, node: Node) -> None:

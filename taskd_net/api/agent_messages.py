@@ -23,10 +23,12 @@ class Go:
     Args:
         remaining: restarts that remain, if the Mgr says so.
         ours: the Mgr is one of this package, which takes repeated reports for one.
+        in_place: it restarts failed workers alone, and the others are to rejoin.
     """
 
     remaining: int | None = None
     ours: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def read_command(body: Body) -> Command:
         return ExitGracefully()
     match body.code:
         case vocabulary.START:
-            return Go(_count(body.message), vocabulary.INCARNATION in body.extension)
+            extension = body.extension
+            return Go(_count(body.message), vocabulary.INCARNATION in extension, vocabulary.IN_PLACE in extension)
         case vocabulary.EXIT:
             return Exit()
         case vocabulary.RESTART_ALL:

@@ -22,6 +22,8 @@ LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601
 PROXY_PORT: Final = 9602
 ENVIRONMENT: Final = "TASKD_NET_"
+IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
+"""Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""
 
 _MOST: Final = 10**RANK_CHARS - 1
 _SWITCHES: Final = dict.fromkeys(("true", "on", "1", "yes"), True) | dict.fromkeys(("false", "off", "0", "no"), False)

@@ -246,6 +246,7 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
         state=state if job_id else None,
         process_interval=interval_of_environment(),
         reset_file=os.environ.get(f"{arguments.ENVIRONMENT}RESET_FILE") or RESET_FILE,
+        in_place=os.environ.get(arguments.IN_PLACE) == "on",
         nodes=expected.nodes,
         processes_per_node=expected.processes,
     )

@@ -26,6 +26,8 @@ _ORDERS: Final = {
     vocabulary.STRESS_TEST: "stress test",
     vocabulary.RESTART_ALL: "restart all",
     vocabulary.RESTART_RANKS: "restart ranks",
+    vocabulary.EPOCH_BEGIN: "begin epoch",
+    vocabulary.EPOCH_END: "end epoch",
     vocabulary.START: "start",
     vocabulary.STOP_RANKS: "stop ranks",
     **dict.fromkeys(vocabulary.PROFILING_COMMANDS, "profiling"),

@@ -255,6 +255,8 @@ class Job:
                 item = command
                 for rank in ended:
                     current.records.exit(rank)
+                if command.code == vocabulary.EPOCH_BEGIN:
+                    current.records.begin_epoch(int(command.message))
             case Reply():
                 reply = replace(item, uuid=current.uuid())
                 current.outbox.add(current.now, reply)
@@ -266,6 +268,8 @@ class Job:
                     current.calls[item.name] = item
             case Restarts():
                 current.records.restarts = item.left
+                if item.everybody:
+                    current.records.end_epochs()
             case _:
                 assert_never(item)
         outcome.decided.append((owner, item))
@@ -284,6 +288,8 @@ class Job:
             # A count of 0 is the original's for none: the Agent keeps its own.
             message = str(records.restarts) if records.restarts else agent.asked or ""
             extension = {vocabulary.INCARNATION: current.seed}
+            if self.config.in_place:
+                extension[vocabulary.IN_PLACE] = "on"
             start = Command(traffic.agent(rank), vocabulary.START, message, extension, mtype=agent.mtype)
             self._carry_out("", start, outcome)
             records.started(rank)

@@ -8,11 +8,13 @@ The indexes beside the records let a decision look at what matters (the faulty, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeVar
 
 from taskd_net import job_limits, vocabulary
+from taskd_net.jobs.epochs import Epochs, read_part
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.traffic import read_count
@@ -97,10 +99,13 @@ class WorkerRecord(Record):
     Args:
         node: rank of its node.
         profiling: n of its last report 1400 + n, or `UNKNOWN`.
+        phase, epoch: its part in the training, and the last epoch it was called to; see `epochs`.
     """
 
     node: int = 0
     profiling: int = UNKNOWN
+    phase: str = ""
+    epoch: int = 0
 
 
 R = TypeVar("R", bound=Record)
@@ -127,6 +132,7 @@ class Records:
         exited: Agents that were sent 203, and have not registered since.
         asking: Agents that wait for the decision on their 210.
         profiling: number of registered Workers by profiling state.
+        epochs: of the training, where its Workers rejoin.
         births: records so far.
         since: time from which on this Manager hears heartbeats; those before are not stored.
         changed_agents, changed_workers: since the last tick.
@@ -140,6 +146,7 @@ class Records:
     exited: set[int] = field(default_factory=set)
     asking: set[int] = field(default_factory=set)
     profiling: dict[int, int] = field(default_factory=dict)
+    epochs: Epochs = field(default_factory=Epochs)
     births: int = 0
     since: float = 0.0
     changed_agents: set[int] = field(default_factory=set)
@@ -221,6 +228,18 @@ class Records:
             self.faulty.discard(rank)
             self._agent_changed(rank)
 
+    def begin_epoch(self, number: int) -> None:
+        """Every Worker is called to an epoch."""
+        self.epochs.begin(number, self.workers.values())
+        self.unsaved_workers.update(self.workers)
+
+    def end_epochs(self) -> None:
+        """Every process is restarted."""
+        if not self.epochs.world:
+            return
+        self.epochs.end_all(self.workers.values())
+        self.unsaved_workers.update(self.workers)
+
     def forget_changes(self) -> None:
         """A tick has looked at all changes."""
         self.changed_agents, self.changed_workers = set(), set()
@@ -271,6 +290,14 @@ class Records:
                 reported = natural(report.extension.get(vocabulary.FAULT_TIME, ""), _UNIX_MOST)
                 agent.fault = Fault(ranks, now, None if reported is None else float(reported))
                 self.faulty.add(rank)
+                self._drop(ranks)
+
+    def _drop(self, ranks: Iterable[int]) -> None:
+        """Failed Workers have no part in the training."""
+        for rank in ranks if self.epochs.phases else ():
+            if (worker := self.workers.get(rank)) is not None and worker.phase:
+                self.epochs.drop(worker)
+                self.unsaved_workers.add(rank)
 
     def _of_worker(self, now: float, node: int, rank: int, report: Reported) -> Taken:
         worker = self.workers.get(rank)
@@ -281,6 +308,7 @@ class Records:
                 return Taken.REFUSED
             if worker is not None and worker.registered:
                 self._count(worker.profiling, -1)
+            self._drop((rank,))
             self.workers[rank] = self._begin(WorkerRecord(node=node), now, report)
             self._count(UNKNOWN, 1)
             return Taken.NEW_PROCESS
@@ -295,6 +323,10 @@ class Records:
                 self._count(worker.profiling, -1)
                 self._count(report.code - vocabulary.PROFILING_STATES.start, 1)
             worker.profiling = report.code - vocabulary.PROFILING_STATES.start
+        if report.msg_type == vocabulary.STATUS and report.code == vocabulary.EPOCH_STATE:
+            part = read_part(report.message, report.extension)
+            if part is not None:
+                self.epochs.take(worker, part)
         return Taken.CHANGED
 
     def _count(self, profiling: int, by: int) -> None:

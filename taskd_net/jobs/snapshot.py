@@ -20,6 +20,8 @@ class JobConfig:
         fault_recover: recovery by process; any value but an empty text.
         taskd_enable: recovery by process is on at all.
         clusterd: there is an address of ClusterD.
+        in_place: failed Workers are restarted alone, and the others rejoin.
+        in_place_s: seconds that a Worker has to come back.
         interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
     """
 
@@ -28,6 +30,8 @@ class JobConfig:
     fault_recover: str = ""
     taskd_enable: bool = True
     clusterd: bool = False
+    in_place: bool = False
+    in_place_s: float = job_limits.IN_PLACE_S
     interval: float = 0.1
 
     @property

@@ -11,7 +11,16 @@ from typing import Final
 from taskd_net.codes import ArgumentError, Refusal
 from taskd_net.position import ALL, Destination, Position, Role
 from taskd_net.untrusted import json_value, natural, shown
-from taskd_net.vocabulary import ACTION, AGENT_COMMANDS, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, START, STOP_RANKS
+from taskd_net.vocabulary import (
+    ACTION,
+    AGENT_COMMANDS,
+    EPOCH_BEGIN,
+    FAULT_RANKS,
+    RESTART_ALL,
+    RESTART_RANKS,
+    START,
+    STOP_RANKS,
+)
 
 _COUNT_MOST: Final = 2**31 - 1
 REPORTED: Final = ("stop_train", "on_global_rank", "change_strategy", "dump", "prepare_action")
@@ -74,6 +83,8 @@ class Command:
         if position.role == Role.AGENT and (self.code not in AGENT_COMMANDS or self.msg_type != ACTION):
             codes = ", ".join(map(str, sorted(AGENT_COMMANDS)))
             raise ArgumentError(f"{self.msg_type} {self.code} is for an Agent; expected ACTION with one of {codes}")
+        if position.role == Role.WORKER and self.code == EPOCH_BEGIN and natural(self.message, _COUNT_MOST) is None:
+            raise ArgumentError(f"the message of a {self.code} is {shown(self.message)}; expected the epoch's number")
         if position.role == Role.AGENT and not self._is_readable:
             expected = "expected a whole number in a 208 and 210, a JSON list of ranks as texts in a 209 and 213"
             raise ArgumentError(f"the message of a {self.code} for an Agent is {shown(self.message)}; {expected}")
@@ -123,9 +134,15 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """A new count of the restarts that the job has left."""
+    """A new count of the restarts that the job has left.
+
+    Args:
+        left: the count.
+        everybody: every process is restarted; False where the healthy ones go on in place.
+    """
 
     left: int
+    everybody: bool = True
 
 
 Item = Command | Call | Reply | Restarts

@@ -81,6 +81,10 @@ class ManagerConfig:
             they went ([recovery](recovery.md)).
         taskd_enable: Recovery by process is on at all. TaskD's variable switches it off with `off`, and on with any
             other text.
+        in_place: Restart failed Workers alone, and have the others rejoin in their processes ([manager](manager.md)).
+            It needs training scripts that rejoin, and changes nothing for others, nor where ClusterD decides.
+        in_place_timeout: Seconds that a Worker has to come back in place. A longer time lets slow starts work, and
+            delays the recovery from a Worker that hangs.
         clusterd: Signals of ClusterD come in by a queue of the process.
         nodes, processes_per_node: Size of the job; 0 for unknown.
 
@@ -103,6 +107,8 @@ class ManagerConfig:
     )
     clusterd_addr: str | None = setting(Kind.ADDRESS, None, variables=CLUSTERD_VARIABLES, unset="none")
     taskd_enable: bool = setting(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
+    in_place: bool = setting(Kind.SWITCH, False)
+    in_place_timeout: float = setting(Kind.SECONDS, job_limits.IN_PLACE_S, most=job_limits.IN_PLACE_LONGEST_S)
     clusterd: bool = False
     nodes: int = 0
     processes_per_node: int = 0
@@ -123,6 +129,8 @@ class ManagerConfig:
             fault_recover="" if self.fault_recover == OFF else self.fault_recover,
             taskd_enable=self.taskd_enable,
             clusterd=self.clusterd or self.subscribes,
+            in_place=self.in_place,
+            in_place_s=self.in_place_timeout,
             interval=self.process_interval / 1000,
         )
 

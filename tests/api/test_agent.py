@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, Retry, api, job_limits, limits
-from taskd_net.api import agent, agent_messages
+from taskd_net.api import agent, agent_messages, arguments
 from taskd_net.api.supervision import Supervisor
 from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Failures, Start, until
@@ -72,6 +72,16 @@ def test_life_of_pytorchs_workers(start: Start, elastic: SimpleElasticAgent) -> 
     running.command(208, "-1")
     assert elastic.called() == ("KILL_WORKER", [8, 9])
     assert running.exit_status() == 1
+
+
+def test_workers_learn_that_the_mgr_recovers_in_place(
+    start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(arguments.IN_PLACE, "")
+    running = start(elastic)
+    assert running.mgr.send(Body("ACTION", 210, "2", {"InPlace": "on"}).to_json(), to=AGENT).ok
+    assert elastic.called() == ("START_ALL_WORKER", 2)
+    assert os.environ[arguments.IN_PLACE] == "on"
 
 
 def test_result_of_pytorchs_job(start: Start, elastic: SimpleElasticAgent) -> None:

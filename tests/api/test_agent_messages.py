@@ -20,6 +20,7 @@ pytestmark = pytest.mark.compat
         (Body("ACTION", 210, " -1 "), Go(-1)),
         (Body("ACTION", 210), Go(None)),
         (Body("ACTION", 210, "2", {"Incarnation": "some"}), Go(2, ours=True)),
+        (Body("ACTION", 210, "2", {"Incarnation": "some", "InPlace": "on"}), Go(2, ours=True, in_place=True)),
         (Body("ACTION", 203, "", {"SignalType": "killMaster", "Actions": "[]"}), Exit()),
         (Body("ACTION", 208, "0"), RestartAll(0)),
         (Body("ACTION", 208), RestartAll(None)),

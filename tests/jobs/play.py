@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from taskd_net import job_limits, vocabulary
+from taskd_net.jobs import epochs
 from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Command, Outcome, Restarts
 from taskd_net.position import Position
-from tests.jobs.scene import LOCAL
 from tests.jobs.test_records import check
 
 AGENTS = 3
@@ -34,10 +34,13 @@ SIGNALS = st.tuples(
     st.lists(st.integers(0, AGENTS - 1), max_size=2, unique=True),
     st.integers(0, 5),
 )
+PHASES = (epochs.NEW, epochs.LEFT, epochs.RUNNING)
 STEP = st.one_of(
     st.tuples(st.just("fault"), st.integers(0, AGENTS - 1), st.booleans()),
     st.tuples(st.just("register"), st.integers(0, AGENTS - 1), st.booleans()),
     st.tuples(st.just("work"), st.integers(0, 1), st.sampled_from(("register", "beat", "nic", "stress"))),
+    st.tuples(st.just("part"), st.integers(0, AGENTS - 1), st.sampled_from((*PHASES, epochs.FINISHED))),
+    st.tuples(st.just("together"), st.sampled_from(PHASES), st.none()),
     st.tuples(st.just("signal"), SIGNALS, st.none()),
     st.tuples(st.just("retry"), st.integers(0, 3), st.none()),
     st.tuples(st.just("ask"), st.booleans(), st.none()),
@@ -62,6 +65,7 @@ class Play:
         self.failed: set[int] = set()
         self.ended: set[int] = set()
         self.rounds = 0
+        self.epoch = 0
         self.numbered = 0
         for rank in range(AGENTS):
             self.register(rank)
@@ -112,6 +116,9 @@ class Play:
             if command.code == vocabulary.RESTART_RANKS:
                 ranks = json.loads(command.extension["FaultRanks"])
                 assert json.loads(command.message) == sorted(ranks), "both forms"
+            if command.code == vocabulary.EPOCH_BEGIN:
+                assert int(command.message) >= self.epoch, "an epoch's number comes once"
+                self.epoch = int(command.message)
             if command.code in (vocabulary.RESTART_ALL, vocabulary.START) and command.message != str(RESTARTS):
                 assert int(command.message) >= RESTARTS - self.rounds
             if command.to not in self.away:
@@ -166,6 +173,9 @@ class Play:
             self.take(RetryTime(first))
         elif kind == "ask":
             self.take(SwitchNic((0,), (True,)) if first else StressTest({0: (0,), 1: (0, 1)}))
+        elif kind == "together":
+            for rank in range(AGENTS):
+                self.node_step("part", rank, first)
         elif kind == "signal":
             assert isinstance(first, tuple)
             signal_type, strategy, actions, nodes, number = first
@@ -177,15 +187,21 @@ class Play:
 
     def node_step(self, kind: str, rank: int, how: object) -> None:
         """A node does something."""
-        agent, worker = Position.agent(rank), Position.worker(0, rank)
+        agent, worker = Position.agent(rank), Position.worker(rank, rank)
         state = self.job.state
         if kind == "fault":
-            ranks = [8 * rank] if how else []
+            ranks = [rank if self.config.in_place else 8 * rank] if how else []
             (self.failed.add if how else self.failed.discard)(rank)
             message = json.dumps({"fault_ranks": ranks, "restart_times": -1})
             self.say(agent, "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)))
         elif kind == "register":
             self.register(rank)
+        elif kind == "part":
+            assert isinstance(how, str)
+            if how == epochs.NEW:
+                self.say(worker, "REGISTER", 101)
+            body = epochs.Part(how, self.epoch, AGENTS, 1).report()
+            self.say(worker, body.msg_type, body.code, body.message, **body.extension)
         elif kind == "cut":
             (self.away.add if how else self.away.discard)(str(agent))
         elif how == "register":
@@ -231,7 +247,7 @@ class Play:
         Without ClusterD the others wait while Agent 0 is out, which ends the job.
         """
         assert self.asked <= self.ended, "each 201 has its 210"
-        if self.config == LOCAL and 0 not in self.ended:
+        if not self.config.recovers and 0 not in self.ended:
             assert self.failed <= self.ended, "each fault has its 203, 208 or 209"
 
     def assert_rest(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taskd_net import vocabulary
+from taskd_net.jobs import epochs
 from taskd_net.jobs.events import Acknowledged, Event, Reported, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.plugins import AnyPlugin, built_in
@@ -16,6 +17,7 @@ from taskd_net.position import Position
 
 LOCAL = JobConfig()
 CLUSTERD = JobConfig(fault_recover="on", clusterd=True)
+IN_PLACE = JobConfig(in_place=True)
 
 
 class Scene:
@@ -62,6 +64,14 @@ class Scene:
         """Workers register, two on a node."""
         for rank in ranks:
             self.report(f"Worker/{rank // 2}/{rank}", vocabulary.REGISTER, 101)
+
+    def part(self, phase: str, *ranks: int, epoch: int = 0, world: int = 4) -> None:
+        """Workers report their part in the training, two on a node; new ones have registered."""
+        for rank in ranks:
+            if phase == epochs.NEW:
+                self.workers(rank)
+            body = epochs.Part(phase, epoch, world, 2).report()
+            self.report(f"Worker/{rank // 2}/{rank}", body.msg_type, body.code, body.message, **body.extension)
 
     def fault(self, rank: int, *ranks: int, at: str = "") -> None:
         """An Agent reports failed ranks; none with `ranks` empty."""
@@ -129,6 +139,19 @@ def started(*ranks: int, config: JobConfig = LOCAL, process: str = "") -> Scene:
     """A scene whose Agents run, without what led to it."""
     scene = Scene(config)
     scene.register(*ranks, process=process)
+    scene.settle()
+    scene.lines.clear()
+    return scene
+
+
+def training(restarts: str = "3") -> Scene:
+    """A scene of two nodes whose four Workers train in epoch 1, without what led to it."""
+    scene = Scene(IN_PLACE)
+    scene.register(0, 1, process="p", restarts=restarts)
+    scene.settle()
+    scene.part(epochs.NEW, 0, 1, 2, 3)
+    scene.settle()
+    scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=1)
     scene.settle()
     scene.lines.clear()
     return scene

@@ -11,10 +11,11 @@ from typing import ClassVar
 
 import pytest
 
+from taskd_net.jobs import epochs
 from taskd_net.jobs.events import ProfilingSwitch, RetryTime, StressTest, SwitchNic
 from taskd_net.jobs.plugins import Plugin, Progress, built_in
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
-from tests.jobs.scene import CLUSTERD, Scene
+from tests.jobs.scene import CLUSTERD, IN_PLACE, Scene
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -79,6 +80,55 @@ def pod_rescheduling() -> Scene:
     scene.fault(1, 3)
     scene.settle()
     scene.fault(0, 1)
+    scene.settle()
+    return scene
+
+
+def in_place() -> Scene:
+    """A job whose Workers rejoin."""
+    scene = Scene(IN_PLACE)
+    scene.say("The start: an epoch begins when all ranks are there.")
+    scene.register(0, 1, process="p")
+    scene.settle()
+    scene.part(epochs.NEW, 0, 1, 2)
+    scene.settle()
+    scene.part(epochs.NEW, 3)
+    scene.settle()
+    scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=1)
+    scene.settle()
+    scene.say("Rank 3 dies: it alone is restarted, and the others leave and rejoin.")
+    scene.fault(1, 3)
+    scene.settle()
+    scene.part(epochs.LEFT, 0, 1, 2, epoch=1)
+    scene.settle()
+    scene.part(epochs.NEW, 3)
+    scene.settle()
+    scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=2)
+    scene.settle()
+    scene.say("Two at once, on two nodes: one failure.")
+    scene.fault(0, 0)
+    scene.settle()
+    scene.fault(1, 2)
+    scene.settle()
+    scene.part(epochs.LEFT, 1, 3, epoch=2)
+    scene.part(epochs.NEW, 0, 2)
+    scene.settle()
+    scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=3)
+    scene.settle()
+    scene.say("A second failure, 5 s after the first: pods.")
+    scene.fault(1, 3)
+    scene.settle()
+    scene.tick(5.0)
+    scene.fault(1, 2)
+    scene.settle()
+    scene.register(1, process="q")
+    scene.settle()
+    scene.part(epochs.NEW, 0, 1, 2, 3)
+    scene.settle()
+    scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=4)
+    scene.settle()
+    scene.say("No restart is left: pods at once.")
+    scene.fault(1, 3)
     scene.settle()
     return scene
 
@@ -330,7 +380,7 @@ def mixed_plugins() -> Scene:
     return scene
 
 
-_SCENES = [agents, pod_rescheduling, recover, overdue, elastic, operations, mixed]
+_SCENES = [agents, pod_rescheduling, in_place, recover, overdue, elastic, operations, mixed]
 _SCENES += [mixed_reports, mixed_orders, mixed_plugins]
 
 

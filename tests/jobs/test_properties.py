@@ -10,12 +10,12 @@ from taskd_net.jobs.records import Taken
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.position import Position
 from tests.jobs.play import STEP, Play
-from tests.jobs.scene import CLUSTERD, LOCAL
+from tests.jobs.scene import CLUSTERD, IN_PLACE, LOCAL
 from tests.jobs.test_records import check
 
 
 @settings(max_examples=200)
-@given(st.lists(STEP, max_size=40), st.sampled_from((LOCAL, CLUSTERD)))
+@given(st.lists(STEP, max_size=40), st.sampled_from((LOCAL, CLUSTERD, IN_PLACE)))
 def test_every_stream_is_free_again_once_faults_are_gone(
     steps: list[tuple[str, object, object]], config: JobConfig
 ) -> None:

@@ -29,6 +29,8 @@ def check(records: Records) -> None:
     assert records.asking == {rank for rank, agent in agents if agent.asked is not None}
     states = [worker.profiling for worker in records.workers.values() if worker.registered]
     assert records.profiling == {state: states.count(state) for state in states}
+    phases = [worker.phase for worker in records.workers.values() if worker.phase]
+    assert records.epochs.phases == {phase: phases.count(phase) for phase in phases}
 
 
 def test_the_last_report_of_each_kind_is_kept() -> None:
@@ -193,3 +195,17 @@ def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert records.take(1.0, said(src, "STATUS", 1)) is Taken.REFUSED
     assert registered(records, "Agent/1") is Taken.NEW_PROCESS
     assert vocabulary.REGISTER + "/0" in records.agents[1].reports
+
+
+def test_a_workers_part_ends_with_its_process() -> None:
+    records = Records()
+    for src in ("Worker/0/0", "Worker/0/1"):
+        registered(records, src)
+        records.take(1.0, said(src, "STATUS", 301, "left", Epoch="3", World="2", LocalWorld="2"))
+    records.take(1.0, said("Worker/0/0", "STATUS", 301, "rubbish"))
+    assert records.epochs.phases == {"left": 2}
+    records.take(2.0, said("Agent/0", "STATUS", 202, '{"fault_ranks": [1, 9]}'))
+    assert records.epochs.phases == {"left": 1} and records.unsaved_workers == {0, 1}
+    registered(records, "Worker/0/0")
+    assert records.epochs.phases == {}
+    check(records)

@@ -22,6 +22,7 @@ from taskd_net.vocabulary import AGENT_COMMANDS
         Command("Agent/x", 203),
         Command("nobody", 203),
         *(Command("Agent/0", code, message) for code in (208, 210) for message in ("", "many", '["3"]', "1.0")),
+        *(Command("Worker/All/All", 302, message) for message in ("", "x", "-1")),
         *(Command("Agent/0", code, message) for code in (209, 213) for message in ("", "3", "[3]", "{")),
     ],
 )

@@ -33,6 +33,14 @@ def test_interval_of_the_configuration_has_bounds() -> None:
         ManagerConfig(job_id="J", process_interval=99)
 
 
+def test_recovery_in_place_is_off_by_default_and_has_a_bound_on_its_patience() -> None:
+    assert not ManagerConfig(job_id="J").decisions().in_place
+    decisions = ManagerConfig(job_id="J", in_place=True, in_place_timeout=5.0).decisions()
+    assert (decisions.in_place, decisions.in_place_s) == (True, 5.0)
+    with pytest.raises(ConfigError, match=r"in_place_timeout is 3601"):
+        ManagerConfig(job_id="J", in_place=True, in_place_timeout=3601.0)
+
+
 def test_size_of_a_job_may_be_unknown() -> None:
     assert (size("2x8").nodes, size("2x8").processes, size(None).nodes, size("").processes) == (2, 8, 0, 0)
 

@@ -1,9 +1,10 @@
-"""Plugins: the base class, and the nine that every Manager has."""
+"""Plugins: the base class, and the ten that every Manager has."""
 
 from __future__ import annotations
 
 from taskd_net.jobs.plugins.elastic_training import ElasticTraining
 from taskd_net.jobs.plugins.hot_switch import HotSwitch
+from taskd_net.jobs.plugins.in_place import InPlace
 from taskd_net.jobs.plugins.job_rescheduling import JobRescheduling
 from taskd_net.jobs.plugins.plugin import AnyPlugin, Plugin, Progress
 from taskd_net.jobs.plugins.pod_rescheduling import PodRescheduling
@@ -17,8 +18,8 @@ __all__ = ["AnyPlugin", "Plugin", "Progress", "built_in"]
 
 
 def built_in() -> list[AnyPlugin]:
-    """The plugins of TaskD's Manager."""
+    """The plugins of TaskD's Manager, and InPlacePlugin, which is this package's own."""
     return [
         *(Profiling(), SwitchNicPlugin(), StressTestPlugin()),
-        *(StopTrain(), Recover(), ElasticTraining(), PodRescheduling(), JobRescheduling(), HotSwitch()),
+        *(StopTrain(), Recover(), ElasticTraining(), InPlace(), PodRescheduling(), JobRescheduling(), HotSwitch()),
     ]

@@ -30,11 +30,8 @@ from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.actions import RECOVERY
 from taskd_net.jobs.plugins.plugin import Progress, Recovery
+from taskd_net.jobs.plugins.rounds import begin_round
 from taskd_net.jobs.snapshot import Snapshot
-from taskd_net.jobs.traffic import Restarts
-
-ASSUMED_RESTARTS = 1
-"""Restarts of a job of which no Agent has said it: enough for the round that begins."""
 
 
 @dataclass
@@ -96,22 +93,10 @@ class PodRescheduling(Recovery[Round]):
             faulty = snapshot.signal.node_rank_ids
         elif not snapshot.counts_as_faulty(0):
             faulty = tuple(_failed(snapshot))
-        for rank in faulty:
-            self.send(traffic.agent(rank), vocabulary.EXIT)
-        self._restart_others(snapshot, frozenset(faulty))
-        self.call("restart")
+        begin_round(self, snapshot, faulty)
         self.state.baseline = snapshot.retry_time
         self.state.open = snapshot.config.recovers or bool(faulty)
         return Progress.HOLD if self.state.open else Progress.FINAL
-
-    def _restart_others(self, snapshot: Snapshot, faulty: frozenset[int]) -> None:
-        """208, with one restart less, to all who run. Whoever waits for a 210, or was just sent one, starts anyway."""
-        records = snapshot.records
-        left = (ASSUMED_RESTARTS if records.restarts is None else records.restarts) - 1
-        self.decide(Restarts(left))
-        for rank in sorted(records.agents.keys() - faulty - records.exited - records.asking):
-            if not snapshot.starting(rank):
-                self.send(traffic.agent(rank), vocabulary.RESTART_ALL, str(left))
 
     def _is_over(self, snapshot: Snapshot) -> bool:
         """True where nobody counts as faulty, or somebody else has to decide."""

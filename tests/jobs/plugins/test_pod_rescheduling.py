@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.jobs.events import RetryTime
-from taskd_net.jobs.plugins.pod_rescheduling import ASSUMED_RESTARTS
+from taskd_net.jobs.plugins.rounds import ASSUMED_RESTARTS
 from tests.jobs.scene import CLUSTERD, commands, owner, started
 
 
