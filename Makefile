@@ -111,8 +111,8 @@ guide: .venv/stamp-test  ## write the output of the commands, and the table of s
 	@.venv/bin/python -m tests.cli.settings_table
 	@.venv/bin/python -m tests.guide
 
-torch: .venv-torch/stamp  ## a data loader that forks 400 times beside a node, half of them beside threads that log
-	@.venv-torch/bin/python -m pytest -s -m torch tests/api $(ARGS)
+torch: .venv-torch/stamp  ## PyTorch's processes under the Manager, and a data loader that forks 400 times beside a node
+	@.venv-torch/bin/python -m pytest -m torch tests/api tests/torch $(ARGS)
 
 fuzz: .venv/stamp-fuzz  ## fuzz all input for MINUTES=10; fail on a broken invariant
 	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)

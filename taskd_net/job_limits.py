@@ -221,3 +221,9 @@ REPLY_PAUSE_S: Final = 1.0
 
 CONTROLLER_S: Final = 900.0
 """Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""
+
+GUARDIAN_GRACE_S: Final = 1.0
+"""Seconds from SIGTERM to SIGKILL for the training processes of an Agent that was killed. None is left after 3 s."""
+
+MGR_END_S: Final = 10.0
+"""Seconds that the Manager of `taskd-net run --mgr` has to drain and end after the job."""

@@ -2,7 +2,8 @@
 
 A thin shell around `supervision.Supervisor`, which decides. Two threads share the work:
 
-- The node's thread reads commands, counts seconds, sends reports, and feeds the Supervisor. Nothing blocks it.
+- The node's thread reads commands, counts seconds, notices the ends of workers, sends reports, and feeds the
+  Supervisor. Nothing blocks it.
 - The thread that called `start_taskd_agent` calls the framework's functions, one after another.
 
 Faults are judged elsewhere: the Agent reports failed workers, and the Mgr decides.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,7 +24,8 @@ from uuid import uuid4
 from taskd_net import job_limits, vocabulary
 from taskd_net.api import arguments, plans
 from taskd_net.api.agent_messages import Go, read_command
-from taskd_net.api.member import Once, Refused, Slot, documented, leave, log
+from taskd_net.api.ends import Ends
+from taskd_net.api.member import Once, Refused, Slot, by_signal, documented, leave, log
 from taskd_net.api.mindspore import MindSporeWorkers
 from taskd_net.api.node_proxy import AgentsProxy
 from taskd_net.api.operators import LocalWorkers, Operators
@@ -34,6 +36,7 @@ from taskd_net.api.receiver import from_mgr, read_body
 from taskd_net.api.supervision import (
     Commanded,
     Done,
+    Ended,
     Event,
     Failed,
     Ignored,
@@ -105,12 +108,16 @@ class Agent:
                 return job.outcome
             error: Exception | None = None
             answer: Event = Failed()
+            pids: Collection[int] | None = None
             try:
                 answer = self._carry_out(job)
-            except Exception as raised:  # noqa: BLE001 - logged below; the Mgr sees the state of the workers in reports
-                error = raised
+                pids = self._workers.pids
+            except Exception as raised:
+                if by_signal(raised):
+                    raise
+                error = raised  # logged below; the Mgr sees the state of the workers in reports
             with suppress(RuntimeError):  # closed meanwhile
-                self._loop.call_soon_threadsafe(self._called, job, answer, error)
+                self._loop.call_soon_threadsafe(self._called, job, answer, error, pids)
 
     def close(self) -> None:
         """Leave the mesh, with the Proxy after the Agent; `serve` returns after the current call."""
@@ -140,6 +147,7 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._joins = 0
         self._outbox, self._heartbeat = Outbox(node, MTYPE), Heartbeat(node, MTYPE)
+        self._ends = Ends(lambda: self._feed(Ended()))
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
         times = Times(
             join=job_limits.AGENT_JOIN_S,
@@ -167,6 +175,7 @@ class Agent:
             raise
         finally:
             self._heartbeat.close()
+            self._ends.close()
             self._jobs.put(_End(outcome))
 
     async def _read(self, node: Node) -> None:
@@ -205,11 +214,13 @@ class Agent:
             self._joins = node.joins
             self._feed(Joined())
 
-    def _called(self, call: Call, answer: Event, error: Exception | None) -> None:
-        """Take in the answer of one of the framework's functions."""
+    def _called(self, call: Call, answer: Event, error: Exception | None, pids: Collection[int] | None) -> None:
+        """Take in the answer of one of the framework's functions, and the workers' processes after it."""
         if error is not None:
             traceback = None if isinstance(error, Refused) else error
             log.error("command_failed", call=type(call).__name__, reason=str(error), exc_info=traceback)
+        if pids is not None:
+            self._ends.watch(pids)
         self._feed(answer)
 
     def _feed(self, event: Event) -> None:
@@ -315,6 +326,7 @@ def start_taskd_agent() -> object:
         SystemExit: the process has to leave. Status 1: the Mgr has sent 203, or 208 or 210 without restarts left
             (PyTorch); no join, go or answer to a fault came in time; or the workers could not be started. Status 0: a
             graceful exit has been carried out, or all workers have finished (MindSpore).
+        An exception with a `sigval`, as a signal handler of PyTorch's elastic agent raises it.
 
     Source: TaskD API reference; contract, section 7.
     """

@@ -7,6 +7,7 @@ A process has at most one Worker, one Agent, one Proxy and one Mgr of these call
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Callable
 from functools import wraps
 from typing import Final, Generic, ParamSpec, Protocol, TypeVar
@@ -41,11 +42,18 @@ def documented(call: Callable[P, T]) -> Callable[P, T | bool]:
             return call(*args, **kwargs)
         except _Reported:
             pass
-        except Exception as error:  # noqa: BLE001 - logged; no error of ours ends a training script
-            _report(call.__name__, error)
+        except Exception as error:
+            if by_signal(error):
+                raise
+            _report(call.__name__, error)  # no error of ours ends a training script
         return False
 
     return safe
+
+
+def by_signal(error: Exception) -> bool:
+    """True for the exception that a signal handler of PyTorch's elastic agent raises: it belongs to the caller."""
+    return isinstance(getattr(error, "sigval", None), signal.Signals)
 
 
 def _report(call: str, error: Exception) -> None:

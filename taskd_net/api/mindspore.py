@@ -50,6 +50,7 @@ class MindSporeWorkers:
 
     def __init__(self, operators: Operators) -> None:
         self._operators = operators
+        self.pids: Collection[int] = ()
 
     def start_all(self, remaining: int | None) -> None:
         """Start every worker."""
@@ -79,6 +80,7 @@ class MindSporeWorkers:
     def look(self) -> Looked:
         """Ask MONITOR."""
         workers = list(self._workers())
+        self.pids = [worker.pid for worker in workers if worker.pid is not None]
         return Looked(
             failed=frozenset(worker.global_rank for worker in workers if worker.failed),
             running=any(worker.status is None for worker in workers),

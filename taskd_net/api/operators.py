@@ -63,6 +63,10 @@ class LocalWorkers(Protocol):
     def remaining(self) -> str:
         """Restarts that remain, in decimal digits."""
 
+    @property
+    def pids(self) -> Collection[int]:
+        """Processes of the workers, as they were known after the last call."""
+
     def start_all(self, remaining: int | None) -> None:
         """Start every worker; `remaining` restarts are left, or as many as before."""
 

@@ -64,6 +64,12 @@ class PyTorchWorkers:
         """Restarts that remain, in decimal digits."""
         return str(getattr(self._agent, "_remaining_restarts", 0))
 
+    @property
+    def pids(self) -> Collection[int]:
+        """See `LocalWorkers`."""
+        pids = [worker.id for worker in self._group.workers]
+        return [pid for pid in pids if isinstance(pid, int) and pid > 0]
+
     def start_all(self, remaining: int | None) -> None:
         """Start every worker, by a rendezvous."""
         if remaining is not None:
@@ -122,8 +128,7 @@ class PyTorchWorkers:
             self._operators.call(operator, group)
 
     def _running(self) -> list[int]:
-        pids = [worker.id for worker in self._group.workers]
-        return [pid for pid in pids if isinstance(pid, int) and pid > 0 and _runs(pid)]
+        return [pid for pid in self.pids if _runs(pid)]
 
 
 def _runs(pid: int) -> bool:

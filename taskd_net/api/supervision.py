@@ -40,6 +40,11 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """The process of a worker has ended: the workers are looked at as soon as no plan is under way."""
+
+
+@dataclass(frozen=True, slots=True)
 class Commanded:
     """A command has come."""
 
@@ -73,7 +78,7 @@ class Looked:
     result: object = None
 
 
-Event = Joined | Tick | Commanded | Done | Failed | Looked
+Event = Joined | Tick | Ended | Commanded | Done | Failed | Looked
 
 # ---- actions
 
@@ -150,6 +155,7 @@ class Supervisor:
         self._call: Call | None = None
         self._until: float | None = None  # end of a Pause or an AwaitEnd
         self._awaiting = False
+        self._ended = False  # a process, since the last look
 
         self._failed: frozenset[int] = frozenset()
         self._fault: Body | None = None  # unanswered
@@ -176,6 +182,8 @@ class Supervisor:
                 self._joined(now)
             case Tick():
                 self._tick(now)
+            case Ended():
+                self._ended = True
             case Commanded(command):
                 self._take(command)
             case Done():
@@ -188,7 +196,7 @@ class Supervisor:
             case _:
                 assert_never(event)
         self._advance(now, at)
-        if isinstance(event, Tick):
+        if isinstance(event, Tick) or self._ended:
             self._look()
         return self._actions
 
@@ -337,6 +345,7 @@ class Supervisor:
     def _look(self) -> None:
         idle = self._started and not self._plan and self._until is None
         if self._call is None and not self._over and (idle or self._awaiting):
+            self._ended = False
             self._begin_call(steps.Look())
 
     def _begin_call(self, call: Call) -> None:

@@ -19,6 +19,7 @@ from taskd_net.cli.job import job
 from taskd_net.cli.listen import listen
 from taskd_net.cli.ping import ping
 from taskd_net.cli.roles import mgr, proxy
+from taskd_net.cli.run import run
 from taskd_net.cli.send import send
 from taskd_net.cli.top import top
 from taskd_net.cli.trace import trace
@@ -46,7 +47,7 @@ def group() -> None:
 
 
 _LOOKING = (tree, top, job, ping, trace, doctor, forget, health)
-for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, demo, bench, clusterd_sim):
+for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, run, demo, bench, clusterd_sim):
     group.add_command(_command)
 
 

@@ -84,6 +84,41 @@ def test_workers_learn_that_the_mgr_recovers_in_place(
     assert os.environ[arguments.IN_PLACE] == "on"
 
 
+def test_worker_that_ends_is_noticed_between_two_looks(
+    start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 3600.0)
+    running = start(elastic)
+    running.command(210, "2")
+    elastic.called()
+    os.kill(elastic.pid(9), signal.SIGKILL)
+    assert running.report(202).message == FAULT % "[9]"
+    os.kill(elastic.pid(8), signal.SIGKILL)
+    assert running.report(202).message == FAULT % "[8, 9]"
+    running.command(209, "[9]")
+    elastic.called()
+    os.kill(elastic.pid(9), signal.SIGKILL)
+    assert running.report(202).message == FAULT % "[8, 9]"
+
+
+class DeathSignal(Exception):
+    """PyTorch's SignalException."""
+
+    sigval = signal.SIGTERM
+
+
+@pytest.mark.parametrize("operator", ["START_ALL_WORKER", "MONITOR"])
+def test_signal_belongs_to_the_caller(operator: str, start: Start, elastic: SimpleElasticAgent) -> None:
+    def interrupted(_: object) -> None:
+        raise DeathSignal
+
+    running = start(elastic)
+    assert api.register_func(operator, interrupted)
+    running.command(210, "2")
+    with pytest.raises(DeathSignal):
+        raise running.result.exception(SOON) or AssertionError
+
+
 def test_result_of_pytorchs_job(start: Start, elastic: SimpleElasticAgent) -> None:
     elastic.program = FINISHES
     running = start(elastic)

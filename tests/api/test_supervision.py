@@ -396,3 +396,39 @@ def test_call_that_fails_ends_its_command() -> None:
         5    seen 3     | 202 3 at 5
         """
     )
+
+
+def test_worker_that_ends_is_looked_at_at_once() -> None:
+    played(
+        BEGIN
+        + """
+        0.1  ended      | Look
+        0.1  seen 1     | 202 1 at 0
+        0.2  ended      | Look
+        0.2  ended      |
+        0.2  seen 1     | Look
+        0.2  seen 1 2   | 202 1 2 at 0
+        0.3  seen 1 2   |
+        """
+    )
+
+
+def test_worker_that_ends_during_a_plan_is_looked_at_after_it() -> None:
+    played(
+        """
+        0    joined     | REGISTER, 201 2
+        0    ended      |
+        0    210 2      | StartAll 2
+        0    ended      |
+        0    done       | Look
+        0    seen       |
+        1    213 1      | KillRanks [1]
+        1    ended      |
+        1    done       | Look
+        1    seen 1     | 202 1 at 1
+        2    203        | KillAll
+        2    ended      |
+        2    done       | 202 at 2, leave 1: the Mgr has sent 203
+        """,
+        PyTorchPlans(),
+    )

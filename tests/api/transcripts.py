@@ -11,6 +11,7 @@ from taskd_net.api.supervision import (
     Action,
     Commanded,
     Done,
+    Ended,
     Event,
     Failed,
     Ignored,
@@ -54,6 +55,8 @@ def read_event(text: str) -> Event:
             return Joined()
         case "tick":
             return Tick()
+        case "ended":
+            return Ended()
         case "done":
             return Done()
         case "failed":

@@ -30,6 +30,7 @@ pytestmark = [
 NOT_RUN: Final = {
     ("bench",): "takes minutes: tests/benchmarks and tests/cli/test_bench.py run its measures, `make bench` all of it",
     ("clusterd-sim",): "goes on until its scenario ends: tests/cli/test_clusterd_sim.py and tests/sim run it",
+    ("run",): "needs torch: tests/torch runs it in `make torch`",
     ("demo",): "tests/cli/test_demo.py and tests/demo/job run it",
 }
 """Commands that test_commands.py checks and this module does not run, by first words, each with the reason."""

@@ -1,0 +1,37 @@
+"""`taskd-net run`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from taskd_net import TaskdNetError
+
+
+@click.command(
+    short_help="Run a PyTorch training under TaskD's Manager.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS OF TORCHRUN] SCRIPT ...")
+def run(arguments: tuple[str, ...]) -> None:
+    """Run a training script on this node as torchrun does, under the command of the job's Manager.
+
+    It takes the arguments of torchrun, and --mgr: start the Manager, too, on the node with --node-rank 0. The Proxy of
+    the node runs in the same process. Restarts are the Manager's decision. Needs the extra `torch`.
+
+    \b
+    Examples:
+      taskd-net run --mgr --nproc-per-node 2 train.py
+      taskd-net run --mgr --nnodes 2 --node-rank 1 --master-addr 10.0.0.7 --nproc-per-node 8 train.py --lr 0.1
+    """
+    try:
+        from taskd_net.torch import launch
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
+        sys.exit("taskd-net run needs torch, which is not installed: pip install 'taskd-net[torch]'")
+    try:
+        launch.main(arguments)
+    except TaskdNetError as error:
+        sys.exit(f"taskd-net run: {error}")

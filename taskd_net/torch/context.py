@@ -1,0 +1,284 @@
+"""torch's own context of all local ranks, in which each rank lives and ends alone.
+
+torch ends all local workers when one fails. Here the others go on, and a rank can be stopped or started by its number.
+The environment, NUMA binding, log files, filters and prefixes stay torch's, because the context is torch's.
+
+Files of an earlier process stay beside the new ones, with a number at the end: `stdout.log.1` of a rank that was
+restarted, `attempt_0.1` of an attempt whose number comes again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from torch.distributed.elastic.multiprocessing.api import (
+    DefaultLogsSpecs,
+    RunProcsResult,
+    SubprocessContext,
+    get_subprocess_handler,
+)
+from torch.distributed.elastic.multiprocessing.tail_log import TailLog
+
+from taskd_net.codes import TaskdNetError
+from taskd_net.logger import late_logger
+from taskd_net.torch.guard import await_end
+from taskd_net.torch.guardian import Guardian
+
+log: Final = late_logger()
+
+_Copied = tuple[Mapping[int, str], TextIO, Collection[str] | None]
+"""Files by local rank, the stream that their lines are copied to, and the texts of which a line has to have one."""
+
+
+class NoCommand(TaskdNetError):
+    """The workers are no processes of their own command, so that none can be restarted alone."""
+
+
+class RankContext(SubprocessContext):
+    """The processes of all local ranks.
+
+    Args:
+        guardian: ends the processes if this process is killed.
+        logs_specs: torch's places of the log files.
+        log_line_prefixes: torch's prefixes of lines that are copied to the console, by local rank.
+        filters: as torch's context has them: `duplicate_stdout_filters`, `duplicate_stderr_filters`.
+        arguments: the other arguments of torch's context.
+    """
+
+    def __init__(
+        self,
+        guardian: Guardian,
+        *,
+        logs_specs: Any,
+        log_line_prefixes: Mapping[int, str] | None = None,
+        duplicate_stdout_filters: Collection[str] | None = None,
+        duplicate_stderr_filters: Collection[str] | None = None,
+        **arguments: Any,
+    ) -> None:
+        kept = _KeptLogs(logs_specs)
+        super().__init__(
+            logs_specs=kept,
+            log_line_prefixes=log_line_prefixes,
+            duplicate_stdout_filters=duplicate_stdout_filters,
+            duplicate_stderr_filters=duplicate_stderr_filters,
+            **arguments,
+        )
+        self._running_local_ranks: set[int]
+        self._guardian = guardian
+        self._prefixes = log_line_prefixes
+        copied: list[_Copied] = [(kept.tee_stdouts, sys.stdout, None), (kept.tee_stderrs, sys.stderr, None)]
+        if duplicate_stdout_filters:
+            copied.append((kept.tee_stdouts, self.filtered_stdout, duplicate_stdout_filters))
+        if duplicate_stderr_filters:
+            copied.append((kept.tee_stderrs, self.filtered_stderr, duplicate_stderr_filters))
+        self._copied = copied
+        self._tails: dict[int, list[Any]] = {}
+        for local_rank in range(self.nprocs):
+            self._make_tails(local_rank)
+
+    def stop_ranks(self, local_ranks: Collection[int], timeout: float) -> None:
+        """End ranks: SIGTERM, and SIGKILL after some seconds.
+
+        Args:
+            local_ranks: which.
+            timeout: seconds until SIGKILL.
+        """
+        self._end(local_ranks, signal.SIGTERM, timeout)
+
+    def restart_ranks(self, local_ranks: Collection[int], timeout: float) -> dict[int, int]:
+        """End ranks, as far as they run, and start them again.
+
+        Args:
+            local_ranks: which.
+            timeout: seconds from SIGTERM to SIGKILL.
+
+        Returns:
+            The pids of the new processes, by local rank.
+        """
+        self.stop_ranks(local_ranks, timeout)
+        return {local_rank: self._restart(local_rank) for local_rank in local_ranks}
+
+    # ---- torch's own steps
+
+    def _start(self) -> None:
+        super()._start()
+        for pid in self.pids().values():
+            self._guardian.guard(pid)
+
+    def _poll(self) -> Any:
+        for local_rank in self._take_ended():
+            if (failure := self._failures.get(local_rank)) is not None:
+                log.error("worker_failed", local_rank=local_rank, pid=failure.pid, code=failure.exitcode)
+        if self._failures:
+            return RunProcsResult(failures=dict(self._failures), stdouts=self.stdouts, stderrs=self.stderrs)
+        # All that are left have succeeded: torch closes the context, and answers for them.
+        return None if self._running_local_ranks else super()._poll()
+
+    def _close(self, death_sig: signal.Signals, timeout: float = 30) -> None:
+        self._end(self.subprocess_handlers.keys(), death_sig, timeout)
+        super()._close(death_sig, timeout)
+        for handler in self.subprocess_handlers.values():
+            self._forget(handler)
+
+    # ---- one rank
+
+    def _restart(self, local_rank: int) -> int:
+        for tail in self._tails[local_rank]:
+            tail.stop()  # it reads to the end
+        for file in (self.stdouts[local_rank], self.stderrs[local_rank], self.error_files[local_rank]):
+            if file and file != os.devnull:
+                _keep(Path(file))
+        self._make_tails(local_rank)
+        self._forget(self.subprocess_handlers[local_rank])
+        handler = get_subprocess_handler(
+            entrypoint=self.entrypoint,
+            args=self.args[local_rank],
+            env=self.envs[local_rank],
+            stdout=self.stdouts[local_rank],
+            stderr=self.stderrs[local_rank],
+            local_rank_id=local_rank,
+            numa_options=self._numa_options,
+        )
+        pid: int = handler.proc.pid
+        self._guardian.guard(pid)
+        self.subprocess_handlers[local_rank] = handler
+        self._failures.pop(local_rank, None)
+        self._running_local_ranks.add(local_rank)
+        for tail in self._tails[local_rank]:
+            tail.start()
+        return pid
+
+    def _forget(self, handler: Any) -> None:
+        self._guardian.release(handler.proc.pid)
+        for file in (handler._stdout, handler._stderr):
+            if file:
+                file.close()
+
+    def _end(self, local_ranks: Collection[int], death_sig: signal.Signals, timeout: float) -> None:
+        """End ranks, with everything in their sessions.
+
+        The number of a session is its own until the exit status of its leader is taken, last of all.
+        """
+        handlers = [self.subprocess_handlers[local_rank] for local_rank in local_ranks]
+        handlers = [handler for handler in handlers if handler.proc.returncode is None]
+        pids = [handler.proc.pid for handler in handlers]
+        for number, seconds in ((death_sig, 0.0), (signal.SIGCONT, timeout), (signal.SIGKILL, timeout)):
+            for handler in handlers:
+                handler.close(death_sig=number)
+            await_end(pids, seconds)
+        for handler in handlers:
+            handler.proc.poll()
+
+    def _take_ended(self) -> set[int]:
+        """Take the exit codes of the ranks that have ended, after everything else in the sessions of failed ones."""
+        running = self._running_local_ranks
+        ended = set()
+        for local_rank in running:
+            handler = self.subprocess_handlers[local_rank]
+            if handler.proc.returncode is not None:
+                ended.add(local_rank)
+            elif (status := os.waitid(os.P_PID, handler.proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                ended.add(local_rank)
+                if (status.si_code, status.si_status) != (os.CLD_EXITED, 0):
+                    handler.close(death_sig=signal.SIGKILL)
+        self._running_local_ranks = ended  # torch looks at these
+        self._capture_process_failures(set())
+        self._running_local_ranks = running - ended
+        return ended
+
+    def _make_tails(self, local_rank: int) -> None:
+        self._tails[local_rank] = list(self._tails_of(local_rank))
+        self._tail_logs = [tail for tails in self._tails.values() for tail in tails]
+
+    def _tails_of(self, local_rank: int) -> Iterator[Any]:
+        for files, console, needles in self._copied:
+            if local_rank in files:
+                more = {} if needles is None else {"log_line_filter": _Containing(needles)}
+                yield TailLog(self.name, {local_rank: files[local_rank]}, console, self._prefixes, **more)
+
+
+class _Containing:
+    """A filter of lines.
+
+    Args:
+        needles: a line passes with any of them.
+    """
+
+    def __init__(self, needles: Collection[str]) -> None:
+        self._needles = needles
+
+    def __call__(self, line: str) -> bool:
+        return any(needle in line for needle in self._needles)
+
+
+class _KeptLogs:
+    """torch's places of the log files, without the end of an earlier attempt's.
+
+    Args:
+        specs: torch's.
+    """
+
+    def __init__(self, specs: Any) -> None:
+        self._specs = specs
+        self.tee_stdouts: Mapping[int, str] = {}
+        self.tee_stderrs: Mapping[int, str] = {}
+
+    def reify(self, envs: Mapping[int, dict[str, str]]) -> Any:
+        """Make the places of one attempt."""
+        if isinstance(self._specs, DefaultLogsSpecs) and self._specs._run_log_dir:
+            # torch would delete a folder of this name.
+            _keep(Path(self._specs._run_log_dir) / f"attempt_{envs[0]['TORCHELASTIC_RESTART_COUNT']}")
+        places = self._specs.reify(envs)
+        self.tee_stdouts, self.tee_stderrs = places.tee_stdouts, places.tee_stderrs
+        return places
+
+
+def start_processes(
+    guardian: Guardian, *, entrypoint: object, start_method: str = "spawn", **arguments: Any
+) -> RankContext:
+    """Start all local ranks, as torch's function of this name.
+
+    Args:
+        guardian: ends the processes if this process is killed.
+        entrypoint: a command.
+        start_method: of functions; unused.
+        arguments: the other arguments of torch's function.
+
+    Raises:
+        NoCommand: the entrypoint is a function.
+    """
+    require_command(entrypoint)
+    context = RankContext(guardian, entrypoint=entrypoint, **arguments)
+    try:
+        context.start()
+    except Exception:
+        context.close()
+        raise
+    return context
+
+
+def require_command(entrypoint: object) -> None:
+    """Check that the workers are started by a command.
+
+    Raises:
+        NoCommand: they are started by a Python function. Its processes share queues and an event, which a rank that
+            ends alone leaves locked.
+    """
+    if not isinstance(entrypoint, str):
+        name = getattr(entrypoint, "__qualname__", type(entrypoint).__name__)
+        text = f"the entrypoint is the Python function {name}; expected a command, such as a script"
+        raise NoCommand(f"{text}: workers that are functions cannot be restarted one at a time")
+
+
+def _keep(path: Path) -> None:
+    """Rename a file or folder, so that a new one can take its name."""
+    if path.exists():
+        number = 1
+        while (kept := path.with_name(f"{path.name}.{number}")).exists():
+            number += 1
+        path.rename(kept)

@@ -1,0 +1,61 @@
+"""The guardian of an Agent's processes: a small process that ends them when the Agent is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from taskd_net import job_limits
+from taskd_net.logger import late_logger
+from taskd_net.torch import guard
+
+log: Final = late_logger()
+
+
+class Guardian:
+    """Ends sessions of this process when this process ends, however that happens.
+
+    It runs in a session of its own, so that signals of a terminal and of torchrun's end do not reach it.
+    """
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-I", "-S", guard.__file__, str(job_limits.GUARDIAN_GRACE_S)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def guard(self, pid: int) -> None:
+        """Guard the session of this child from now on."""
+        self._tell("+", pid)
+
+    def release(self, pid: int) -> None:
+        """Forget the session of a child that has ended."""
+        self._tell("-", pid)
+
+    def close(self) -> None:
+        """End what is guarded still, and the guardian; closing twice is closing once."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _tell(self, sign: str, pid: int) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{sign}{pid}\n".encode())
+            self._process.stdin.flush()
+        except OSError as error:  # someone has ended it
+            log.error("guardian_lost", reason=str(error))

@@ -1,0 +1,223 @@
+"""The undocumented names of torch that this package uses: each with its reason, and its form in every checked version.
+
+`check` compares the installed torch with this list, before anything is started. To support another version of torch,
+run the tests of `make torch` on it, and add its forms here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from threading import get_ident
+from typing import Any, Final
+
+import torch
+from torch.distributed.elastic.agent.server import local_elastic_agent
+
+from taskd_net import fork
+from taskd_net.codes import TaskdNetError
+
+ELASTIC: Final = "torch.distributed.elastic"
+AGENT: Final = f"{ELASTIC}.agent.server.api:SimpleElasticAgent"
+LOCAL: Final = f"{ELASTIC}.agent.server.local_elastic_agent"
+PROCESSES: Final = f"{ELASTIC}.multiprocessing.api"
+
+
+class UnsupportedTorch(TaskdNetError):
+    """This version of torch has not been checked, or does not have the form that was checked; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A function or a method of torch.
+
+    Args:
+        path: `module:name` or `module:Class.method`.
+        reason: the use that this package makes of it.
+        parameters: its parameters, in the checked versions.
+    """
+
+    path: str
+    reason: str
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Attributes of torch's instances, which their `__init__` sets.
+
+    Args:
+        path: `module:Class`.
+        reason: the use that this package makes of them.
+        names: their names.
+    """
+
+    path: str
+    reason: str
+    names: tuple[str, ...]
+
+
+CHECKED: Final = ("2.13",)
+"""Versions of torch on which the tests of `make torch` have run."""
+
+
+def _same(parameters: str) -> Mapping[str, str]:
+    return dict.fromkeys(CHECKED, parameters)
+
+
+NAMES: Final = (
+    Name(
+        f"{LOCAL}:start_processes",
+        "replaced while an Agent of this package starts workers, so that the context handles single ranks",
+        _same(
+            "name entrypoint args envs logs_specs log_line_prefixes start_method numa_options "
+            "duplicate_stdout_filters duplicate_stderr_filters"
+        ),
+    ),
+    Name(
+        f"{PROCESSES}:SubprocessContext.__init__",
+        "the base class of that context",
+        _same(
+            "self name entrypoint args envs logs_specs log_line_prefixes numa_options "
+            "duplicate_stdout_filters duplicate_stderr_filters"
+        ),
+    ),
+    Name(f"{PROCESSES}:SubprocessContext._start", "extended: the guardian learns the processes", _same("self")),
+    Name(f"{PROCESSES}:SubprocessContext._poll", "extended: a failed rank leaves the others alone", _same("self")),
+    Name(
+        f"{PROCESSES}:SubprocessContext._close",
+        "extended: no process of a rank's session outlives it",
+        _same("self death_sig timeout"),
+    ),
+    Name(
+        f"{PROCESSES}:SubprocessContext._capture_process_failures",
+        "called: it takes the exit codes",
+        _same("self done_local_ranks"),
+    ),
+    Name(
+        f"{PROCESSES}:get_subprocess_handler",
+        "called: it starts one rank with torch's own environment, files and NUMA binding",
+        _same("entrypoint args env stdout stderr local_rank_id numa_options"),
+    ),
+    Name(
+        f"{ELASTIC}.multiprocessing.tail_log:TailLog.__init__",
+        "called: each rank has a tail of its own, which ends with it",
+        _same("self name log_files dst log_line_prefixes interval_sec log_line_filter"),
+    ),
+    Name(f"{PROCESSES}:DefaultLogsSpecs.reify", "called after older files have been renamed", _same("self envs")),
+    Name(f"{AGENT}._invoke_run", "replaced by the loop of TaskD's Agent", _same("self role")),
+    Name(f"{AGENT}._rendezvous", "extended: a restart gets a new store", _same("self worker_group")),
+    Name(f"{AGENT}._initialize_workers", "registered as START_ALL_WORKER", _same("self worker_group")),
+    Name(f"{AGENT}._restart_workers", "replaced, and registered as RESTART", _same("self worker_group")),
+    Name(f"{AGENT}._exit_barrier", "called when all workers of the node have succeeded", _same("self")),
+    Name(f"{LOCAL}:LocalElasticAgent._start_workers", "extended, as above", _same("self worker_group")),
+    Name(
+        f"{LOCAL}:LocalElasticAgent._stop_workers",
+        "extended for single ranks, and registered as KILL_WORKER",
+        _same("self worker_group"),
+    ),
+    Name(f"{LOCAL}:LocalElasticAgent._monitor_workers", "registered as MONITOR", _same("self worker_group")),
+    Name(
+        f"{LOCAL}:LocalElasticAgent._shutdown", "called by torch: it ends the context", _same("self death_sig timeout")
+    ),
+    Name(
+        "torch.distributed.launcher.api:launch_agent",
+        "replaced by `patch`: torchrun starts an Agent of this package, with as many restarts as TaskD's",
+        _same("config entrypoint args health_check_server"),
+    ),
+    Name("torch.distributed.run:get_args_parser", "called: `taskd-net run` has torchrun's arguments", _same("")),
+    Name("torch.distributed.run:run", "called by `taskd-net run`", _same("args")),
+)
+
+ATTRIBUTES: Final = (
+    Attributes(
+        AGENT, "the group of workers, and the restarts that remain", ("_worker_group", "_remaining_restarts", "_store")
+    ),
+    Attributes(f"{AGENT}", "seconds that workers have to end", ("_shutdown_timeout",)),
+    Attributes(f"{LOCAL}:LocalElasticAgent", "the context of the workers", ("_pcontext", "_logs_specs")),
+    Attributes(
+        f"{PROCESSES}:SubprocessContext",
+        "the processes, those that run, and those that have failed",
+        ("subprocess_handlers", "_running_local_ranks", "_failures", "_numa_options"),
+    ),
+    Attributes(
+        f"{PROCESSES}:PContext",
+        "files and tails of each rank",
+        ("_tail_logs", "stdouts", "stderrs", "error_files", "filtered_stdout", "filtered_stderr", "args", "envs"),
+    ),
+    Attributes(
+        f"{ELASTIC}.multiprocessing.subprocess_handler.subprocess_handler:SubprocessHandler",
+        "the log files of a process, which torch leaves open when it ends by itself",
+        ("_stdout", "_stderr", "proc"),
+    ),
+    Attributes(f"{PROCESSES}:DefaultLogsSpecs", "the folder of a run, where older attempts stay", ("_run_log_dir",)),
+)
+
+
+def check(version: str = torch.__version__) -> None:
+    """Compare the installed torch with the checked ones.
+
+    Args:
+        version: of torch.
+
+    Raises:
+        UnsupportedTorch: it has another version, or another form.
+    """
+    release = ".".join(version.split(".")[:2])
+    if release not in CHECKED:
+        raise UnsupportedTorch(f"torch is {version}; taskd_net.torch has been checked with {', '.join(CHECKED)}")
+    for name in NAMES:
+        expected = name.parameters[release]
+        came = _parameters(name.path)
+        if came != expected:
+            text = f"{name.path} of torch {version} has the parameters ({came or 'none'})"
+            raise UnsupportedTorch(f"{text}; expected ({expected or 'none'})")
+    for each in ATTRIBUTES:
+        assigned = _resolve(f"{each.path}.__init__")
+        missing = [] if assigned is None else [one for one in each.names if one not in assigned.__code__.co_names]
+        if assigned is None or missing:
+            raise UnsupportedTorch(f"{each.path} of torch {version} has no {', '.join(missing or each.names)}")
+
+
+def _parameters(path: str) -> str:
+    function = _resolve(path)
+    return "no such name" if function is None else " ".join(inspect.signature(function).parameters)
+
+
+def _resolve(path: str) -> Any:
+    """The function at a path, without decorators; None where there is none."""
+    module, _, names = path.partition(":")
+    try:
+        found: object = import_module(module)
+        for name in names.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        return None
+    return inspect.unwrap(found) if callable(found) else None
+
+
+_starting: Final = fork.Lock()
+
+
+@contextmanager
+def starting_with(start: Callable[..., object]) -> Iterator[None]:
+    """Have LocalElasticAgent start its processes by `start`, in this thread and this block alone.
+
+    Args:
+        start: called with the keyword arguments of torch's `start_processes`; returns the context.
+    """
+    ours = get_ident()
+    with _starting:
+        original = local_elastic_agent.start_processes
+
+        def choose(*args: object, **kwargs: object) -> object:
+            return (start if get_ident() == ours else original)(*args, **kwargs)
+
+        local_elastic_agent.start_processes = choose
+        try:
+            yield
+        finally:
+            local_elastic_agent.start_processes = original

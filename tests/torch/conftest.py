@@ -1,0 +1,38 @@
+"""torch, imported once without its warnings, and processes that end with their test."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+WITHOUT_TORCH = ("test_guard.py",)
+
+HERE = "tests/torch/"
+
+if find_spec("torch") is None:
+    collect_ignore_glob = ["test_[!g]*.py", "test_guardian.py"]
+else:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch without NumPy
+        import torch.distributed.run  # noqa: F401
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need torch."""
+    for item in items:
+        if item.nodeid.startswith(HERE) and item.path.name not in WITHOUT_TORCH:
+            item.add_marker("torch")
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Handlers of signals stay as they were: torch sets its own."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)

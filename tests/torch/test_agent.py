@@ -1,0 +1,111 @@
+"""torch's elastic agent under the commands of a Mgr: real launchers, real workers, real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.torch.cluster import PLAIN, Cluster, await_end, children, kill, lives
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A Mgr, and nodes that end with the test."""
+    made = Cluster(tmp_path)
+    yield made
+    made.close()
+
+
+def faults(cluster: Cluster) -> list[int]:
+    ranks: list[int] = json.loads(cluster.report(202).message)["fault_ranks"]
+    return ranks
+
+
+def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
+    node = cluster.run(str(PLAIN))
+    assert cluster.report(201).message == "32767"
+    cluster.command(210, "32767")
+    first = [node.pid(rank) for rank in (0, 1)]
+    assert node.line("attempt_0/1/stdout.log").split()[1:] == ["1", "1", "2", "0", "pod"]
+
+    kill(first[1])
+    assert faults(cluster) == [1]
+    assert lives(first[0])
+    cluster.command(209, '["1"]')
+    second = int(node.line("attempt_0/1/stdout.log").split()[0]) if node.file("attempt_0/1/stdout.log.1") else 0
+    assert second != first[1] and node.line("attempt_0/1/stdout.log").split()[1:] == ["1", "1", "2", "0", "worker"]
+    assert node.line("attempt_0/1/stdout.log.1").split()[0] == str(first[1])
+    assert node.pid(0) == first[0] and lives(first[0])
+
+    cluster.command(213, "[0]")
+    assert faults(cluster) == [0]
+    assert not lives(first[0]) and lives(second)
+    cluster.command(208, "32766")
+    third = [node.pid(rank, "attempt_1/{}/stdout.log") for rank in (0, 1)]
+    assert not lives(second)
+    assert node.line("attempt_1/0/stdout.log").split()[1:] == ["0", "0", "2", "1", "worker"]
+
+    for rank in (0, 1):
+        (node.folder / f"end-{rank}").write_text("0\n")
+    assert node.status() == 0, node.said()
+    assert not any(map(lives, third))
+
+
+@pytest.mark.parametrize(("code", "message"), [(203, ""), (208, "-1")])
+def test_agent_leaves_with_1(code: int, message: str, cluster: Cluster) -> None:
+    node = cluster.start(str(PLAIN))
+    workers = list(children(node.process.pid))
+    cluster.command(code, message)
+    assert node.status() == 1
+    await_end(*workers)
+
+
+def test_graceful_exit(cluster: Cluster) -> None:
+    node = cluster.start(str(PLAIN))
+    workers = list(children(node.process.pid))
+    cluster.command(0, msg_type="GRACE_EXIT")
+    assert node.status() == 0
+    await_end(*workers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_handled_as_by_torchrun(number: signal.Signals, cluster: Cluster) -> None:
+    node = cluster.start(str(PLAIN))
+    workers = list(children(node.process.pid))
+    os.kill(node.process.pid, number)
+    assert node.status() == 1
+    assert f"got signal: {number.value}" in node.said()
+    await_end(*workers)
+
+
+def test_nothing_is_left_of_an_agent_that_is_killed(cluster: Cluster) -> None:
+    node = cluster.start(str(PLAIN))
+    below = list(children(node.process.pid))
+    assert len(below) == 3  # two workers, and the guardian
+    kill(node.process.pid)
+    await_end(*below)
+
+
+def test_two_nodes_start_again_after_one_was_lost(cluster: Cluster) -> None:
+    near, far = (cluster.run(str(PLAIN), node=rank, nodes=2, workers=1) for rank in (0, 1))
+    for rank in (0, 1):
+        cluster.report(201, rank)
+        cluster.command(210, "5", rank)
+    assert near.line("attempt_32762/0/stdout.log").split()[1:] == ["0", "0", "2", "32762", "pod"]
+    lost = far.pid(0, "attempt_32762/{}/stdout.log")
+    kill(far.process.pid)
+    await_end(lost)
+    again = cluster.run(str(PLAIN), node=1, nodes=2, workers=1)
+    cluster.command(208, "4")
+    cluster.report(201, 1)
+    cluster.command(210, "4", 1)
+    assert near.line("attempt_32763/0/stdout.log").split()[1:] == ["0", "0", "2", "32763", "pod"]
+    assert again.line("attempt_32763/0/stdout.log").split()[1:] == ["1", "0", "2", "32763", "pod"]
+    (near.folder / "end-0").write_text("0\n")
+    (again.folder / "end-1").write_text("0\n")
+    assert (near.status(), again.status()) == (0, 0)

@@ -1,0 +1,93 @@
+"""The names of torch that this package uses, compared with the installed torch."""
+
+from __future__ import annotations
+
+import ast
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed.elastic.agent.server import local_elastic_agent
+
+import taskd_net.torch
+from taskd_net.torch import seam
+
+FOLDER = Path(taskd_net.torch.__file__).parent
+
+
+def test_installed_torch_is_checked() -> None:
+    seam.check()
+    assert ".".join(torch.__version__.split(".")[:2]) in seam.CHECKED
+
+
+@pytest.mark.parametrize("version", ["1.13.0", "2.12.9", "2.14.0a0", "3.0", "later"])
+def test_other_versions_are_refused(version: str) -> None:
+    with pytest.raises(seam.UnsupportedTorch, match=rf"torch is {version}; .* checked with 2\.13"):
+        seam.check(version)
+
+
+def test_function_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_elastic_agent, "start_processes", lambda name, command: None)
+    with pytest.raises(
+        seam.UnsupportedTorch, match=r"start_processes .* has the parameters \(name command\); expected"
+    ):
+        seam.check()
+
+
+def test_function_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(local_elastic_agent.LocalElasticAgent, "_monitor_workers")
+    monkeypatch.delattr(local_elastic_agent.SimpleElasticAgent, "_monitor_workers")
+    with pytest.raises(seam.UnsupportedTorch, match=r"_monitor_workers .*no such name"):
+        seam.check()
+
+
+def test_attribute_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_elastic_agent.LocalElasticAgent, "__init__", lambda self: None)
+    with pytest.raises(seam.UnsupportedTorch, match=r"LocalElasticAgent .* has no _pcontext, _logs_specs"):
+        seam.check()
+
+
+def test_every_name_has_a_reason() -> None:
+    for name in seam.NAMES:
+        assert name.reason and name.parameters.keys() == set(seam.CHECKED), name.path
+    assert all(each.reason and each.names for each in seam.ATTRIBUTES)
+    paths = [name.path for name in seam.NAMES]
+    assert len(paths) == len(set(paths))
+
+
+def test_private_names_are_in_the_list() -> None:
+    """Each `_name` that a module takes from torch's classes."""
+    known = {part for name in seam.NAMES for part in name.path.replace(":", ".").split(".")}
+    known |= {name for each in seam.ATTRIBUTES for name in each.names}
+    for path in FOLDER.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        own = {
+            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("_")}
+        dunder = {name for name in used if name.startswith("__")}
+        assert used - own - dunder <= known, path.name
+
+
+def test_name_is_replaced_in_one_thread_and_one_block() -> None:
+    original = local_elastic_agent.start_processes
+    seen: list[object] = []
+    with seam.starting_with(lambda **named: named):
+        assert local_elastic_agent.start_processes(name="ours") == {"name": "ours"}
+
+        def other() -> None:
+            try:
+                local_elastic_agent.start_processes()
+            except TypeError as error:  # torch's own misses its arguments
+                seen.append(str(error))
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert "required positional argument" in str(seen[0])
+    assert local_elastic_agent.start_processes is original
+    with pytest.raises(ZeroDivisionError), seam.starting_with(lambda: None):
+        raise ZeroDivisionError
+    assert local_elastic_agent.start_processes is original
