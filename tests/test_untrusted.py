@@ -136,6 +136,7 @@ ELSEWHERE = {
     "demo/fleet.py": {"json.loads"},
     **{f"demo/job/{name}.py": {"json.loads"} for name in ("manager", "stage", "trainee")},
     **{f"demo/recovery/{name}.py": {"json.loads"} for name in ("manager", "stage")},
+    "demo/training/stage.py": {"json.loads"},
     # A record is a file of the node's own, and no node reads it: it is repeated by whoever looks into a fault.
     "core/replay.py": {"json.loads"},
 }

@@ -7,9 +7,9 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import click
 from rich.console import Console
@@ -18,10 +18,12 @@ from rich.text import Text
 from taskd_net.demo import display
 from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
 from taskd_net.demo.job.run import Result, play_all
-from taskd_net.demo.job.scenarios import SCENARIOS, Scenario
+from taskd_net.demo.job.scenarios import SCENARIOS
 from taskd_net.demo.recovery.scenarios import SCENARIOS as RECOVERIES
 from taskd_net.demo.report import Report
 from taskd_net.demo.tour import Tour
+from taskd_net.demo.training.scenarios import SCENARIOS as TRAININGS
+from taskd_net.demo.training.scenarios import play_all as play_trainings
 
 MAX_NODES: Final = 16
 MAX_WORKERS: Final = 64
@@ -104,7 +106,7 @@ def job(names: tuple[str, ...], as_json: bool) -> None:
       taskd-net demo job
       taskd-net demo job worker-dies rank-0-dies --json
     """
-    _show_scenarios(SCENARIOS, names, as_json=as_json)
+    _show_scenarios(SCENARIOS, names, play_all, as_json=as_json)
 
 
 @demo.command()
@@ -124,14 +126,51 @@ def recovery(names: tuple[str, ...], as_json: bool) -> None:
     """
     if any(find_spec(module) is None for module in ("jsonschema", "yaml")):
         sys.exit("taskd-net demo recovery needs the stand-in for ClusterD: pip install 'taskd-net[sim]'")
-    _show_scenarios(RECOVERIES, names, as_json=as_json)
+    _show_scenarios(RECOVERIES, names, play_all, as_json=as_json)
 
 
-def _show_scenarios(known: Sequence[Scenario], names: Collection[str], *, as_json: bool) -> None:
+@demo.command()
+@click.argument("names", nargs=-1, type=click.Choice([each.name for each in TRAININGS]), metavar="[SCENARIO]...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def training(names: tuple[str, ...], as_json: bool) -> None:
+    """Show a PyTorch training under a Manager, in real processes on this machine.
+
+    Two nodes with two training processes each, on CPUs. Processes are killed, and the training goes on from its
+    checkpoint. Exits with 0 if processes, exit codes, log files and losses were as expected, as seen from outside. No
+    process is left. Needs the extra `torch`, and a minute for each SCENARIO (default: all).
+
+    \b
+    Examples:
+      taskd-net demo training
+      taskd-net demo training worker-killed --json
+    """
+    if find_spec("torch") is None:
+        sys.exit("taskd-net demo training needs torch, which is not installed: pip install 'taskd-net[torch]'")
+    _show_scenarios(TRAININGS, names, play_trainings, as_json=as_json)
+
+
+class _Named(Protocol):
+    """A scenario of any demo."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+
+    @property
+    def title(self) -> str:
+        """A sentence for people."""
+
+
+S = TypeVar("S", bound=_Named)
+PlayAll = Callable[[Sequence[S], Callable[[Result], None]], Awaitable[list[Result]]]
+
+
+def _show_scenarios(known: Sequence[S], names: Collection[str], play: PlayAll[S], *, as_json: bool) -> None:
     """Play scenarios, print their results, and end the process.
 
     Args:
         known: all that there are.
+        play: plays some of them.
         names: those to play; none for all.
         as_json: print one JSON object.
     """
@@ -149,7 +188,7 @@ def _show_scenarios(known: Sequence[Scenario], names: Collection[str], *, as_jso
             messages.print(Text(f"     {problem}", "red"), soft_wrap=True)
 
     try:
-        results = asyncio.run(_play(scenarios, show))
+        results = asyncio.run(_interruptible(play(scenarios, show)))
     except Interrupted as failed:
         messages.print(Text(f" ✗ {failed}", "red"), soft_wrap=True)
         sys.exit(failed.exit_code)
@@ -162,9 +201,9 @@ def _show_scenarios(known: Sequence[Scenario], names: Collection[str], *, as_jso
     sys.exit(int(not ok))
 
 
-async def _play(scenarios: Sequence[Scenario], show: Callable[[Result], None]) -> list[Result]:
+async def _interruptible(results: Awaitable[list[Result]]) -> list[Result]:
     """Play scenarios; a signal ends all of them."""
-    playing = asyncio.create_task(play_all(scenarios, show))
+    playing = asyncio.ensure_future(results)
     signals: list[signal.Signals] = []
 
     def interrupt(number: signal.Signals) -> None:

@@ -54,7 +54,7 @@ def wrong(command: Command) -> str:
 def wrong_arguments(words: tuple[str, ...], command: click.Command) -> str:
     """The fault in the arguments of a command of ours, which does not run. Values are not checked."""
     words = tuple(word for word in words if not re.fullmatch(r"\[[A-Z]+\]", word))
-    context = click.Context(command, info_name=command.name)
+    context = click.Context(command, info_name=command.name, **command.context_settings)
     try:
         _, rest, _ = command.make_parser(context).parse_args(list(words))
     except click.UsageError as error:

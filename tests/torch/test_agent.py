@@ -37,7 +37,8 @@ def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
     assert faults(cluster) == [1]
     assert lives(first[0])
     cluster.command(209, '["1"]')
-    second = int(node.line("attempt_0/1/stdout.log").split()[0]) if node.file("attempt_0/1/stdout.log.1") else 0
+    assert node.file("attempt_0/1/stdout.log.1").exists()
+    second = node.pid(1)
     assert second != first[1] and node.line("attempt_0/1/stdout.log").split()[1:] == ["1", "1", "2", "0", "worker"]
     assert node.line("attempt_0/1/stdout.log.1").split()[0] == str(first[1])
     assert node.pid(0) == first[0] and lives(first[0])

@@ -1,0 +1,207 @@
+"""The processes of one scenario: a Manager, and `taskd-net run` on two nodes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import taskd_net
+from taskd_net.demo.job.stage import Missed
+from taskd_net.demo.training.evidence import Evidence, Step
+
+NODES: Final = 2
+LOCAL: Final = 2
+SCRIPT: Final = Path(taskd_net.__file__).parent / "torch" / "small_training.py"
+STEPS: Final = 40
+PAUSE_S: Final = 0.1
+
+PATIENCE_S: Final = 120.0
+"""Seconds for one step of a scenario: four processes import torch in it, on a busy machine."""
+
+LOOK_S: Final = 0.02
+LEFT_S: Final = 3.0
+"""Seconds after the last launcher's end until nothing is left."""
+
+STDERR_LINES: Final = 6
+
+
+class Stage:
+    """The processes of one scenario. None is left after `async with`.
+
+    Args:
+        restarts: restarts of the job.
+        patience: seconds for one step.
+        in_place: the Manager restarts failed workers alone.
+
+    Attributes:
+        evidence: everything that was seen from outside.
+    """
+
+    def __init__(self, restarts: int = 3, patience: float = PATIENCE_S, *, in_place: bool = False) -> None:
+        self.evidence = Evidence()
+        self._restarts = restarts
+        self._patience = patience
+        self._in_place = in_place
+        self._folder = tempfile.TemporaryDirectory(prefix="taskd-net-", ignore_cleanup_errors=True)
+        self.folder = Path(self._folder.name)
+        self._mark = str(self.folder)
+        # Own addresses, so that the ports are free.
+        self._host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
+        with socket.socket() as free:
+            free.bind((f"{self._host}.1", 0))
+            self._port: int = free.getsockname()[1]
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for process in self._processes.values():
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        # The guardians end the training processes of launchers that were killed.
+        with suppress(Missed):
+            await self.until(lambda: not list(self._ours()), "nothing is left", LEFT_S)
+        for pid in self._ours():
+            os.kill(pid, signal.SIGKILL)
+        self._folder.cleanup()
+
+    # ---- processes
+
+    async def start_mgr(self) -> None:
+        """Start the Manager, and wait until it listens."""
+        arguments = ["--listen", f"{self._host}.1:9601", "--job-id", "demo", "--expect", f"{NODES}x{LOCAL}"]
+        more = ["--in-place"] if self._in_place else []
+        await self._start("Mgr", "mgr", *arguments, "--state", "state", "--reset-file", "none", *more)
+        mgr = self._processes["Mgr"]
+        assert mgr.stdout is not None
+        async with asyncio.timeout(self._patience):
+            await mgr.stdout.readline()
+
+    async def launch(self, node: int) -> None:
+        """Start the launcher of a node, as the platform does, also again after it has left."""
+        who = f"Agent/{node}"
+        torchrun = [f"--nnodes={NODES}", f"--node-rank={node}", f"--nproc-per-node={LOCAL}", "--redirects=3"]
+        torchrun += [f"--master-addr={self._host}.1", f"--master-port={self._port}", f"--log-dir={self.folder}/logs"]
+        script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={PAUSE_S}"]
+        upstream = f"{self._host}.{10 + node}:9602"
+        await self._start(
+            who, "run", *torchrun, f"--max-restarts={self._restarts}", *script, TASKD_NET_UPSTREAM=upstream
+        )
+
+    async def start_job(self) -> None:
+        """Start the Manager and both nodes."""
+        await self.start_mgr()
+        for node in range(NODES):
+            await self.launch(node)
+
+    async def ended(self, node: int) -> None:
+        """Wait until the launcher of a node has ended."""
+        who = f"Agent/{node}"
+        process = self._processes[who]
+        await self.until(lambda: process.returncode is not None, f"{who} ends")
+        self.evidence.exits.setdefault(who, []).append(await process.wait())
+
+    def kill(self, rank: int) -> None:
+        """End a training process as a crash does."""
+        os.kill(self.evidence.pids[rank][-1], signal.SIGKILL)
+
+    async def settle(self) -> None:
+        """Wait until nothing is left of the launchers, within 3 s, and read what is on disk."""
+        self._look()
+        with suppress(Missed):
+            await self.until(lambda: not list(self._workers()), "nothing is left", LEFT_S)
+        self.evidence.left = [pid for _, pid in self._workers()]
+        self.evidence.logs = len(list(self.folder.glob("logs/*/attempt_*/*/stdout.log*")))
+
+    # ---- observation
+
+    async def until(self, holds: Callable[[], bool], what: str, patience: float | None = None) -> None:
+        """Wait for evidence.
+
+        Raises:
+            Missed: it has not come in time.
+        """
+        seconds = self._patience if patience is None else patience
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    await asyncio.sleep(LOOK_S)
+                    self._look()
+        except TimeoutError:
+            raise Missed(f"not within {seconds:g} s: {what}{self._last_words()}") from None
+
+    async def until_step(self, step: int, lives: int = 1) -> None:
+        """Wait until all ranks have done a step, each in its process of this number."""
+
+        def done() -> bool:
+            current = {pids[-1] for pids in self.evidence.pids.values() if len(pids) >= lives}
+            at = {each.pid for each in self.evidence.steps if each.step >= step and each.pid in current}
+            return len(at) == NODES * LOCAL
+
+        await self.until(done, f"all ranks have done step {step}")
+
+    def _look(self) -> None:
+        """Take in the processes and the steps."""
+        for rank, pid in self._workers():
+            pids = self.evidence.pids.setdefault(rank, [])
+            if pid not in pids:
+                pids.append(pid)
+        steps = []
+        for rank in range(NODES * LOCAL):
+            with suppress(FileNotFoundError):
+                lines = (self.folder / f"steps-{rank}").read_text().splitlines(keepends=True)
+                steps += [Step(rank, **json.loads(line)) for line in lines if line.endswith("\n")]
+        self.evidence.steps = steps
+
+    def _workers(self) -> Iterator[tuple[int, int]]:
+        """The training processes that run: rank and pid."""
+        for pid in self._ours():
+            with suppress(OSError):
+                environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if b"TORCHELASTIC_RESTART_COUNT" in b"".join(environment):
+                    (rank,) = [int(each.removeprefix(b"RANK=")) for each in environment if each.startswith(b"RANK=")]
+                    yield rank, pid
+
+    def _ours(self) -> Iterator[int]:
+        """The processes that work in the folder of this stage, and have not ended."""
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if str((path / "cwd").readlink()) == self._mark:
+                    yield int(path.name)
+
+    async def _start(self, who: str, *arguments: str, **variables: str) -> None:
+        ours = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "PROCESS_RECOVER", "MASTER_", "TORCHELASTIC_", "PET_")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        logs = {"TASKD_LOG_PATH": str(self.folder / "log"), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+        with (self.folder / f"{who.replace('/', '-')}.stderr").open("ab") as stderr:
+            self._processes[who] = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "taskd_net.cli", *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if who == "Mgr" else stderr,
+                stderr=stderr,
+                env={**clean, **logs, **variables},
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def _last_words(self) -> str:
+        words = ""
+        for file in sorted(self.folder.glob("*.stderr")):
+            if lines := file.read_text(errors="replace").splitlines()[-STDERR_LINES:]:
+                words += "".join(f"\n    {file.stem}: {line}" for line in lines)
+        return words

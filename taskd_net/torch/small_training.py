@@ -1,0 +1,72 @@
+"""The training script of the demo: a small model with DDP on CPUs, and a checkpoint after each step.
+
+It knows nothing of this package. Each rank appends a line in JSON per step to `steps-RANK`: its pid, step and loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+CHECKPOINT = "checkpoint"
+
+
+def main() -> None:
+    """Train from the checkpoint, or from the beginning, to the last step."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--steps", type=int, required=True, help="number of steps")
+    parser.add_argument("--pause", type=float, required=True, help="seconds after each step")
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(_load(model, optimizer), args.steps):
+        loss = _step(model, optimizer, step)
+        if dist.get_rank() == 0:
+            _save(model, optimizer, step)
+        dist.barrier()  # a step counts when its checkpoint is there
+        with Path(f"steps-{dist.get_rank()}").open("a") as file:
+            file.write(json.dumps({"pid": os.getpid(), "step": step, "loss": loss}) + "\n")
+        time.sleep(args.pause)
+    dist.destroy_process_group()
+
+
+def _step(model: DistributedDataParallel, optimizer: torch.optim.Optimizer, step: int) -> float:
+    """One step, on data of its own. Returns the loss of all ranks."""
+    generator = torch.Generator().manual_seed(1000 * step + dist.get_rank())
+    inputs = torch.randn(16, 8, generator=generator)
+    loss = torch.nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    total = loss.detach()
+    dist.all_reduce(total)
+    return float(total.item()) / float(dist.get_world_size())
+
+
+def _load(model: DistributedDataParallel, optimizer: torch.optim.Optimizer) -> int:
+    """Take the state of the last checkpoint. Returns the first step to do."""
+    if not Path(CHECKPOINT).exists():
+        return 0
+    saved = torch.load(CHECKPOINT, weights_only=True)
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    return int(saved["step"]) + 1
+
+
+def _save(model: DistributedDataParallel, optimizer: torch.optim.Optimizer, step: int) -> None:
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    torch.save(state, f"{CHECKPOINT}.new")
+    Path(f"{CHECKPOINT}.new").rename(CHECKPOINT)
+
+
+if __name__ == "__main__":
+    main()
