@@ -33,15 +33,18 @@ function ofJob() {
 
 function clusterd(client) {
   if (!client) return [];
-  const counted = (numbers) => Object.entries(numbers).map(([outcome, count]) => `${number(count)} ${outcome}`).join(", ");
   const { orders, reports, unknown_actions: unknown, failed_actions: failed } = client;
+  const each = (...numbers) => numbers.map(number).join(" / ");
   return [
     html("h3", {}, "ClusterD"),
     table([
-      [client.address, STATES_OF_CLUSTERD[client.state] ?? client.state, client.state === "away"],
-      ["orders", counted(orders)],
-      ["actions", counted({ unknown, failed }), unknown + failed > 0],
-      ["reports", counted(reports)],
+      ["address", client.address],
+      ["state", STATES_OF_CLUSTERD[client.state] ?? client.state, client.state === "away"],
+      ["orders taken", number(orders.taken)],
+      ["repeated / foreign / unreadable", each(orders.repeated, orders.foreign, orders.unreadable)],
+      ["actions unknown / failed", each(unknown, failed), unknown + failed > 0],
+      ["reports sent", number(reports.sent)],
+      ["refused / unanswered / void", each(reports.refused, reports.unanswered, reports.void)],
       ["reconnects", number(client.reconnects)],
     ]),
   ];
