@@ -17,8 +17,9 @@ from benchmarks.machine import Machine, caption, describe
 from benchmarks.measures import Bench, Effort
 from benchmarks.mesh import DOWN, UP
 from benchmarks.processes import ROOT, BenchFailed
+from benchmarks.recovery import recovery
 from benchmarks.systems import DIRECT, OURS
-from benchmarks.targets import Target, targets
+from benchmarks.targets import Target, targets, targets_of
 from benchmarks.tls import tls
 from benchmarks.worker import worker
 
@@ -36,6 +37,7 @@ MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
     "tls": tls,
     "worker": worker,
     "job": job,
+    "recovery": recovery,
     "router": Bench.router,
 }
 
@@ -77,8 +79,7 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
         messages.print(f"{failed}", style="bold red", soft_wrap=True)
         return 1
     results, machine = bench.results, describe()
-    complete = quick or not names
-    reached = list(targets(results)) if complete else []
+    reached = list(targets(results) if quick or not names else targets_of(names, results))
 
     if as_json and quick:
         print(json.dumps([target.verdict() for target in reached], indent=2))

@@ -29,6 +29,7 @@ TITLES: Final = {
     "tls": "TLS on both hops, beside plain text in the same turns",
     "worker": "What a Worker costs the training process that it is in",
     "job": "The Manager of a job",
+    "recovery": "The Manager as a client of ClusterD",
     "router": "The Router alone, in memory, a message and its answers",
 }
 

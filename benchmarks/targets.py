@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from benchmarks.mesh import DOWN, UP
 from benchmarks.results import Conditions, Results
@@ -97,8 +97,18 @@ def targets(results: Results) -> Iterator[Target]:
             ("CPU at rest", "CPU time of a Worker at rest", "% of a core", 0.03),
         ):
             yield Target(name, results.value("worker", metric, OURS), unit, bound)
-    if any(key.measure == "job" for key in results.figures):
-        yield from job(results)
+    yield from targets_of([measure for measure in OF_MEASURE if _measured(measure, results)], results)
+
+
+def targets_of(names: Iterable[str], results: Results) -> Iterator[Target]:
+    """The targets of these measures alone, for those that have targets of their own."""
+    for name in names:
+        if name in OF_MEASURE:
+            yield from OF_MEASURE[name](results)
+
+
+def _measured(measure: str, results: Results) -> bool:
+    return any(key.measure == measure for key in results.figures)
 
 
 def job(results: Results) -> Iterator[Target]:
@@ -120,6 +130,21 @@ def job(results: Results) -> Iterator[Target]:
     ):
         yield Target(f"Manager: {metric}", results.value("job", metric, OURS), unit, bound)
 
+
+def recovery(results: Results) -> Iterator[Target]:
+    """The targets of the client of ClusterD. An interval is 100 ms."""
+    for metric, unit, bound in (
+        ("signal sent until its command is acknowledged, p99", "ms", 130.0),
+        ("ClusterD listens until its client has subscribed, p99", "ms", 1500.0),
+        ("10,000 signals in a row: lost", "", 0.0),
+        ("10,000 signals in a row: twice", "", 0.0),
+        ("idle Manager with its client", "% of a core", 0.2),
+    ):
+        yield Target(f"Recovery: {metric}", results.value("recovery", metric, OURS), unit, bound)
+
+
+OF_MEASURE: Final[dict[str, Callable[[Results], Iterator[Target]]]] = {"job": job, "recovery": recovery}
+"""Targets of measures that a complete run has, and a quick one leaves out."""
 
 GROWTH = 1.5
 """The bound for independence of the size: a processor's caches hold a hundred routes, not a hundred thousand."""

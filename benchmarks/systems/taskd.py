@@ -20,9 +20,7 @@ from taskd_net.tls.files import Tls
 JOIN_S = 60.0
 
 
-def config(
-    position: Position, upstream: str, links: str = "batched", certificates: str = ""
-) -> NodeConfig:
+def config(position: Position, upstream: str, links: str = "batched", certificates: str = "") -> NodeConfig:
     """The configuration of a node here: defaults except a large inbox, links of one kind, and TLS with certificates."""
     tls = None
     if certificates:

@@ -147,4 +147,11 @@ class RetryTime:
     value: int
 
 
-Event = Reported | Acknowledged | CallEnded | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime
+@dataclass(frozen=True, slots=True)
+class DecidesAgain:
+    """ClusterD is told that a retry has failed (405). Its next globalFault has the uuid of the one before."""
+
+
+Event = (
+    Reported | Acknowledged | CallEnded | DecidesAgain | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime
+)

@@ -11,6 +11,7 @@ from taskd_net.jobs import events, state, traffic
 from taskd_net.jobs.events import (
     Acknowledged,
     CallEnded,
+    DecidesAgain,
     Event,
     ProfilingSwitch,
     Reported,
@@ -122,6 +123,9 @@ class Job:
                 return self._acknowledge(event)
             case Signal():
                 return self._signal(event)
+            case DecidesAgain():
+                current.orders.decide_again()
+                current.dirty = True
             case CallEnded():
                 for name in event.names:
                     current.dirty = current.calls.pop(name, None) is not None or current.dirty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import Signal
+from taskd_net.jobs.events import GLOBAL_FAULT, Signal
 from taskd_net.jobs.plain import UNSTORED
 
 
@@ -40,3 +40,10 @@ class Orders:
         self.taken += (head + action for action in new)
         del self.taken[: -job_limits.CLUSTERD_ORDERS]
         return replace(signal, actions=tuple(new)) if signal.actions else signal
+
+    def decide_again(self) -> None:
+        """Forget the last globalFault: after a retry that has failed (405), ClusterD sends another of that uuid."""
+        heads = [key.split(" ")[:2] for key in self.taken]
+        last = next((head for head in reversed(heads) if head[1] == GLOBAL_FAULT), None)
+        self.taken = [key for key, head in zip(self.taken, heads, strict=True) if head != last]
+        self.changed = True

@@ -22,7 +22,7 @@ from typing import Any, Final
 from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import ArgumentError, NodeError
-from taskd_net.jobs.events import Acknowledged, CallEnded, Event, ProfilingSwitch, Signal
+from taskd_net.jobs.events import Acknowledged, CallEnded, DecidesAgain, Event, ProfilingSwitch, Signal
 from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
@@ -33,7 +33,7 @@ from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
-from taskd_net.recover.reporter import ENDED_BY, Reporter
+from taskd_net.recover.reporter import ENDED_BY, Reporter, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
@@ -142,6 +142,8 @@ class Clusterd(Reporter):
             ClusterdError: the last attempt has no answer.
         """
         try:
+            if has_retry_failed(request):
+                self._take(DecidesAgain())
             for left in reversed(range(attempts)):
                 if self._closing:
                     raise NodeError("the Manager is closed")

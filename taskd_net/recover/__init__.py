@@ -5,6 +5,7 @@
         manager.start_subscribe()
 
 - `blocking` is the face for scripts, `client` the core in an event loop, `life` its decisions.
+- `trust` is TLS, `counters` what a client has seen.
 - `reports` and `orders` check what goes out and what comes in; `rpcs` lists the methods, `codes` the codes.
 - `controller` is the training framework's side, `mindio` one of it.
 """

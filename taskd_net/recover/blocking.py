@@ -18,12 +18,13 @@ from taskd_net.jobs.events import KILL_MASTER, Event, Signal
 from taskd_net.jobs.orders import Orders
 from taskd_net.logger import get_logger
 from taskd_net.recover import reports, rpcs
-from taskd_net.recover.client import Client, ClusterdError, credentials
+from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
-from taskd_net.recover.reporter import Reporter
+from taskd_net.recover.reporter import Reporter, has_retry_failed
+from taskd_net.recover.trust import credentials
 from taskd_net.untrusted import shown
 from taskd_net.wire import recover_pb2
 
@@ -73,6 +74,8 @@ class DLRecoverManager(Reporter):
         self._log = get_logger(clusterd=str(self._address), job=self._info.jobId)
         self._controller = MindIO.find() if controller is None else controller
         self._orders = Orders()
+        # A thread that reports sets it, the one that subscribes looks at it.
+        self._decides_again = False
         # Orders with the number of their stream.
         self._waiting: asyncio.Queue[tuple[Event, int]] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
         self._client = Client(
@@ -163,12 +166,16 @@ class DLRecoverManager(Reporter):
             self._client.counters.reports["void"] += 1
             self._log.info("clusterd_report_void", call=rpc.name)
             return Code.SERVER_INNER_ERROR
+        self._decides_again = self._decides_again or has_retry_failed(request)
         return self._call(self._client.report(rpc, request)).code
 
     # ---- orders
 
     def _handle(self, signal: Signal, stream: int) -> None:
         """Carry out the new actions of a signal."""
+        if self._decides_again:
+            self._decides_again = False
+            self._orders.decide_again()
         fresh = self._orders.fresh(signal)
         if fresh is None:
             self._client.counters.repeated += 1

@@ -7,7 +7,7 @@ gRPC's back-off does not add to ours.
 from __future__ import annotations
 
 import asyncio
-import ssl
+import functools
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar
@@ -15,10 +15,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net import job_limits, limits
+from taskd_net import job_limits
 from taskd_net.address import Address
-from taskd_net.bounded_file import read_file
-from taskd_net.codes import ConfigError, TaskdNetError
+from taskd_net.codes import TaskdNetError
 from taskd_net.job_view import AWAY, OFF, SUBSCRIBED, ClusterdView
 from taskd_net.jobs import events
 from taskd_net.jobs.events import Event, Signal
@@ -29,7 +28,6 @@ from taskd_net.recover.counters import Counters
 from taskd_net.recover.life import Life, Step
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.transport.channel import open_channel
-from taskd_net.untrusted import shown
 from taskd_net.wire import datatrace_pb2, recover_pb2
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -114,18 +112,23 @@ class Client:
     # ---- calls
 
     async def call(
-        self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT, seconds: float = job_limits.CLUSTERD_CALL_S
+        self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT, seconds: float | None = None
     ) -> recover_pb2.Status:
         """Make one call.
 
+        Args:
+            rpc: its method.
+            request: its request.
+            seconds: for its answer; None for `job_limits.CLUSTERD_CALL_S`.
+
         Raises:
-            ClusterdError: there is no answer within these seconds.
+            ClusterdError: there is no answer in time.
         """
         if self._closed:
             raise ClusterdError(f"{rpc.name}: the client is closed")
         outcome = "unanswered"
         try:
-            status = await self._answer(rpc, request, seconds)
+            status = await self._answer(rpc, request, job_limits.CLUSTERD_CALL_S if seconds is None else seconds)
             outcome = "sent" if status.code == Code.OK else "refused"
             return status
         finally:
@@ -143,6 +146,29 @@ class Client:
             return status
         await self.call(rpcs.REGISTER, self._info)
         return await self.call(rpc, request, job_limits.CLUSTERD_REPORT_S)
+
+    async def read(self, rpc: Rpc[RequestT, Any], request: RequestT, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Read one stream until its end. It has no deadline, and ends with `close` at the latest.
+
+        Args:
+            rpc: its method.
+            request: its request.
+            take: takes each message as bytes; the next ones wait in ClusterD meanwhile.
+
+        Raises:
+            ClusterdError: it has broken.
+        """
+        if self._closed:
+            raise ClusterdError(f"{rpc.name}: the client is closed")
+        call: StreamCall = self._open().unary_stream(rpc.path)
+        stream = call(request.SerializeToString())
+        try:
+            async for content in stream:
+                await take(content)
+        except grpc.aio.AioRpcError as error:
+            raise _error(rpc, self.address, error) from error
+        except asyncio.CancelledError:
+            raise self._given_up(rpc) from None
 
     async def close(self) -> None:
         """End every call and stream. Idempotent."""
@@ -263,7 +289,7 @@ class Client:
 
     async def _subscribe(self) -> None:
         await self._registered()
-        streams = [asyncio.create_task(self._read(rpcs.SIGNALS, self._info), name="reads signals of ClusterD")]
+        streams = [asyncio.create_task(self._orders(rpcs.SIGNALS, self._info), name="reads signals of ClusterD")]
         if self._operations:
             streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in _OPERATIONS]
         self._streams = streams
@@ -302,7 +328,7 @@ class Client:
         while True:
             before = self.counters.orders
             try:
-                await self._read(rpc, request)
+                await self._orders(rpc, request)
                 reason = "ClusterD has ended the stream"
             except ClusterdError as error:
                 reason = str(error)
@@ -319,21 +345,8 @@ class Client:
             pause = breaks * job_limits.CLUSTERD_PAUSE_S
             await asyncio.sleep(min(pause, job_limits.CLUSTERD_PAUSE_MOST_S))
 
-    async def _read(self, rpc: Rpc[Any, Any], request: Message) -> None:
-        """Read one stream until its end.
-
-        Raises:
-            ClusterdError: it has broken.
-        """
-        call: StreamCall = self._open().unary_stream(rpc.path)
-        stream = call(request.SerializeToString())
-        try:
-            async for content in stream:
-                await self._arrived(rpc, content)
-        except grpc.aio.AioRpcError as error:
-            raise _error(rpc, self.address, error) from error
-        except asyncio.CancelledError:
-            raise self._given_up(rpc) from None
+    async def _orders(self, rpc: Rpc[Any, Any], request: Message) -> None:
+        await self.read(rpc, request, functools.partial(self._arrived, rpc))
 
     async def _arrived(self, rpc: Rpc[Any, Any], content: bytes) -> None:
         try:
@@ -365,22 +378,3 @@ class Client:
 def _error(rpc: Rpc[Any, Any], address: Address, error: grpc.aio.AioRpcError) -> ClusterdError:
     status = error.code()
     return ClusterdError(f"{rpc.name} at {address}: {status.name}: {error.details() or ''}", status)
-
-
-def credentials(cert_path: str) -> grpc.ChannelCredentials:
-    """Credentials for TLS to ClusterD.
-
-    Args:
-        cert_path: PEM file with the certificate to trust; empty for those that the system trusts.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    path = cert_path or ssl.get_default_verify_paths().cafile
-    if not path:
-        return grpc.ssl_channel_credentials()  # gRPC brings some with it
-    try:
-        content = read_file(path, limits.CONFIG_BYTES, limits.CONFIG_READ_S)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cert_path is {shown(path)}; it cannot be read: {error}") from None
-    return grpc.ssl_channel_credentials(content.data)

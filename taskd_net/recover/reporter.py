@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import reports, rpcs
+from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Ranks, Reports
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.wire import recover_pb2
@@ -64,3 +65,8 @@ class Reporter(Reports):
         """True for a report whose order came over another stream than this one, which stands; 0 for none."""
         ordered = [self._streams[name] for name in ENDED_BY.get(rpc.name, ()) if name in self._streams]
         return bool(ordered) and max(ordered) != stream
+
+
+def has_retry_failed(request: object) -> bool:
+    """True for the result of a retry after which ClusterD decides again (405)."""
+    return isinstance(request, recover_pb2.RecoverStatusRequest) and request.status.code == Code.RECOVERABLE_RETRY_ERROR

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import CallEnded, Reported, Signal
+from taskd_net.jobs.events import CallEnded, DecidesAgain, Reported, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.snapshot import JobConfig
@@ -33,6 +33,43 @@ def test_signals_of_one_fault_may_share_a_uuid() -> None:
     ]
     assert [orders.fresh(each) for each in signals] == signals
     assert [orders.fresh(each) for each in signals] == [None] * 5
+
+
+def test_second_global_fault_of_a_uuid_is_taken_after_a_retry_has_failed() -> None:
+    orders = Orders()
+    older = Signal("t", "globalFault", ("on_global_rank",))
+    first = Signal("u", "globalFault", ("on_global_rank",))
+    retry = Signal("u", "changeStrategy", ("change_strategy",), change_strategy="retry")
+    second = Signal("u", "globalFault", ("on_global_rank", "fault_nodes_exit"))
+    for signal in (older, first, retry):
+        orders.fresh(signal)
+    orders.changed = False
+    orders.decide_again()
+    assert orders.changed
+    assert [orders.fresh(each) for each in (older, retry, second, second)] == [None, None, second, None]
+
+
+def test_to_decide_again_without_a_global_fault_changes_no_order() -> None:
+    orders, signal = Orders(), Signal("u", "stopTrain", ("stop_train",))
+    orders.fresh(signal)
+    orders.decide_again()
+    assert orders.fresh(signal) is None
+
+
+def test_job_takes_a_second_global_fault_after_a_retry_has_failed() -> None:
+    job = Job(JobConfig(fault_recover="on", clusterd=True), "s")
+    signals = [
+        Signal("u", "globalFault", ("on_global_rank",), {3: 2}),
+        Signal("u", "changeStrategy", ("change_strategy",), {3: 2}, "retry"),
+        Signal("u", "globalFault", ("on_global_rank", "fault_nodes_exit"), {3: 1}, node_rank_ids=(1,)),
+    ]
+    calls = []
+    for now, signal in enumerate(signals):
+        if now == 2:
+            assert job.take(2.0, DecidesAgain())
+        assert job.take(float(now), signal)
+        calls.append([call.name for call in job.tick(float(now)).calls])
+    assert calls == [["on_global_rank"], ["change_strategy"], ["on_global_rank"]]
 
 
 def test_signal_without_a_uuid_is_always_new() -> None:

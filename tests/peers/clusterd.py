@@ -44,6 +44,7 @@ class ClusterD:
         answers: what to answer next, by method; 0 when there is nothing left.
         calls: methods and requests, in the order of their arrival.
         first: messages that each new stream begins with, by method.
+        trusted: path of the CA of its certificate, for tests of TLS.
     """
 
     def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
@@ -51,6 +52,7 @@ class ClusterD:
         self.answers: dict[str, deque[Answer]] = defaultdict(deque)
         self.calls: list[tuple[str, Any]] = []
         self.first: dict[str, list[Message | bytes]] = defaultdict(list)
+        self.trusted = ""
         self._credentials = credentials
         self._streams: dict[str, list[SimpleQueue[Message | bytes | grpc.StatusCode | None]]] = defaultdict(list)
         self._changed = threading.Condition()

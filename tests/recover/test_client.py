@@ -5,7 +5,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,10 +13,10 @@ from google.protobuf.message import Message
 
 from taskd_net import job_limits
 from taskd_net.address import Address
-from taskd_net.codes import ConfigError
 from taskd_net.jobs.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.recover import rpcs
-from taskd_net.recover.client import Client, ClusterdError, credentials
+from taskd_net.recover.client import Client, ClusterdError
+from taskd_net.recover.trust import credentials
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers.clusterd import ClusterD
@@ -255,8 +254,3 @@ async def test_certificate_that_does_not_fit_is_an_error(clusterd: ClusterD) -> 
     with pytest.raises(ClusterdError, match="UNAVAILABLE"):
         await client.call(rpcs.INIT, INFO)
     await client.close()
-
-
-def test_certificate_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cert_path is .*none.pem"):
-        credentials(str(tmp_path / "none.pem"))
