@@ -57,6 +57,10 @@ DIRECT_FRAMES_AT_ONCE: Final = 64
 """Frames of a direct link that are handled in one go. An end is four batches ahead at most, so an honest one never has
 as many. 50,000 pings of a hostile one are one read, and took 0.1 s."""
 
+DIRECT_TURN_S: Final = 0.004
+"""Seconds of batches of one direct link after which other links have their turn. One read may have 4,000 small
+messages: a flood delayed others by 0.3 s."""
+
 DIRECT_FRAME_BYTES: Final = 1024 * 1024
 """Bytes of a frame for which a link has a buffer as soon as it has the length: any batch of small messages. Python
 clears the buffer, so a length of 8 MiB alone would cost 8 MiB."""

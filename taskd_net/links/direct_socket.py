@@ -132,7 +132,8 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
-        self._heard = time.monotonic()
+        # When the other end was heard last, and when this turn of reading began.
+        self._heard = self._turn = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self.closing: Callable[[], bool] = lambda: True
         self.first: asyncio.Future[tuple[int, bytes] | None] = self._loop.create_future()
@@ -158,7 +159,7 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come in."""
-        self._heard = time.monotonic()
+        self._heard = self._turn = time.monotonic()
         if self._silent:
             self._answering(seen=True)
         self._frames.received(nbytes)
@@ -259,13 +260,17 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     def _take(self) -> None:
         """Handle the frames that are there."""
-        frames, flushes = self._frames, self._flushes
+        frames, flushes, until = self._frames, self._flushes, self._turn + link_limits.DIRECT_TURN_S
         flushes.reading = True
         try:
             for _ in range(link_limits.DIRECT_FRAMES_AT_ONCE):
                 link = self._link
                 if link is None and self.first.done():
-                    break
+                    # Nobody reads yet, or any more: the kernel keeps the rest.
+                    if not self._paused and not self.closing():
+                        self._paused = True
+                        self._transport.pause_reading()
+                    return
                 frame = frames.next()
                 if frame is None:
                     return
@@ -279,6 +284,8 @@ class DirectSocket(asyncio.BufferedProtocol):
                         return
                     if frames.empty:
                         return
+                    if time.monotonic() >= until:
+                        break
                 elif kind == Kind.PING:
                     link.pinged()
                 elif kind in _BESIDE:
@@ -289,15 +296,10 @@ class DirectSocket(asyncio.BufferedProtocol):
                     return
                 elif kind != Kind.PONG:
                     raise FrameError(f"a frame of kind {kind}")
-            else:
-                # Many small frames: other links have their turn between them.
+            # Many frames: other links have their turn between them.
+            if not self.closing():
                 self._transport.pause_reading()
                 self._loop.call_soon(self._take_more)
-                return
-            # Nobody reads yet, or any more: the kernel keeps the rest.
-            if not self._paused and not self.closing():
-                self._paused = True
-                self._transport.pause_reading()
         except FrameError as error:
             self._break(str(error))
         finally:
@@ -315,6 +317,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def _take_more(self) -> None:
         if not self.closing():
             self._transport.resume_reading()
+            self._turn = time.monotonic()
             self._take()
 
     def _break(self, reason: str) -> None:

@@ -277,6 +277,28 @@ async def test_other_links_have_their_turn_between_many_small_frames(
     assert cable.stream.reason == "the last"
 
 
+async def test_other_links_have_their_turn_between_batches_that_take_long(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = 0
+
+    def take_in(*_: object) -> bool:
+        nonlocal taken
+        taken += 1
+        return False
+
+    monkeypatch.setattr(link_limits, "DIRECT_TURN_S", 0.0)
+    monkeypatch.setattr(DirectLink, "take_in", take_in)
+    data = write_frame(Kind.BATCH) * 3 + write_frame(Kind.END, b"the last")
+    cable.stream.get_buffer(-1)[: len(data)] = data
+    cable.stream.buffer_updated(len(data))
+    for turn in range(1, 4):
+        assert taken == turn
+        await asyncio.sleep(0)
+    await soon(cable.running)
+    assert cable.stream.reason == "the last"
+
+
 async def test_frames_that_come_before_the_link_stands_are_kept() -> None:
     near, far = connected()
     stream = DirectSocket()

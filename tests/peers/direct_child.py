@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from itertools import count
 from typing import Any, Self
 
@@ -93,9 +92,11 @@ class DirectChild(LinkChild):
     async def write(self, data: bytes) -> None:
         """Write a batch, and wait until the kernel has most of it. A link that has ended ignores it."""
         assert self.writer is not None
-        with contextlib.suppress(ConnectionError):
-            self.put(write_frame(Kind.BATCH, data))
+        self.put(write_frame(Kind.BATCH, data))
+        try:
             await self.writer.drain()
+        except ConnectionError:
+            await asyncio.sleep(0)  # the reader learns of the end
 
     def over(self) -> bool:
         """True when the parent has ended the link."""
