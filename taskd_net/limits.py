@@ -25,6 +25,10 @@ INBOX_BYTES: Final = 4 * MESSAGE_BYTES
 """Bytes of the messages in an inbox: 32 MiB. By number alone a Mgr's inbox would hold 8 GiB. Messages up to 32 KiB fill
 every inbox by their number first."""
 
+INBOX_SMALL_BYTES: Final = 4096
+"""Bytes up to which a message is bounded by the number of messages in an inbox alone, 4 MiB at a Mgr. So a sender of
+the largest bodies does not keep those of others out."""
+
 INBOX_WAIT_S: Final = 0.010
 """Seconds a sync message waits for room in a full inbox before 5001 (contract, section 5)."""
 

@@ -49,7 +49,7 @@ class Delivery:
 
     def deliver(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited) -> None:
         door = self.door
-        if door.open and door.has_room(len(frame.data)):
+        if door.open and door.has_room(frame):
             self._enter(now, came_from, frame, pending)
         elif door.knows(frame):
             self._suppress(frame, pending)
@@ -68,7 +68,7 @@ class Delivery:
     def accept(self, now: float, came_from: LinkId, frame: Frame) -> Refusal | None:
         door = self.door
         refusal = None
-        if door.open and door.has_room(len(frame.data)):
+        if door.open and door.has_room(frame):
             self._enter(now, came_from, frame, None)
         elif door.knows(frame):
             self._suppress(frame, None)

@@ -3,11 +3,13 @@
 A sync message waits up to 10 ms for room, then is refused with 5001. A `sync=false` message has no sender to go back to
 and waits until there is room, in a line with the bounds of a link. Both wait in one line, so that messages of one
 sender never overtake each other.
+
+Large messages fill an inbox by their bytes. Small ones of other senders pass a line that waits for bytes.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +17,7 @@ from taskd_net.core.acks import Awaited, ReplyTo
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
-from taskd_net.limits import INBOX_BYTES
+from taskd_net.limits import INBOX_BYTES, INBOX_SMALL_BYTES
 from taskd_net.position import Position
 
 
@@ -36,6 +38,7 @@ class InboxDoor:
         room, room_bytes: messages that fit in, and their bytes; `room` is 0 for a node that has no inbox.
         window: as in `Seen`.
         line_messages, line_bytes: bounds of the line.
+        small: bytes of a message for which only the number counts.
 
     Attributes:
         held, held_bytes: messages in the inbox, and their bytes.
@@ -43,7 +46,13 @@ class InboxDoor:
     """
 
     def __init__(
-        self, room: int, window: int, line_messages: int, line_bytes: int, room_bytes: int = INBOX_BYTES
+        self,
+        room: int,
+        window: int,
+        line_messages: int,
+        line_bytes: int,
+        room_bytes: int = INBOX_BYTES,
+        small: int = INBOX_SMALL_BYTES,
     ) -> None:
         self.room = room
         self.room_bytes = room_bytes
@@ -52,6 +61,9 @@ class InboxDoor:
         self.open = room > 0
         self.seen = Seen(window)
         self.line: deque[Waiting] = deque()
+        self._small = small
+        # Senders with messages in line, and their number.
+        self._senders: Counter[Position] = Counter()
         self._line_bytes = 0
         self._line_limit = line_messages
         self._line_limit_bytes = line_bytes
@@ -60,9 +72,14 @@ class InboxDoor:
         """True when this message has been delivered before."""
         return self.seen.knows(frame.uuid, frame.src)
 
-    def has_room(self, size: int) -> bool:
-        """True when a message of `size` bytes may go in at once: there is room and nobody stands in line."""
-        return self.held < self.room and not self.line and self.held_bytes + size <= self.room_bytes
+    def has_room(self, frame: Frame) -> bool:
+        """True when a message may go in at once: there is room, and nobody that it must not pass stands in line."""
+        if self.held >= self.room:
+            return False
+        size = len(frame.data)
+        if self.line and (size > self._small or frame.src in self._senders):
+            return False
+        return self._fits(size)
 
     def enter(self, now: float, came_from: LinkId, frame: Frame) -> bool:
         """Count a message as delivered. Returns False, and counts nothing, when it has been delivered before."""
@@ -97,17 +114,18 @@ class InboxDoor:
         if len(self.line) >= self._line_limit or self._line_bytes + size > self._line_limit_bytes:
             return False
         self.line.append(waiting)
+        self._senders[waiting.frame.src] += 1
         self._line_bytes += size
         return True
 
     def admit(self) -> Iterator[Waiting]:
         """Take from the line what may go in now; the caller delivers each, or answers it if it is a duplicate."""
         while self.line and self.held < self.room:
-            size = len(self.line[0].frame.data)
-            if self.held_bytes + size > self.room_bytes:
+            if not self._fits(len(self.line[0].frame.data)):
                 return
-            self._line_bytes -= size
-            yield self.line.popleft()
+            waiting = self.line.popleft()
+            self._count_out(waiting)
+            yield waiting
 
     def take_due(self, now: float) -> list[Waiting]:
         """Take out the sync messages whose patience is over."""
@@ -115,7 +133,8 @@ class InboxDoor:
             return []
         due = [waiting for waiting in self.line if waiting.deadline <= now]
         self.line = deque(waiting for waiting in self.line if waiting.deadline > now)
-        self._line_bytes -= sum(len(waiting.frame.data) for waiting in due)
+        for waiting in due:
+            self._count_out(waiting)
         return due
 
     def withdraw(self, reply: ReplyTo) -> None:
@@ -123,14 +142,25 @@ class InboxDoor:
         for waiting in self.line:
             if waiting.pending is not None and waiting.pending.reply is reply:
                 self.line.remove(waiting)
-                self._line_bytes -= len(waiting.frame.data)
+                self._count_out(waiting)
                 return
 
     def take_line(self) -> list[Waiting]:
         """Empty the line: the inbox closes."""
         left, self.line, self._line_bytes = list(self.line), deque(), 0
+        self._senders.clear()
         return left
 
     def next_deadline(self) -> float:
         """The time at which the first sync message in line is refused, or infinity."""
         return min((waiting.deadline for waiting in self.line if waiting.pending is not None), default=float("inf"))
+
+    def _fits(self, size: int) -> bool:
+        return size <= self._small or self.held_bytes + size <= self.room_bytes
+
+    def _count_out(self, waiting: Waiting) -> None:
+        src = waiting.frame.src
+        self._line_bytes -= len(waiting.frame.data)
+        self._senders[src] -= 1
+        if not self._senders[src]:
+            del self._senders[src]

@@ -12,9 +12,11 @@ from tests.core.routers import at, frame
 INF = float("inf")
 
 
-def door(room: int = 1, line_messages: int = 3, line_bytes: int = 1000, room_bytes: int = 1000) -> InboxDoor:
+def door(
+    room: int = 1, line_messages: int = 3, line_bytes: int = 1000, room_bytes: int = 1000, small: int = 0
+) -> InboxDoor:
     """A door of a small inbox."""
-    return InboxDoor(room, 8, line_messages, line_bytes, room_bytes)
+    return InboxDoor(room, 8, line_messages, line_bytes, room_bytes, small)
 
 
 def waiting(uuid: str, deadline: float = INF, size: int = 10) -> Waiting:
@@ -38,10 +40,10 @@ def test_without_room_there_is_no_inbox() -> None:
 
 def test_message_that_went_in_takes_room_and_is_known() -> None:
     entrance, message = door(1), frame("Worker/0/0")
-    assert entrance.has_room(10)
+    assert entrance.has_room(frame("Mgr", size=10))
     assert not entrance.knows(message)
     assert entrance.enter(0.0, UP, message)
-    assert not entrance.has_room(10)
+    assert not entrance.has_room(frame("Mgr", size=10))
     assert entrance.knows(message)
     assert not entrance.enter(0.0, UP, message)
     assert entrance.held == 1
@@ -52,8 +54,8 @@ def test_inbox_is_bounded_in_bytes() -> None:
     entrance, worker = door(9, room_bytes=100), at("Worker/0/0")
     uuids = [f"tn1-{1:016x}-1-{number:x}-{0:016x}" for number in range(1, 5)]
     assert entrance.enter_all(0.0, UP, uuids[:2], worker, [30, 30])
-    assert entrance.has_room(40)
-    assert not entrance.has_room(41)
+    assert entrance.has_room(frame("Mgr", size=40))
+    assert not entrance.has_room(frame("Mgr", size=41))
     assert not entrance.enter_all(0.0, UP, uuids[2:], worker, [40, 1])
     assert entrance.enter_all(0.0, UP, uuids[2:3], worker, [40])
     for uuid, size in (("d", 50), ("e", 10)):
@@ -70,7 +72,48 @@ def test_nobody_passes_those_who_stand_in_line() -> None:
     entrance = door(2)
     entrance.queue(waiting("a"))
     assert entrance.held < entrance.room
-    assert not entrance.has_room(10)
+    assert not entrance.has_room(frame("Mgr", size=10))
+
+
+def test_small_message_passes_a_line_of_others_that_waits_for_bytes() -> None:
+    entrance = door(3, room_bytes=100, small=10)
+    assert entrance.enter(0.0, UP, frame("Mgr", uuid="first", size=90))
+    assert entrance.queue(waiting("large", size=80))
+    small, large = frame("Mgr", "Worker/0/1", size=10), frame("Mgr", "Worker/0/1", size=11)
+    assert not entrance.has_room(large), "it would take the bytes that the line waits for"
+    assert not entrance.has_room(frame("Mgr", "Mgr", size=10)), "its sender has a message in line"
+    assert entrance.has_room(small)
+    for number in range(2):
+        assert entrance.enter(0.0, UP, frame("Mgr", "Worker/0/1", uuid=f"small-{number}", size=10))
+    assert entrance.held_bytes == 110, "it needs no bytes"
+    assert not entrance.has_room(small), "but a place"
+    leave(entrance)
+    assert [one.frame.uuid for one in entrance.admit()] == ["large"], "the line goes first"
+
+
+@pytest.mark.parametrize("leaves", ["admitted", "too late", "withdrawn", "closed"])
+def test_sender_may_pass_once_its_own_message_has_left_the_line(leaves: str) -> None:
+    entrance = door(3, room_bytes=100, small=10)
+    assert entrance.enter(0.0, UP, frame("Mgr", uuid="first", size=90))
+    own, other = waiting("own", 1.0, size=90), waiting("other", size=90)
+    assert entrance.queue(own)
+    assert entrance.queue(waiting("own too", 1.0, size=10))
+    other.frame.src = at("Worker/0/9")
+    small = frame("Mgr", size=10)
+    assert not entrance.has_room(small)
+    if leaves == "admitted":
+        leave(entrance)
+        assert len(list(entrance.admit())) == 2
+    elif leaves == "too late":
+        assert len(entrance.take_due(1.0)) == 2
+    elif leaves == "closed":
+        entrance.take_line()
+    else:
+        for one in list(entrance.line):
+            assert one.pending is not None
+            entrance.withdraw(one.pending.reply)
+    assert entrance.queue(other)
+    assert entrance.has_room(small)
 
 
 def test_line_moves_in_order_while_there_is_room() -> None:
