@@ -132,7 +132,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
-        # When the other end was heard last, and when this turn of reading began.
+        # The last sign of the other end, and the beginning of this turn of reading.
         self._heard = self._turn = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self.closing: Callable[[], bool] = lambda: True
