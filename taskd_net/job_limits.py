@@ -109,7 +109,14 @@ PLUGIN_FAILURES: Final = 3
 """Failures in a row after which a user's plugin is off until the Manager restarts."""
 
 RESET_LOOK_S: Final = 1.0
-"""Seconds between two looks at the reset file. A restart of a job takes minutes; a look is one call of `stat`."""
+"""Seconds between two looks at the reset file where nothing tells of its changes. A look is one call of `stat`."""
+
+WATCH_STEP_MS: Final = 100
+"""Milliseconds between two looks of a watching thread at what the kernel has told: a change is seen within 0.2 s, and
+an idle Manager wakes ten times a second for some 20 µs."""
+
+WATCH_GATHER_MS: Final = 400
+"""Milliseconds for which changes of one folder are taken together at most: an update of a ConfigMap makes several."""
 
 RESET_BYTES: Final = 1_048_576
 """Bytes of the reset file at most; it has a line for each failed rank."""

@@ -1,8 +1,4 @@
-"""RetryTime of the platform's reset file.
-
-The file is mounted from a ConfigMap, whose update replaces a link. A look once a second finds every change, where a
-watch on the file would lose it.
-"""
+"""RetryTime of the platform's reset file."""
 
 from __future__ import annotations
 
@@ -25,30 +21,26 @@ class ResetFile:
     def __init__(self, path: str, log: Any) -> None:
         self._path = Path(path)
         self._log = log
-        self._seen: tuple[int, int, int] | None = None
+        self._data: bytes | None = None
         self._warned = False
 
     def look(self) -> int | None:
         """RetryTime, if the file has changed since the last look; None if not, or if it has none.
 
-        A file that cannot be read counts as unchanged, with one warning until it can be read again.
+        A file that is missing, or that cannot be read, counts as unchanged; the latter with one warning until it can be
+        read again.
         """
         try:
-            status = self._path.stat()
-        except OSError:
+            data = read_file(self._path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data
+            value = None if data == self._data else retry_time(data.decode())
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        seen = (status.st_mtime_ns, status.st_ino, status.st_size)
-        if seen == self._seen:
-            return None
-        try:
-            content = read_file(self._path, job_limits.RESET_BYTES, job_limits.RESET_READ_S)
-            value = retry_time(content.data.decode())
         except (OSError, ValueError) as error:
             if not self._warned:
                 self._log.warning("reset_file_unreadable", file=str(self._path), reason=str(error))
             self._warned = True
             return None
-        self._seen, self._warned = seen, False
+        self._data, self._warned = data, False
         return value
 
 

@@ -139,12 +139,13 @@ class Manager:
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
         reset = ResetFile(self.config.reset_file, self._log)
-        self._spawn(watch("reset file", reset.look, self._retried), "watches the reset file")
+        self._spawn(watch(self.config.reset_file, reset.look, self._retried), "watches the reset file")
         if config.subscribes:
             self._connect(config)
-        look = SwitchFile().look if self._clusterd is None else self._clusterd.look
+        switch = SwitchFile()
+        look = switch.look if self._clusterd is None else self._clusterd.look
         if not config.clusterd:
-            self._spawn(watch("profiling switch", look, self._switched), "watches the profiling switch")
+            self._spawn(watch(switch.path, look, self._switched), "watches the profiling switch")
         if self._signals is not None:
             self._spawn(self._listen(self._signals), "listens to ClusterD")
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)

@@ -35,8 +35,8 @@ class OwnThread:
         """True while a call is running."""
         return self._running > 0
 
-    async def call(self, work: Callable[[], T], seconds: float) -> T:
-        """Run a call, and await its result.
+    async def call(self, work: Callable[[], T], seconds: float | None) -> T:
+        """Run a call, and await its result, for some seconds at most; None for without end.
 
         Raises:
             TimeoutError: it has not ended in time; it still runs, and further calls wait for it.

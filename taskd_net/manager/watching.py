@@ -1,10 +1,15 @@
-"""Files of the platform that a Manager looks at."""
+"""Files of the platform that a Manager watches.
+
+The folder is watched, because files are replaced: Kubernetes changes the target of the link `..data`. The file is also
+looked at once a second: not every file system tells of changes, and `watchfiles` may be missing.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import TypeVar
 
 from taskd_net import job_limits
@@ -13,21 +18,78 @@ from taskd_net.manager.threads import OwnThread
 T = TypeVar("T")
 
 
-async def watch(name: str, look: Callable[[], T | None], take: Callable[[T], None]) -> None:
-    """Look at a file once a second, without end, in a thread of its own.
+async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], None]) -> None:
+    """Look at a file at once, when it changes, and once a second, without end, in a thread of its own.
+
+    A file system that hangs holds up that thread alone, and counts as unchanged.
 
     Args:
-        name: of the file, for its thread.
+        path: the file; its folder may be missing.
         look: returns what has changed, or None.
         take: is called with it in the thread that awaits.
     """
-    thread = OwnThread(name)
+    thread, ended = OwnThread(f"watches {path}"), threading.Event()
+    moments = _moments(path, ended)
+
+    def seen() -> T | None:
+        next(moments, None)
+        return look()
+
     try:
         while True:
-            with contextlib.suppress(TimeoutError):  # a file system that hangs: as if unchanged
-                value = None if thread.busy else await thread.call(look, job_limits.RESET_READ_S)
-                if value is not None:
-                    take(value)
-            await asyncio.sleep(job_limits.RESET_LOOK_S)
+            value = await thread.call(seen, None)
+            if value is not None:
+                take(value)
     finally:
+        ended.set()
         thread.stop()
+
+
+def _moments(path: str, ended: threading.Event) -> Iterator[None]:
+    """Wait until it is time to look, again and again, until the end."""
+    folder = Path(path).absolute().parent
+    while not ended.is_set():
+        yield
+        try:
+            yield from _changes(folder, ended)
+        except (OSError, RuntimeError, ModuleNotFoundError):
+            # This system cannot watch the folder, has no watch left, or has no `watchfiles`.
+            ended.wait(job_limits.RESET_LOOK_S)
+
+
+def _changes(folder: Path, ended: threading.Event) -> Iterator[None]:
+    """Wait for changes in a folder, each time for a second at most, until another folder is to be watched.
+
+    Raises:
+        OSError, RuntimeError, ModuleNotFoundError: it cannot be watched.
+    """
+    import watchfiles  # the library alone does without
+
+    watched = _nearest(folder)
+    changes = watchfiles.watch(
+        watched[0],
+        watch_filter=None,
+        debounce=job_limits.WATCH_GATHER_MS,
+        step=job_limits.WATCH_STEP_MS,
+        stop_event=ended,
+        rust_timeout=int(job_limits.RESET_LOOK_S * 1000),
+        yield_on_timeout=True,
+        raise_interrupt=False,
+        recursive=False,
+    )
+    with closing(changes):
+        for _ in changes:
+            if _nearest(folder) != watched:
+                return
+            yield
+
+
+def _nearest(folder: Path) -> tuple[Path, int, int]:
+    """The folder, or the nearest one above it that exists, and the identity of it."""
+    for each in (folder, *folder.parents):
+        try:
+            status = each.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        return each, status.st_dev, status.st_ino
+    raise FileNotFoundError(str(folder))

@@ -90,8 +90,8 @@ class Rotation:
                     yield_on_timeout=True,
                 ):
                     await self._look(client_changed)
-            except OSError as error:
-                # The folder is gone, or this system cannot watch it.
+            except (OSError, RuntimeError) as error:
+                # The folder is gone, this system cannot watch it, or has no watch left.
                 self._log.debug("watch_failed", reason=str(error))
                 await asyncio.sleep(limits.CERTIFICATES_LOOK_S)
                 await self._look(client_changed)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ from taskd_net import job_limits
 from taskd_net.logger import get_logger
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.reset_file import ResetFile
-from tests.manager.cluster import agent, leaves, managed, until
+from tests.manager.cluster import SOON, agent, leaves, managed, until
 
 
 def test_only_changes_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -33,6 +36,15 @@ def test_only_changes_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     replaced.write_text('{"RetryTime": 7}')
     replaced.rename(path)
     assert file.look() == 7
+    assert caplog.text.count("reset_file_unreadable") == 1
+    stamp = path.stat()
+    path.write_text('{"RetryTime": 8}')
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert file.look() == 8, "written twice within one tick of the file system's clock"
+    path.unlink()
+    path.symlink_to(path)
+    assert [file.look(), file.look()] == [None, None]
+    assert caplog.text.count("reset_file_unreadable") == 2, "a file that is there, and that nobody can open"
 
 
 async def test_a_change_is_a_round_and_the_first_value_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +64,34 @@ async def test_a_change_is_a_round_and_the_first_value_is_none(tmp_path: Path, m
     async with managed(config) as (node, manager), leaves(node, agent(0)) as (zero,):
         restart = await zero.command()
         assert (restart.code, restart.message) == (208, "1"), "changed while no Manager was there"
+
+
+async def test_update_of_the_volume_is_a_round_at_once(watched: asyncio.Queue[Path], tmp_path: Path) -> None:
+    """Kubernetes leads the link `..data` to another folder; no look comes by time alone."""
+    folder = tmp_path / "config"
+
+    def update(retry_time: int) -> None:
+        data = folder / f"..{retry_time}"
+        data.mkdir(parents=True)
+        (data / "reset.json").write_text(json.dumps({"RetryTime": retry_time}))
+        link = folder / "..data_tmp"
+        link.symlink_to(data.name)
+        link.rename(folder / "..data")
+
+    async def begun() -> None:
+        async with asyncio.timeout(SOON):
+            while await watched.get() != folder:
+                """Another file's."""
+
+    config = ManagerConfig(job_id="J", reset_file=str(folder / "reset.json"))
+    async with managed(config) as (node, manager), leaves(node, agent(0)) as (zero,):
+        await zero.register()
+        assert (await zero.command()).code == 210
+        update(4)
+        (folder / "reset.json").symlink_to("..data/reset.json")
+        await begun()
+        await until(lambda: manager.view().retry_time == 4)
+        for retry_time, left in ((5, "2"), (3, "1")):
+            update(retry_time)
+            restart = await zero.command()
+            assert (restart.code, restart.message) == (208, left)

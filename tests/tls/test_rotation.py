@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import grpc.aio
 import pytest
+import watchfiles
 
 from taskd_net import limits
 from taskd_net.cli.authority import Authority
@@ -175,3 +176,18 @@ async def test_folder_that_is_not_there_ends_nothing(folders: tuple[Folder, Fold
         folder.issue()
         assert await watched.changed() == "parent"
     assert watched.told == 1
+
+
+async def test_system_without_a_watch_left_ends_nothing(
+    folders: tuple[Folder, Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watches of a user are few, and those of all pods on a node count together."""
+
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError("Error creating recommended watcher: Too many open files (os error 24)")
+
+    monkeypatch.setattr(watchfiles, "awatch", full)
+    watched = Watched(folders[1].connecting())
+    async with watched.watching():
+        folders[1].issue()
+        assert await watched.changed() == "parent"
