@@ -48,10 +48,10 @@ class TimedManager(Manager):
             self.last_order = time.monotonic()
         return taken
 
-    def _answered(self, uuid: str, ack: Ack) -> None:
+    def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
         if ack.ok:
             self.answers.put_nowait(time.monotonic())
-        super()._answered(uuid, ack)
+        super()._answered(uuid, ack, late)
 
 
 class Requests:

@@ -56,6 +56,18 @@ INCARNATION: Final = "Incarnation"
 A Mgr tells a repeated registration from that of a restarted process by it; an Agent recognises a Mgr of this package.
 """
 
+MEANT_FOR: Final = "MeantFor"
+"""Key in the extension of a command to an Agent of this package: the incarnation of the process that it is for.
+
+A command may be sent again after that process was replaced. The new process refuses it, and registers.
+"""
+
+AFTER: Final = "AfterRestart"
+"""Key in the extension of a 202 of this package's: the uuid of the last 208 or 209 that the Agent had taken before it.
+
+The acknowledgement of that command may come later than the report, which it does not settle.
+"""
+
 FAULT_TIME: Final = "REPORT_FAULT_TIME"
 FAULT_RANKS: Final = "FaultRanks"
 

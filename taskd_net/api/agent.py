@@ -197,7 +197,7 @@ class Agent:
             return
         if isinstance(command, Go) and command.in_place:
             os.environ[arguments.IN_PLACE] = "on"  # for the workers
-        self._feed(Commanded(command))
+        self._feed(Commanded(command, message.uuid, said.extension.get(vocabulary.MEANT_FOR, "")))
 
     async def _first_join(self, node: Node) -> None:
         await node.joined()

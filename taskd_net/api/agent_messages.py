@@ -104,9 +104,16 @@ def question(remaining: str) -> Body:
     return Body(vocabulary.STATUS, vocabulary.MAY_I_START, remaining)
 
 
-def fault(ranks: Collection[int], at: int) -> Body:
-    """202: the workers with these global ranks have failed, as was seen at this time in seconds since the epoch."""
-    return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), {vocabulary.FAULT_TIME: str(at)})
+def fault(ranks: Collection[int], at: int, after: str = "") -> Body:
+    """202: the workers with these global ranks have failed.
+
+    Args:
+        ranks: of the workers.
+        at: the time at which it was seen, in seconds since the epoch.
+        after: uuid of the last command that has restarted workers; empty for none.
+    """
+    extension = {vocabulary.FAULT_TIME: str(at)} | ({vocabulary.AFTER: after} if after else {})
+    return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), extension)
 
 
 def keep_alive() -> Body:

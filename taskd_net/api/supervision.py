@@ -46,9 +46,17 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Commanded:
-    """A command has come."""
+    """A command has come.
+
+    Args:
+        command: the command.
+        uuid: of its message.
+        meant_for: incarnation of the process that it is for; empty where the Mgr does not say it.
+    """
 
     command: Command
+    uuid: str = ""
+    meant_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,7 @@ class Supervisor:
     def __init__(self, plans: Plans, times: Times, incarnation: str, remaining: str, now: float) -> None:
         self._plans = plans
         self._times = times
+        self._incarnation = incarnation
         self._registration = messages.registration(incarnation)
         self._question = messages.question(remaining)
         self._join_by = now + times.join
@@ -160,6 +169,7 @@ class Supervisor:
         self._failed: frozenset[int] = frozenset()
         self._fault: Body | None = None  # unanswered
         self._fault_by: float | None = None
+        self._restart = ""  # uuid of the last command that restarts workers
 
         self._actions: list[Action] = []
 
@@ -184,8 +194,11 @@ class Supervisor:
                 self._tick(now)
             case Ended():
                 self._ended = True
-            case Commanded(command):
-                self._take(command)
+            case Commanded(command, uuid, meant_for):
+                if meant_for in ("", self._incarnation):
+                    self._take(command, uuid)
+                else:
+                    self._refuse(command, now)
             case Done():
                 self._call = None
             case Failed():
@@ -225,7 +238,13 @@ class Supervisor:
         elif self._repeat_at is not None and now >= self._repeat_at and (self._fault is None or self._ours):
             self._announce(now)
 
-    def _take(self, command: Command) -> None:
+    def _refuse(self, command: Command, now: float) -> None:
+        """Carry out no command to an earlier process of this Agent, and tell the Mgr of the new one."""
+        self._actions.append(Ignored(command, "it is meant for an earlier process"))
+        if not self._leaving:
+            self._announce(now, unknown=True)
+
+    def _take(self, command: Command, uuid: str) -> None:
         if isinstance(command, messages.Go) and self._started:
             self._actions.append(Ignored(command, "the workers have been started"))
             return
@@ -242,6 +261,7 @@ class Supervisor:
         else:
             if isinstance(command, messages.RestartAll | messages.RestartRanks):
                 self._fault = self._fault_by = None
+                self._restart = uuid
             self._waiting.append(plan)
 
     def _plan_for(self, command: Command) -> Plan:
@@ -281,7 +301,7 @@ class Supervisor:
             self._waiting.append(self._plans.finished(seen.result))
         elif seen.failed != self._failed:
             self._failed = seen.failed
-            told = messages.fault(seen.failed, at)
+            told = messages.fault(seen.failed, at, self._restart)
             self._report(told)
             self._repeat_at = now + self._times.repeat
             self._fault = told if seen.failed else None
@@ -290,10 +310,10 @@ class Supervisor:
 
     # ---- reports
 
-    def _announce(self, now: float) -> None:
-        """Tell the Mgr what it may have forgotten or missed."""
+    def _announce(self, now: float, *, unknown: bool = False) -> None:
+        """Tell the Mgr what it may have forgotten or missed; an `unknown` process registers in any case."""
         self._repeat_at = now + self._times.repeat
-        if self._fault is None or not self._ours:
+        if unknown or self._fault is None or not self._ours:
             self._report(self._registration)
         if self._fault is not None:
             self._report(self._fault)

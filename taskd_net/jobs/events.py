@@ -47,10 +47,12 @@ class Acknowledged:
     Args:
         uuid: of the command or reply.
         receivers: of a broadcast the nodes that have it, each counted once; None for all.
+        late: the receiver may have had it for a long time, because an earlier acknowledgement may be lost.
     """
 
     uuid: str
     receivers: int | None = None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

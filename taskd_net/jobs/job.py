@@ -201,8 +201,9 @@ class Job:
         outbox.remove(event.uuid)
         self.state.dirty = True
         if command is not None and command.code in (vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
+            sent = sending.sent if event.late or sending.resumed else None
             for rank in self._agents(command):
-                self.state.records.settle(rank)
+                self.state.records.settle(rank, event.uuid, sent)
         return True
 
     def _signal(self, signal: Signal) -> bool:
@@ -253,7 +254,8 @@ class Job:
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
                 outcome.answered += self._unanswered(answers)
-                command = replace(item, uuid=current.uuid(), owner=owner)
+                extension = item.extension | self._receiver(item)
+                command = replace(item, uuid=current.uuid(), owner=owner, extension=extension)
                 current.outbox.add(current.now, command)
                 outcome.commands.append(command)
                 item = command
@@ -277,6 +279,13 @@ class Job:
             case _:
                 assert_never(item)
         outcome.decided.append((owner, item))
+
+    def _receiver(self, command: Command) -> dict[str, str]:
+        """The process that a command to one Agent is for, where the Agent is one of this package."""
+        agents = self.state.records.agents
+        ranks = self._agents(command) if command.destination.unicast else []
+        process = agents[ranks[0]].incarnation if ranks and ranks[0] in agents else ""
+        return {vocabulary.MEANT_FOR: process} if process else {}
 
     def _unanswered(self, ranks: list[int]) -> list[float]:
         """Times of arrival of the faults of these Agents that no command on its way answers."""

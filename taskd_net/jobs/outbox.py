@@ -21,12 +21,16 @@ class Sending:
     Args:
         tries: how often it was sent, since it was last decided on.
         due: time of the next try, in seconds since the epoch.
+        sent: time of the first try.
+        resumed: an earlier Manager has sent it, and may have died before its acknowledgement came.
     """
 
     command: Command | None = None
     reply: Reply | None = None
     tries: int = 0
     due: float = 0.0
+    sent: float = 0.0
+    resumed: bool = False
 
 
 @dataclass(slots=True)
@@ -63,7 +67,7 @@ class Outbox:
             return
         for uuid in self._superseded(item):
             self.withdraw(uuid)
-        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + job_limits.COMMAND_RETRY_S)
+        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + job_limits.COMMAND_RETRY_S, sent=now)
         self.unsaved.add(item.uuid)
         self._index(item)
 
@@ -96,7 +100,7 @@ class Outbox:
         The tries count from one again, as its receivers have to rejoin first.
         """
         for uuid, sending in self.sending.items():
-            sending.tries, sending.due = 1, min(now, sending.due)
+            sending.tries, sending.due, sending.resumed = 1, min(now, sending.due), True
             self.unsaved.add(uuid)
 
     def remove(self, uuid: str) -> Sending | None:

@@ -49,11 +49,13 @@ class Fault:
         ranks: global ranks (MindSpore's Agents of the original give local ones); empty if the report cannot be read.
         at: time of arrival, in seconds since the epoch.
         reported: the Agent's own time of it; None if it is missing or no number.
+        after: uuid of the last restart that the Agent had taken before; empty for none, and for an original's Agent.
     """
 
     ranks: list[int] = field(default_factory=list)
     at: float = 0.0
     reported: float | None = None
+    after: str = ""
 
 
 @dataclass(slots=True)
@@ -217,16 +219,30 @@ class Records:
         self.exited.add(rank)
         self._agent_changed(rank)
 
-    def settle(self, rank: int) -> None:
-        """An Agent has taken a restart: its fault until now is answered.
+    def settle(self, rank: int, restart: str, sent: float | None = None) -> None:
+        """An Agent has taken a restart, which answers its fault unless the fault is newer.
 
-        Messages of one Agent keep their order, so what arrived before the acknowledgement is older than the restart.
+        Messages of one Agent keep their order: a fault that arrived before the acknowledgement is older than the
+        restart. A late acknowledgement says less. An Agent of this package names the restart that a fault has followed.
+        The fault of an original's Agent counts as newer if it began in a later second than the restart was sent in: a
+        node that is replaced for nothing costs less than a job that waits for ever.
+
+        Args:
+            rank: of the node.
+            restart: uuid of the 208 or 209.
+            sent: time at which it was first sent, if its acknowledgement is late; else None.
         """
         agent = self.agents.get(rank)
-        if agent is not None:
-            agent.fault = None
-            self.faulty.discard(rank)
-            self._agent_changed(rank)
+        if agent is None:
+            return
+        fault = agent.fault
+        if fault is not None:
+            unclear = sent is not None and not agent.incarnation
+            if fault.after == restart or (unclear and (fault.reported is None or fault.reported > (sent or 0.0))):
+                return
+        agent.fault = None
+        self.faulty.discard(rank)
+        self._agent_changed(rank)
 
     def begin_epoch(self, number: int) -> None:
         """Every Worker is called to an epoch."""
@@ -288,7 +304,8 @@ class Records:
                 self.faulty.discard(rank)
             else:
                 reported = natural(report.extension.get(vocabulary.FAULT_TIME, ""), _UNIX_MOST)
-                agent.fault = Fault(ranks, now, None if reported is None else float(reported))
+                after = report.extension.get(vocabulary.AFTER, "")
+                agent.fault = Fault(ranks, now, None if reported is None else float(reported), after)
                 self.faulty.add(rank)
                 self._drop(ranks)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from taskd_net import job_limits
 from taskd_net.body import Body
+from taskd_net.codes import Code
 from taskd_net.core.frame import Ack
 from taskd_net.jobs.traffic import Command
 from taskd_net.node import Node
@@ -18,6 +19,11 @@ PATIENCE_S: Final = 0.95 * job_limits.COMMAND_RETRY_S
 
 _RETRY: Final = Retry(attempts=1_000, within=PATIENCE_S)
 
+_UNDELIVERED: Final = frozenset(
+    (Code.RECV_BUF_NIL, Code.RECV_BUF_BUSY, Code.NO_ROUTE, Code.NETWORK_SEND_LOST, Code.NET_STREAM_NOT_INITED)
+)
+"""Answers that say that the message certainly is in no inbox."""
+
 
 class Dispatch:
     """Sends commands, in the node's event loop.
@@ -27,13 +33,16 @@ class Dispatch:
 
     Args:
         node: the Mgr.
-        answered: takes the uuid and the answer of each attempt. Its `receivers` are None for a unicast alone.
+        answered: takes the uuid and the answer of each attempt, and whether the receiver may have had the command
+            already when the send began that was answered. The answer's `receivers` are None for a unicast alone.
     """
 
-    def __init__(self, node: Node, answered: Callable[[str, Ack], None]) -> None:
+    def __init__(self, node: Node, answered: Callable[[str, Ack, bool], None]) -> None:
         self._node = node
         self._answered = answered
         self._sending: dict[str, asyncio.Task[None]] = {}
+        self._unclear: set[str] = set()
+        """Uuids of commands that may have been delivered by a send without an acknowledgement."""
 
     def send(self, command: Command) -> None:
         """Begin an attempt, unless one of this command is under way."""
@@ -42,7 +51,8 @@ class Dispatch:
             self._sending[command.uuid] = task
 
     def withdraw(self, uuid: str) -> None:
-        """Give up the attempt for a command that has lost its meaning."""
+        """Give up a command that has lost its meaning."""
+        self._unclear.discard(uuid)
         if (task := self._sending.get(uuid)) is not None:
             task.cancel()
 
@@ -56,14 +66,22 @@ class Dispatch:
 
     async def _send(self, command: Command) -> None:
         body = Body(command.msg_type, command.code, command.message, command.extension).to_json()
-        known = self._known(command)
+        known, uuid = self._known(command), command.uuid
+
+        async def attempt(left: float) -> Ack:
+            ack = await self._node.send(body, to=command.to, mtype=command.mtype, uuid=uuid, timeout=left)
+            if not ack.ok and ack.code not in _UNDELIVERED:
+                self._unclear.add(uuid)
+            return ack
+
         try:
-            ack = await self._node.send(
-                body, to=command.to, mtype=command.mtype, uuid=command.uuid, timeout=PATIENCE_S, retry=_RETRY
-            )
+            ack = await _RETRY.run(attempt)
         finally:
-            del self._sending[command.uuid]
-        self._answered(command.uuid, ack if ack.receivers is not None else ack._replace(receivers=known))
+            del self._sending[uuid]
+        late = uuid in self._unclear
+        if ack.ok:
+            self._unclear.discard(uuid)
+        self._answered(uuid, ack if ack.receivers is not None else ack._replace(receivers=known), late)
 
     def _known(self, command: Command) -> int | None:
         """The number of known receivers of a broadcast: those that an Ack 0 stands for, where it counts none."""

@@ -111,8 +111,10 @@ def _only_class(module: ModuleType, path: Path) -> type[AnyPlugin]:
     kinds = [
         kind
         for _, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, Plugin) and kind.__module__ == module.__name__ and not inspect.isabstract(kind)
+        if issubclass(kind, Plugin) and kind.__module__ == module.__name__
     ]
+    # An abstract class that is alone is refused with the names of the methods that it lacks.
+    kinds = [kind for kind in kinds if not inspect.isabstract(kind)] or kinds
     if len(kinds) != 1:
         raise ConfigError(f"it has {len(kinds)} classes of plugins; expected one")
     return kinds[0]

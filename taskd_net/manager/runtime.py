@@ -393,8 +393,8 @@ class Manager:
                 log.error("plugin_failed", **notice.fields)
                 self._counters.plugin_failures[str(notice.fields["plugin"])] += 1
 
-    def _answered(self, uuid: str, ack: Ack) -> None:
-        if ack.ok and not self._take(Acknowledged(uuid, ack.receivers)):
+    def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
+        if ack.ok and not self._take(Acknowledged(uuid, ack.receivers, late)):
             return  # superseded, or it goes again to those of its receivers that have not rejoined
         self._history.answered(uuid, ack.code)
         self._counters.acknowledged += ack.ok

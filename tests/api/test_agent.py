@@ -312,6 +312,26 @@ def test_commands_of_others_do_nothing(start: Start, msrun: Msrun, caplog: pytes
     assert msrun.called() == ("KILL_WORKER", [-1])
 
 
+def test_command_to_an_earlier_process_is_refused(start: Start, msrun: Msrun) -> None:
+    """A Manager that has restarted repeats it, and this process is new."""
+    running = start(msrun)
+    running.command(210)
+    msrun.called()
+    process = ""
+    for code in (203, 208):
+        body = Body("ACTION", code, "1", {"MeantFor": "an earlier one"})
+        assert running.mgr.send(body.to_json(), to=AGENT).ok
+        process = running.report("REGISTER").extension["Incarnation"]
+    msrun.looked()
+    assert msrun.calls.empty() and not running.result.done()
+    restart = running.mgr.send(Body("ACTION", 208, "1", {"MeantFor": process}).to_json(), to=AGENT)
+    assert (msrun.called(), msrun.called()) == (("KILL_WORKER", [-1]), ("START_ALL_WORKER",))
+    os.kill(msrun.processes[-1].pid, signal.SIGKILL)
+    assert running.report(202).extension["AfterRestart"] == restart.uuid
+    running.command(203)
+    assert running.exit_status() == 1
+
+
 def test_destroy_ends_a_graceful_exit(start: Start, msrun: Msrun) -> None:
     msrun.program = STUBBORN
     running = start(msrun)

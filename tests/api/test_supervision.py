@@ -167,6 +167,49 @@ def test_restart_of_all_workers() -> None:
     )
 
 
+def test_fault_names_the_restart_before_it() -> None:
+    """The Mgr may get the acknowledgement of the restart after the report."""
+    played(
+        BEGIN
+        + """
+        1    208 1 uuid=a | KillAll
+        1    done       | StartAll
+        1    213 3 uuid=b |
+        1    done       | KillRanks [3]
+        1    done       |
+        2    tick       | KEEP_ALIVE, Look
+        2    seen 3     | 202 3 at 2 after a
+        3    209 3 uuid=c | KillRanks [3]
+        3    done       | StartRanks [3]
+        3    done       |
+        4    tick       | KEEP_ALIVE, Look
+        4    seen 3     | 202 3 at 4 after c
+        """,
+        MindSporePlans(0.0, 0.0, 0.0),
+    )
+
+
+def test_command_to_an_earlier_process_is_refused_and_the_mgr_gets_to_know_this_one() -> None:
+    played(
+        """
+        0    203 for=earlier | ignored: it is meant for an earlier process, REGISTER, 201 2
+        1    joined     | REGISTER, 201 2
+        1    210 2 ours for=earlier | ignored: it is meant for an earlier process, REGISTER, 201 2
+        2    210 2 ours for=incarnation | StartAll
+        2    done       |
+        3    208 1 for=earlier uuid=a | ignored: it is meant for an earlier process, REGISTER
+        4    tick       | KEEP_ALIVE, Look
+        4    seen 3     | 202 3 at 4
+        5    203 for=earlier | ignored: it is meant for an earlier process, REGISTER, 202 3 at 4
+        6    208 1 for=incarnation | KillAll
+        6    203 for=incarnation |
+        6    203 for=earlier | ignored: it is meant for an earlier process
+        6    done       | KillAll
+        6    done       | 202 at 6, leave 1: the Mgr has sent 203
+        """
+    )
+
+
 def test_fault_is_repeated_to_an_original_mgr_only_after_it_was_away() -> None:
     """It would count a repeat that crosses its 208 as another fault; one that has restarted knows no Agent."""
     played(

@@ -65,7 +65,9 @@ def read_event(text: str) -> Event:
             failed = [word for word in words if word.isdigit()]
             return Looked(ranks(failed), "ended" not in words, "finished" in words, "result")
         case _:
-            return Commanded(read_command(name, words))
+            said = dict(word.split("=") for word in words if "=" in word)
+            command = read_command(name, [word for word in words if "=" not in word])
+            return Commanded(command, said.get("uuid", ""), said.get("for", ""))
 
 
 def read_command(name: str, words: list[str]) -> Command:
@@ -102,7 +104,8 @@ def shown(action: Action) -> str:
             if isinstance(said, int):
                 return f"201 {said}"
             seconds = int(body.extension["REPORT_FAULT_TIME"]) - EPOCH
-            return " ".join(["202", *map(str, said["fault_ranks"]), f"at {seconds}"])
+            after = [f"after {uuid}"] if (uuid := body.extension.get("AfterRestart")) else []
+            return " ".join(["202", *map(str, said["fault_ranks"]), f"at {seconds}", *after])
         case Ignored(_, reason):
             return f"ignored: {reason}"
         case Leave(status, reason):

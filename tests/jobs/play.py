@@ -45,19 +45,31 @@ STEP = st.one_of(
     st.tuples(st.just("retry"), st.integers(0, 3), st.none()),
     st.tuples(st.just("ask"), st.booleans(), st.none()),
     st.tuples(st.just("cut"), st.integers(0, AGENTS - 1), st.booleans()),
+    st.tuples(st.just("mute"), st.integers(0, AGENTS - 1), st.booleans()),
     st.tuples(st.just("wait"), st.sampled_from((0.01, 1.0, 3.0, 20.0, 2000.0)), st.none()),
     st.tuples(st.just("kill"), st.none(), st.none()),
 )
 
 
 class Play:
-    """A job, its nodes, and what they have got."""
+    """A job, its nodes, and what they have got.
 
-    def __init__(self, config: JobConfig) -> None:
+    Args:
+        config: of the job.
+        ours: the Agents are of this package; else the original's, which tell a fault once, and nothing of themselves.
+    """
+
+    def __init__(self, config: JobConfig, *, ours: bool = True) -> None:
         self.config = config
+        self.ours = ours
         self.job = Job(config, "u")
         self.now = 1000.0
         self.away: set[str] = set()
+        self.mute: set[str] = set()
+        """Acknowledgements of these are lost."""
+        self.unclear: set[str] = set()
+        """Uuids of commands whose acknowledgement was lost."""
+        self.restarted: dict[int, tuple[str, float]] = {}
         self.processes = dict.fromkeys(range(AGENTS), 0)
         self.sent: dict[str, tuple[Command, int]] = {}
         self.taken: Counter[str] = Counter()
@@ -85,7 +97,9 @@ class Play:
         self.ended.discard(rank)
         self.failed.discard(rank)
         self.asked.add(rank)
-        self.say(Position.agent(rank), "REGISTER", 0, Incarnation=f"{rank}.{self.processes[rank]}")
+        self.restarted.pop(rank, None)
+        extension = {"Incarnation": f"{rank}.{self.processes[rank]}"} if self.ours else {}
+        self.say(Position.agent(rank), "REGISTER", 0, **extension)
         self.say(Position.agent(rank), "STATUS", 201, str(RESTARTS))
 
     def tick(self) -> None:
@@ -128,13 +142,22 @@ class Play:
 
     def deliver(self, command: Command) -> None:
         """A command arrives, and is acknowledged."""
-        self.taken[command.uuid] += 1
-        assert self.taken[command.uuid] == 1, "no command after its acknowledgement"
-        self.obey(command)
-        self.take(Acknowledged(command.uuid))
-        if command.code == vocabulary.RESTART_ALL:
+        uuid = command.uuid
+        self.taken[uuid] += 1
+        assert self.taken[uuid] == 1 or self.may_come_again(uuid), "no command after its acknowledgement"
+        if self.taken[uuid] == 1:
+            self.obey(command)
+        if command.to in self.mute:
+            self.unclear.add(uuid)
+            return
+        self.take(Acknowledged(uuid, late=uuid in self.unclear))
+        if command.code == vocabulary.RESTART_ALL and self.taken[uuid] == 1:
             settled = int(command.destination.position.server_rank)
             assert settled not in self.job.state.records.faulty, "its report is older than the restart"
+
+    def may_come_again(self, uuid: str) -> bool:
+        """True for a command whose acknowledgement was lost."""
+        return uuid in self.unclear
 
     def obey(self, command: Command) -> None:
         """A process carries out a command that it has got for the first time."""
@@ -148,6 +171,7 @@ class Play:
             self.ended.add(rank)
         elif command.code in (vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
             self.failed.discard(rank)
+            self.restarted[rank] = command.uuid, self.now
 
     def settle(self, seconds: float = 60.0) -> None:
         """Let the job do all that is due within some time."""
@@ -190,10 +214,14 @@ class Play:
         agent, worker = Position.agent(rank), Position.worker(rank, rank)
         state = self.job.state
         if kind == "fault":
+            restart, at = self.restarted.get(rank, ("", 0.0))
+            if int(at) == int(self.now):
+                return  # workers that have just begun fail in another second
+            after = {"AfterRestart": restart} if self.ours and restart else {}
             ranks = [rank if self.config.in_place else 8 * rank] if how else []
             (self.failed.add if how else self.failed.discard)(rank)
             message = json.dumps({"fault_ranks": ranks, "restart_times": -1})
-            self.say(agent, "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)))
+            self.say(agent, "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)), **after)
         elif kind == "register":
             self.register(rank)
         elif kind == "part":
@@ -204,6 +232,8 @@ class Play:
             self.say(worker, body.msg_type, body.code, body.message, **body.extension)
         elif kind == "cut":
             (self.away.add if how else self.away.discard)(str(agent))
+        elif kind == "mute":
+            (self.mute.add if how else self.mute.discard)(str(agent))
         elif how == "register":
             self.say(worker, "REGISTER", 101)
         elif how == "beat":
@@ -214,10 +244,7 @@ class Play:
             self.say(worker, "ACTION", 205, '{"rankResult": {}}', stressTestUUID=state.stress_test.uuid)
 
     def run(self, steps: Sequence[tuple[str, object, object]]) -> None:
-        """Take steps. Then the faults end: everybody is reachable, and an Agent that was ended comes back.
-
-        Agents repeat a fault without an answer, as those of this package do.
-        """
+        """Take steps. Then the faults end: everybody is reachable, and an Agent that was ended comes back."""
         for kind, first, second in steps:
             self.step(kind, first, second)
             if self.job.wake <= self.now:
@@ -226,10 +253,6 @@ class Play:
         self.take(Signal("last", "changeStrategy", (), {}, "continue"))
         self.take(Signal("go", "continueStartAgent"))
         for _ in range(3):
-            self.settle()
-            # A 208 that was taken before the fault may have its acknowledgement repeated after it.
-            for rank in sorted(self.failed - self.ended):
-                self.node_step("fault", rank, True)
             self.settle()
             self.assert_answered()
             records = self.job.state.records
@@ -240,6 +263,7 @@ class Play:
     def end_faults(self) -> None:
         """Everybody is reachable from now on."""
         self.away.clear()
+        self.mute.clear()
 
     def assert_answered(self) -> None:
         """Assert that every process of an Agent has its go, and every fault its command.

@@ -73,9 +73,10 @@ class Scene:
             body = epochs.Part(phase, epoch, world, 2).report()
             self.report(f"Worker/{rank // 2}/{rank}", body.msg_type, body.code, body.message, **body.extension)
 
-    def fault(self, rank: int, *ranks: int, at: str = "") -> None:
+    def fault(self, rank: int, *ranks: int, at: str = "", after: str = "") -> None:
         """An Agent reports failed ranks; none with `ranks` empty."""
         extension = {vocabulary.FAULT_TIME: at} if at else {}
+        extension |= {vocabulary.AFTER: after} if after else {}
         message = json.dumps({"fault_ranks": list(ranks), "restart_times": -1})
         self.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.FAULT, message, **extension)
 
@@ -187,7 +188,8 @@ def _lasting(stored: str) -> Any:
 
 
 def _command(command: Command) -> str:
-    extension = {key: value for key, value in command.extension.items() if key != vocabulary.INCARNATION}
+    hidden = (vocabulary.INCARNATION, vocabulary.MEANT_FOR)
+    extension = {key: value for key, value in command.extension.items() if key not in hidden}
     details = json.dumps(extension) if extension else ""
     return _joined(f"→ {command.to} {command.code}", command.message, details, f"({command.uuid})")
 

@@ -132,6 +132,24 @@ def test_a_command_to_a_process_that_was_replaced_is_void() -> None:
     assert not scene.job.state.outbox.by_target
 
 
+def test_a_command_names_the_process_of_this_package_that_it_is_for() -> None:
+    scene = started(0, 1, process="p")
+    scene.register(2)
+    scene.settle()
+    scene.fault(1, 3)
+    sent = {command.to: command.extension.get("MeantFor") for command in scene.tick().commands}
+    assert sent == {"Agent/0": "p0", "Agent/1": "p1", "Agent/2": None}, "an original's Agent has no name"
+
+
+def test_a_command_to_several_or_to_strangers_names_no_process() -> None:
+    scene = started(0, 1, process="p", config=CLUSTERD)
+    scene.signal("preExitProcess", "pre exit process", nodes=(7,))
+    (command,) = scene.tick().commands
+    assert (command.to, command.extension) == ("Agent/7", {})
+    scene.job.state.outbox.add(scene.now, Command("Agent/All", 203, uuid="x"))
+    assert scene.job._receiver(Command("Agent/All", 203)) == {}
+
+
 def test_an_outcome_names_answered_faults_and_withdrawn_commands() -> None:
     job = Job(LOCAL, "u")
     zero, one = Position.agent(0), Position.agent(1)

@@ -15,11 +15,11 @@ from tests.jobs.test_records import check
 
 
 @settings(max_examples=200)
-@given(st.lists(STEP, max_size=40), st.sampled_from((LOCAL, CLUSTERD, IN_PLACE)))
+@given(st.lists(STEP, max_size=40), st.sampled_from((LOCAL, CLUSTERD, IN_PLACE)), st.booleans())
 def test_every_stream_is_free_again_once_faults_are_gone(
-    steps: list[tuple[str, object, object]], config: JobConfig
+    steps: list[tuple[str, object, object]], config: JobConfig, ours: bool
 ) -> None:
-    play = Play(config)
+    play = Play(config, ours=ours)
     play.run(steps)
     play.assert_rest()
 

@@ -105,7 +105,7 @@ def test_a_registration_ends_fault_question_and_exit() -> None:
 def test_a_resend_is_taken_once() -> None:
     records = Records()
     assert records.take(1.0, said("Agent/1", "STATUS", 202, FAULT, "m1")) is Taken.CHANGED
-    records.settle(1)
+    records.settle(1, "u-1")
     assert records.take(2.0, said("Agent/1", "STATUS", 202, FAULT, "m1")) is Taken.NOTHING
     assert not records.faulty
     assert records.take(2.0, said("Worker/0/1", "STATUS", 1410, uuid="m2")) is Taken.CHANGED
@@ -153,7 +153,7 @@ def test_an_agent_that_was_sent_203_counts_as_faulty_whatever_it_says() -> None:
 
 def test_settling_an_agent_that_is_not_there_changes_nothing() -> None:
     records = Records()
-    records.settle(1)
+    records.settle(1, "u-1")
     assert records == Records()
 
 

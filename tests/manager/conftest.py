@@ -16,7 +16,8 @@ from taskd_net import job_limits
 async def watched(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[Path]:
     """The folders that are watched, each when its watch has begun. No look at a file comes by time alone."""
     monkeypatch.setattr(job_limits, "RESET_LOOK_S", 3600.0)
-    real, loop = watchfiles.main.RustNotify, asyncio.get_running_loop()
+    real: Any = vars(watchfiles.main)["RustNotify"]
+    loop = asyncio.get_running_loop()
     folders = asyncio.Queue[Path]()
 
     class Telling:

@@ -17,7 +17,7 @@ from taskd_net.body import Body
 from taskd_net.jobs.events import Event
 from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.vocabulary import INCARNATION
+from taskd_net.vocabulary import INCARNATION, MEANT_FOR
 from tests.jobs.scene import words
 from tests.manager.cluster import until
 
@@ -235,6 +235,6 @@ class Shell:
 
 
 def _body(body: Body) -> str:
-    extension = {key: value for key, value in body.extension.items() if key != INCARNATION}
+    extension = {key: value for key, value in body.extension.items() if key not in (INCARNATION, MEANT_FOR)}
     details = json.dumps(extension) if extension else ""
     return " ".join(filter(None, (body.msg_type, str(body.code), body.message, details)))

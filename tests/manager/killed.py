@@ -54,9 +54,9 @@ def instrument(point: Points) -> None:
         point()
         send(self, command)
 
-    def taken(self: Manager, uuid: str, ack: Ack) -> None:
+    def taken(self: Manager, uuid: str, ack: Ack, late: bool) -> None:
         point()
-        answered(self, uuid, ack)
+        answered(self, uuid, ack, late)
 
     changes: list[tuple[Any, str, Any]] = [(Keeping, "save", saved), (Dispatch, "send", sent)]
     changes += [(Node, "confirm", confirmed), (Manager, "_answered", taken)]

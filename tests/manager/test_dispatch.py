@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from taskd_net import Ack, Node, NodeConfig
+import pytest
+
+from taskd_net import Ack, Code, Node, NodeConfig
 from taskd_net.jobs.traffic import Command
 from taskd_net.manager.dispatch import Dispatch
 from tests.manager.cluster import SOON, agent, leaves, worker
@@ -15,7 +18,12 @@ class Sender:
 
     def __init__(self, node: Node) -> None:
         self._answers = asyncio.Queue[tuple[str, Ack]]()
-        self.dispatch = Dispatch(node, lambda uuid, ack: self._answers.put_nowait((uuid, ack)))
+        self.late: list[str] = []
+        self.dispatch = Dispatch(node, self._answered)
+
+    def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
+        self.late += [uuid] * late
+        self._answers.put_nowait((uuid, ack))
 
     def send(self, uuid: str, to: str) -> None:
         """Begin an attempt."""
@@ -44,6 +52,26 @@ async def test_an_attempt_outlasts_the_absence_of_its_receiver_and_is_alone() ->
             assert await sender.answer() == ("b", 0, 1)
         sender.send("c", "Agent/0")
         await sender.dispatch.close()
+
+
+async def test_an_acknowledgement_is_late_after_a_send_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        sender, send = Sender(node), node.send
+        lost = {"a": [Code.NETWORK_ACK_LOST], "b": [Code.NO_ROUTE, Code.RECV_BUF_BUSY], "c": [Code.NETWORK_ACK_LOST]}
+
+        async def losing(*args: Any, uuid: str, **more: Any) -> Ack:
+            ack = await send(*args, uuid=uuid, **more)
+            return ack._replace(code=lost[uuid].pop()) if ack.ok and lost.get(uuid) else ack
+
+        monkeypatch.setattr(node, "send", losing)
+        async with leaves(node, agent(0)) as (zero,):
+            for uuid in "abcd":
+                sender.send(uuid, "Agent/0")
+                assert await sender.answer() == (uuid, 0, 1)
+                assert (await zero.take())[0].uuid == uuid, "once"
+            sender.send("c", "Agent/0")
+            assert await sender.answer() == ("c", 0, 1)
+    assert sender.late == ["a", "c"], "what was certainly not delivered, or is acknowledged, is clear"
 
 
 async def test_a_broadcast_counts_its_receivers() -> None:

@@ -59,6 +59,7 @@ def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Pa
         "k": good("Seven", "{}"),
         "l": good("Eight").replace("super().__init__(None)", "raise OSError('no disk')"),
         "m": "syntax error",
+        "n": good("Nine").replace("def step", "def no_step"),
         "_n": "raise ValueError",
     }
     for name, text in files.items():
@@ -78,6 +79,7 @@ def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Pa
         "k.py": "streams is {}",
         "l.py": "no disk",
         "m.py": "SyntaxError",
+        "n.py": "abstract method step",
     }
     assert refused.keys() == reasons.keys()
     for name, reason in reasons.items():

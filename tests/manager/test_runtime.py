@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import Event, Signal, SwitchNic
+from taskd_net.jobs.events import Event, RetryTime, Signal, SwitchNic
 from taskd_net.jobs.traffic import Call, Command, Reply
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
@@ -119,6 +119,25 @@ async def test_manager_with_an_old_state_gives_no_uuid_twice(tmp_path: Path, mon
                 assert (await one.command()).code == 203
 
 
+async def test_command_that_is_repeated_after_a_restart_names_the_process_that_it_was_for(tmp_path: Path) -> None:
+    """The process was replaced meanwhile, and the next one gets the 208 before it has registered."""
+    config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
+    async with managed(config) as (node, manager), leaves(node, agent(0), agent(1)) as (zero, one):
+        for each, process in ((zero, "zero"), (one, "one")):
+            await each.register(Incarnation=process)
+            assert (await each.command()).code == 210
+        manager.signal(RetryTime(0))
+        await one.node.close()
+        manager.signal(RetryTime(1))
+        assert (await zero.command()).extension == {"MeantFor": "zero"}
+    async with managed(config) as (node, manager), leaves(node, agent(1)) as (one,):
+        late = await one.command()
+        assert (late.code, late.extension) == (208, {"MeantFor": "one"})
+        await one.register(Incarnation="next")
+        go = await one.command()
+        assert (go.code, go.message, go.extension["MeantFor"]) == (210, "2", "next")
+
+
 async def test_signals_become_commands_and_calls() -> None:
     signals, calls = asyncio.Queue[Event](), list[Call]()
     config = ManagerConfig(job_id="J", fault_recover="on", clusterd=True)
@@ -134,7 +153,7 @@ async def test_signals_become_commands_and_calls() -> None:
         actions = ("on_global_rank", "fault_nodes_restart")
         signals.put_nowait(Signal("b", "globalFault", actions, {3: 1}, node_rank_ids=(1,)))
         command = await one.command()
-        assert (command.code, command.message, command.extension) == (209, '["3"]', {"FaultRanks": '{"3": 1}'})
+        assert (command.code, command.message, command.extension["FaultRanks"]) == (209, '["3"]', '{"3": 1}')
         signals.put_nowait(Signal("c", "changeStrategy", (), {3: 1}, "exit", node_rank_ids=(1,)))
         assert (await one.command()).code == 203
         assert (await zero.command()).code == 208

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import RetryTime
+from taskd_net.jobs.events import Acknowledged, RetryTime
 from taskd_net.jobs.plugins.rounds import ASSUMED_RESTARTS
-from tests.jobs.scene import CLUSTERD, commands, owner, started
+from tests.jobs.scene import CLUSTERD, Scene, commands, owner, started
 
 
 def test_a_round_without_a_known_count_leaves_no_agent_below_0() -> None:
@@ -53,6 +53,49 @@ def test_an_older_report_is_settled_by_the_208_and_a_later_one_is_answered() -> 
     assert not scene.job.state.records.faulty
     scene.fault(1, 4)
     assert commands(scene.tick()) == [("Agent/1", 203), ("Agent/0", 208)]
+
+
+def restarting(process: str) -> tuple[Scene, str]:
+    """A job whose Agent 1 has a 208 on its way, and the uuid of that."""
+    scene = started(0, 1, process=process)
+    scene.take(RetryTime(1))
+    scene.settle()
+    scene.take(RetryTime(2))
+    scene.away.add("Agent/1")
+    return scene, scene.tick().commands[1].uuid
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("process", "after", "at", "newer"),
+    [
+        ("p", True, "1000", True),
+        ("p", False, "1007", False),  # it was sent before the 208 was taken: its process would name that
+        ("", False, "1000", False),
+        ("", False, "1001", True),
+        ("", False, "", True),
+    ],
+)
+def test_late_acknowledgement_of_a_208_settles_no_newer_fault(
+    process: str, after: bool, at: str, newer: bool, killed: bool
+) -> None:
+    """The Agent took the 208 long ago, or only now: the report, or its time, tells."""
+    scene, uuid = restarting(process)
+    if killed:
+        scene.job.go_on(scene.now, "v")
+    scene.fault(1, 3, at=at, after=uuid if after else "")
+    assert [code for _, code in commands(scene.tick())] == ([208] if killed else []), "the fault waits"
+    scene.take(Acknowledged(uuid, late=not killed))
+    assert commands(scene.tick()) == ([("Agent/1", 203), ("Agent/0", 208)] if newer else [])
+
+
+def test_prompt_acknowledgement_of_a_208_settles_the_fault_of_any_time() -> None:
+    """The clock of a node may be ahead. What came before the acknowledgement is older than the restart."""
+    scene, uuid = restarting("")
+    scene.fault(1, 3, at="9000")
+    scene.tick()
+    scene.take(Acknowledged(uuid))
+    assert commands(scene.tick()) == [] and not scene.job.state.records.faulty
 
 
 @pytest.mark.parametrize("value", [2, 0])
