@@ -16,12 +16,11 @@ from typing import Final, TypeVar
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.epochs import Epochs, read_part
 from taskd_net.jobs.events import Reported
+from taskd_net.jobs.fault import Fault, read_fault
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.traffic import read_count
 from taskd_net.position import Destination, Position, Role, is_rank
-from taskd_net.untrusted import json_value, natural
 
-_UNIX_MOST: Final = 2**40
 UNKNOWN: Final = -1
 
 
@@ -39,23 +38,6 @@ class Report:
     extension: dict[str, str] = field(default_factory=dict)
     at: float = 0.0
     uuid: str = ""
-
-
-@dataclass(slots=True)
-class Fault:
-    """An Agent's report of failed ranks that no command has answered.
-
-    Args:
-        ranks: global ranks (MindSpore's Agents of the original give local ones); empty if the report cannot be read.
-        at: time of arrival, in seconds since the epoch.
-        reported: the Agent's own time of it; None if it is missing or no number.
-        after: uuid of the last restart that the Agent had taken before; empty for none, and for an original's Agent.
-    """
-
-    ranks: list[int] = field(default_factory=list)
-    at: float = 0.0
-    reported: float | None = None
-    after: str = ""
 
 
 @dataclass(slots=True)
@@ -220,41 +202,15 @@ class Records:
         self._agent_changed(rank)
 
     def settle(self, rank: int, restart: str, sent: float | None = None) -> None:
-        """An Agent has taken a restart, which answers its fault unless the fault is newer.
-
-        Messages of one Agent keep their order: a fault that arrived before the acknowledgement is older than the
-        restart. A late acknowledgement says less. An Agent of this package names the restart that a fault has followed.
-        The fault of an original's Agent counts as newer if it began in a later second than the restart was sent in: a
-        node that is replaced for nothing costs less than a job that waits for ever.
-
-        Args:
-            rank: of the node.
-            restart: uuid of the 208 or 209.
-            sent: time at which it was first sent, if its acknowledgement is late; else None.
-        """
+        """An Agent has taken a restart, which answers its fault unless the fault is newer; see `Fault.is_newer`."""
         agent = self.agents.get(rank)
         if agent is None:
             return
         fault = agent.fault
-        if fault is not None:
-            unclear = sent is not None and not agent.incarnation
-            if fault.after == restart or (unclear and (fault.reported is None or fault.reported > (sent or 0.0))):
-                return
-        agent.fault = None
-        self.faulty.discard(rank)
-        self._agent_changed(rank)
-
-    def begin_epoch(self, number: int) -> None:
-        """Every Worker is called to an epoch."""
-        self.epochs.begin(number, self.workers.values())
-        self.unsaved_workers.update(self.workers)
-
-    def end_epochs(self) -> None:
-        """Every process is restarted."""
-        if not self.epochs.world:
-            return
-        self.epochs.end_all(self.workers.values())
-        self.unsaved_workers.update(self.workers)
+        if fault is None or not fault.is_newer(restart, None if agent.incarnation else sent):
+            agent.fault = None
+            self.faulty.discard(rank)
+            self._agent_changed(rank)
 
     def forget_changes(self) -> None:
         """A tick has looked at all changes."""
@@ -298,16 +254,12 @@ class Records:
                 agent.asked, agent.mtype = report.message, report.mtype
                 self.asking.add(rank)
         elif report.code == vocabulary.FAULT and not agent.exited:
-            ranks = read_fault(report.message)
-            if ranks is None:
-                agent.fault = None
+            agent.fault = read_fault(now, report.message, report.extension)
+            if agent.fault is None:
                 self.faulty.discard(rank)
             else:
-                reported = natural(report.extension.get(vocabulary.FAULT_TIME, ""), _UNIX_MOST)
-                after = report.extension.get(vocabulary.AFTER, "")
-                agent.fault = Fault(ranks, now, None if reported is None else float(reported), after)
                 self.faulty.add(rank)
-                self._drop(ranks)
+                self._drop(agent.fault.ranks)
 
     def _drop(self, ranks: Iterable[int]) -> None:
         """Failed Workers have no part in the training."""
@@ -363,25 +315,6 @@ class Records:
         record.registered = True
         record.reports[_kind(report)] = Report(report.message, report.extension, now, report.uuid)
         return record
-
-
-def read_fault(message: str) -> list[int] | None:
-    """The failed ranks in a 202's message.
-
-    Returns:
-        None for no fault: an empty message or an empty list. A message that cannot be read is a fault of unknown ranks,
-        as the original takes it.
-    """
-    if not message:
-        return None
-    try:
-        value = json_value(message)
-    except ValueError:
-        return []
-    ranks = value.get("fault_ranks", ()) if isinstance(value, dict) else ()
-    if not isinstance(ranks, list):
-        return []
-    return [rank for rank in ranks if type(rank) is int] if ranks else None
 
 
 def _kind(report: Reported) -> str:

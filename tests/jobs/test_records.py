@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.events import Reported
-from taskd_net.jobs.records import UNKNOWN, Records, Taken, read_fault
+from taskd_net.jobs.records import UNKNOWN, Records, Taken
 from taskd_net.position import Position
 
 FAULT = '{"fault_ranks": [3], "restart_times": -1}'
@@ -110,23 +110,6 @@ def test_a_resend_is_taken_once() -> None:
     assert not records.faulty
     assert records.take(2.0, said("Worker/0/1", "STATUS", 1410, uuid="m2")) is Taken.CHANGED
     assert records.take(2.0, said("Worker/0/1", "STATUS", 1410, uuid="m2")) is Taken.NOTHING
-
-
-@pytest.mark.parametrize(
-    ("message", "ranks"),
-    [
-        ("", None),
-        ('{"fault_ranks": [], "restart_times": -1}', None),
-        ('{"fault_ranks": [3, 4]}', [3, 4]),
-        ('{"fault_ranks": ["3", 4]}', [4]),
-        ('{"fault_ranks": 3}', []),
-        ("{}", []),
-        ("[]", []),
-        ("nonsense", []),
-    ],
-)
-def test_a_fault_that_cannot_be_read_is_a_fault(message: str, ranks: list[int] | None) -> None:
-    assert read_fault(message) == ranks
 
 
 def test_a_fault_lasts_until_the_agent_says_that_it_is_over() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.job_view import AgentView
+from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.outbox import Outbox
-from taskd_net.jobs.records import AgentRecord, Fault, Records
+from taskd_net.jobs.records import AgentRecord, Records
 from taskd_net.jobs.traffic import Command
 from taskd_net.manager.views import agent_views
 

@@ -31,10 +31,10 @@ from typing import ClassVar
 
 from taskd_net import job_limits, limits, vocabulary
 from taskd_net.jobs import epochs, traffic
+from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.plugins.rounds import begin_round, restarts_left
-from taskd_net.jobs.records import Fault
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command, Restarts
 from taskd_net.position import ALL
