@@ -212,6 +212,18 @@ class Records:
             self.faulty.discard(rank)
             self._agent_changed(rank)
 
+    def begin_epoch(self, number: int) -> None:
+        """Every Worker is called to an epoch."""
+        self.epochs.begin(number, self.workers.values())
+        self.unsaved_workers.update(self.workers)
+
+    def end_epochs(self) -> None:
+        """Every process is restarted."""
+        if not self.epochs.world:
+            return
+        self.epochs.end_all(self.workers.values())
+        self.unsaved_workers.update(self.workers)
+
     def forget_changes(self) -> None:
         """A tick has looked at all changes."""
         self.changed_agents, self.changed_workers = set(), set()

@@ -146,10 +146,10 @@ def take(node: BlockingNode) -> tuple[Message, Body]:
             return message, body
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port of an address that nobody listens on."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, 0))
         port: int = listener.getsockname()[1]
         return port
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, Position, api
+from taskd_net import BlockingNode, NodeConfig, Position, Retry, api
 from taskd_net.api import agent, node_proxy
 from taskd_net.body import Body
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
@@ -28,13 +28,13 @@ def master() -> Iterator[BlockingNode]:
 
 @pytest.fixture
 def port() -> int:
-    """The port of the node's Proxy."""
-    return free_port()
+    """The port of the node's Proxy, at this run's own address: on 127.0.0.1 others take any port meanwhile."""
+    return free_port(OWN_IP)
 
 
 def init(port: int, more: Mapping[str, object] = MINDSPORE) -> bool:
     """Initialise an Agent of node 2."""
-    config = {"UpstreamPort": port, "ServerRank": 2, **more}
+    config = {"UpstreamAddr": OWN_IP, "UpstreamPort": port, "ServerRank": 2, **more}
     return api.init_taskd_agent(config, None if "MindSpore" in more.values() else SimpleElasticAgent())
 
 
@@ -51,7 +51,7 @@ def test_proxy_of_an_agent_serves_the_node_until_the_agents_end(
     for _ in range(2):
         assert init(port, {"Framework": framework})
         there(master, PROXY, AGENT)
-        with BlockingNode(NodeConfig.worker(server_rank=2, rank=17, upstream=f"127.0.0.1:{port}")) as worker:
+        with BlockingNode(NodeConfig.worker(server_rank=2, rank=17, upstream=f"{OWN_IP}:{port}")) as worker:
             worker.joined(SOON)
             assert master.send("down", to="Worker/2/17").ok
         assert api.destroy_taskd_agent()
@@ -70,7 +70,8 @@ def test_host_that_is_known_later_and_an_exit(
         monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
         result = threads.submit(api.start_taskd_agent)
         there(master, PROXY, AGENT)
-        assert master.send(Body("ACTION", 203).to_json(), to=AGENT).ok
+        # A route is there before the streams on the way are certain to stand.
+        assert master.send(Body("ACTION", 203).to_json(), to=AGENT, retry=Retry()).ok
         error = result.exception(SOON)
         assert isinstance(error, SystemExit) and error.code == 1
         assert not node_proxy.slot.filled
@@ -84,7 +85,7 @@ def test_proxy_that_listens_already_is_used(
     monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")
     config = NodeConfig.proxy(server_rank=2, listen="127.0.0.1:0", upstream=master.address or "")
     with BlockingNode(config) as near:
-        assert init(int((near.address or "").rpartition(":")[2]))
+        assert init(int((near.address or "").rpartition(":")[2]), MINDSPORE | {"UpstreamAddr": "127.0.0.1"})
         there(master, PROXY, AGENT)
         assert not node_proxy.slot.filled
         assert api.destroy_taskd_agent()
@@ -96,12 +97,12 @@ def test_proxy_of_the_user_before_the_agent(
 ) -> None:
     """It stays the only one of this process, also at another address than the Agent's upstream."""
     monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")
-    assert api.init_taskd_proxy({"ListenPort": port, "UpstreamAddr": OWN_IP, "ServerRank": 2})
+    assert api.init_taskd_proxy({"ListenAddr": OWN_IP, "ListenPort": port, "UpstreamAddr": OWN_IP, "ServerRank": 2})
     assert init(port)
     there(master, PROXY, AGENT)
     assert api.destroy_taskd_agent()
     there(master, PROXY)
-    assert init(free_port())
+    assert init(free_port(OWN_IP))
     assert len(node_proxy._agents) == 0
     assert api.destroy_taskd_agent() and api.destroy_taskd_proxy()
 
@@ -111,7 +112,7 @@ def test_proxy_of_the_user_after_the_agent_replaces_the_agents(
 ) -> None:
     monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")  # the Agent's Proxy finds no Mgr there
     assert init(port) and node_proxy.slot.filled
-    assert api.init_taskd_proxy({"ListenPort": port, "UpstreamAddr": OWN_IP, "ServerRank": 2})
+    assert api.init_taskd_proxy({"ListenAddr": OWN_IP, "ListenPort": port, "UpstreamAddr": OWN_IP, "ServerRank": 2})
     there(master, PROXY, AGENT)
     assert api.destroy_taskd_agent()
     there(master, PROXY)
