@@ -23,7 +23,8 @@ SETTLE_S = 3.0
 # Modules about the links themselves: each kind of link runs in all of them, every time.
 ABOUT_LINKS = ("tests.links.", "tests.transport.", "tests.test_lifecycle", "tests.scenarios.test_delivery")
 
-# A deadline per example measures the machine, not the code, as does the time for making examples; each test has its own timeout.
+# A deadline per example measures the machine, not the code, as does the time for making examples. Each test has its own
+# timeout.
 hypothesis.settings.register_profile(
     "taskd_net", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
