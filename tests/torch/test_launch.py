@@ -9,22 +9,27 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from taskd_net.cli.group import group
 from tests.torch.cluster import PLAIN, SOON
 
 
-def test_other_rendezvous_with_several_nodes_is_refused() -> None:
-    done = CliRunner().invoke(group, ["run", "--nnodes=2", "--rdzv-backend=c10d", "train.py"])
-    assert done.exit_code == 2
-    assert "--rdzv-backend c10d with 2 nodes gives them other ranks than --node-rank; expected static" in done.output
-
-
-def test_arguments_of_torchrun_are_checked_by_torchrun() -> None:
-    done = CliRunner().invoke(group, ["run", "--nproc-per-node=2"])
-    assert done.exit_code == 2
-    assert "the following arguments are required: training_script" in done.output
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (
+            ["--nnodes=2", "--rdzv-backend=c10d", "train.py"],
+            2,
+            "--rdzv-backend c10d with 2 nodes gives them other ranks than --node-rank; expected static, the default",
+        ),
+        (["--nproc-per-node=2"], 2, "the following arguments are required: training_script"),
+        (["--run-path", "train.py"], 1, "the Python function run_script_path; expected a command, such as a script"),
+    ],
+    ids=["rendezvous", "no-script", "function"],
+)
+def test_arguments_that_are_refused(arguments: list[str], status: int, said: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "taskd_net.cli", "run", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SOON, check=False)
+    assert done.returncode == status and said in done.stderr
 
 
 @pytest.mark.parametrize(("status", "expected"), [("0", 0), ("3", 1)])

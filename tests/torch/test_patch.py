@@ -24,7 +24,9 @@ def unpatched() -> Iterator[None]:
 
 
 def config(max_restarts: int = 0) -> LaunchConfig:
-    return LaunchConfig(1, 1, 1, "run", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=max_restarts)
+    """A job whose rendezvous opens nothing before it begins."""
+    rendezvous = {"rdzv_backend": "static", "rdzv_endpoint": "127.0.0.1:29500", "rdzv_configs": {"rank": 0}}
+    return LaunchConfig(1, 1, 1, run_id="run", max_restarts=max_restarts, **rendezvous)
 
 
 def test_twice_is_once() -> None:
