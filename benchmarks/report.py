@@ -202,7 +202,7 @@ def markdown_summary(results: Results, compared: Sequence[str], direction: str =
 
 
 _COLUMNS: Final = {
-    OURS: "batched (default)",
+    OURS: "batched (fallback)",
     DIRECT: "direct",
     "nats": "NATS",
     "zmq": "ZeroMQ",

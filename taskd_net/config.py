@@ -90,7 +90,7 @@ class NodeConfig:
     grace: float = setting(Kind.SECONDS, limits.GRACE_S)
     registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S)
     links: str = setting(Kind.CHOICE, "direct", choices=KINDS)
-    direct_listen: str = setting(Kind.ADDRESS, OFF, choices=(AUTO, OFF))
+    direct_listen: str = setting(Kind.ADDRESS, AUTO, choices=(AUTO, OFF))
     tracing: bool = setting(Kind.SWITCH, False)
     record: str | None = setting(Kind.FILE, None, unset="none")
     backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S)

@@ -63,8 +63,8 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave combinations of link, loop and scenario to `make matrix` whose pairs other tests have.
 
-    Modules about links keep all of them. Elsewhere the kind of the tests is left out, batched links have both loops,
-    and each other kind one of them. `beside_grpc` marks direct links there: they hardly depend on gRPC's version.
+    Modules about links keep all of them. Elsewhere the kind of the tests is left out, direct links have both loops, and
+    each other kind one of them.
 
     The simulations come first: one of their modules takes minutes, and at the end one processor would wait for it.
     """
@@ -75,11 +75,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if kind is None or item.module.__name__.startswith(ABOUT_LINKS):
             continue
         loop = re.search(r"\[(asyncio|uvloop)", item.name) if item.get_closest_marker("both_loops") else None
-        other_loop = loop is not None and loop[1] == ("asyncio" if kind == "direct" else "uvloop")
-        if kind == "memory" or (kind != "batched" and other_loop):
+        other_loop = loop is not None and loop[1] == ("asyncio" if kind == "batched" else "uvloop")
+        if kind == "memory" or (kind != "direct" and other_loop):
             item.add_marker("matrix")
-        elif kind == "direct":
-            item.add_marker("beside_grpc")
 
 
 @pytest.fixture(scope="session", autouse=True)

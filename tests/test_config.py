@@ -160,9 +160,10 @@ def test_pauses_do_not_shrink() -> None:
 
 
 def test_port_of_direct_links_is_any_free_one_an_address_or_none() -> None:
-    assert NodeConfig.mgr().direct_listen == "off"
-    assert NodeConfig.mgr().direct_address is None
-    assert str(NodeConfig.mgr(listen="[::1]:9601", direct_listen="auto").direct_address) == "[::1]:0"
+    assert NodeConfig.mgr().direct_listen == "auto"
+    assert str(NodeConfig.mgr(listen="[::1]:9601").direct_address) == "[::1]:0"
+    assert NodeConfig.mgr(direct_listen="off").direct_address is None
+    assert NodeConfig.agent(server_rank=0).direct_address is None
     assert str(NodeConfig.mgr(direct_listen="127.0.0.1:9701").direct_address) == "127.0.0.1:9701"
     for value in ("auto", "off", "127.0.0.1:9701", "[::]:0"):
         assert NodeConfig.mgr(direct_listen=value).direct_listen == value

@@ -1,4 +1,4 @@
-"""This package: nodes as they are, with direct links, with `links = "tasknet"`, and `BlockingNode`."""
+"""This package: nodes with direct links, with `links = "batched"` or `"tasknet"`, and `BlockingNode`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def config(position: Position, upstream: str, links: str = "batched", certificat
     return NodeConfig(
         position=position,
         listen=None if Role(position.role).is_leaf else "127.0.0.1:0",
-        direct_listen="127.0.0.1:0" if links == "direct" else "off",
         upstream=upstream or None,
         links=links,
         inbox=INBOX,

@@ -63,7 +63,7 @@ async def test_document_shows_what_the_commands_print(tmp_path: Path, pytestconf
     async with AsyncExitStack() as stack:
         mgr = await stack.enter_async_context(Daemon("mgr", logs=tmp_path))
         proxies = []
-        for rank, links in enumerate(("batched", "tasknet")):
+        for rank, links in enumerate(("direct", "tasknet")):
             arguments = ("--upstream", mgr.address, "--server-rank", rank, "--links", links)
             proxies.append(await stack.enter_async_context(Daemon("proxy", *arguments, logs=tmp_path)))
         for server, rank in ((0, 0), (1, 8)):

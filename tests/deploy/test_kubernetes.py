@@ -127,7 +127,7 @@ def test_every_rank_has_its_proxy_which_joins_the_mgr(tmp_path: Path) -> None:
         for index in range(spec.get("completions", 1)):
             settings = settings_of(arguments(proxy, index, tmp_path), environment(proxy))
             assert (settings["listen"], settings["upstream"]) == ("127.0.0.1:9602", "train-rank-0:9601")
-            assert settings["direct_listen"] == "127.0.0.1:0"
+            assert settings["direct_listen"] == "auto"
             assert [p["containerPort"] for p in proxy["ports"]] == [9602]
             torchrun = arguments(train, index, tmp_path)
             assert f"--node-rank={settings['server_rank']}" in torchrun

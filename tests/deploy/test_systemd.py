@@ -73,7 +73,7 @@ def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
 
 def test_settings_of_the_unit_and_its_files_are_the_daemons(tmp_path: Path) -> None:
     settings = settings_of(arguments(), environment(tmp_path))
-    assert (settings["listen"], settings["direct_listen"]) == ("127.0.0.1:9602", "127.0.0.1:0")
+    assert (settings["listen"], settings["direct_listen"]) == ("127.0.0.1:9602", "auto")
     assert (settings["upstream"], settings["server_rank"]) == ("10.0.0.7:9601", 0)
     assert settings["log_path"] == str(tmp_path)
     assert settings["drain"] + CLOSING_S <= float(only("TimeoutStopSec"))

@@ -105,7 +105,8 @@ FIGURES: Final = {
     ],
     "docs/operations.md": [
         f"it tries again, at most every {_seconds(limits.POSITION_TAKEN_PAUSE_S)}",
-        f"frozen for {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
+        f"frozen for {_seconds(limits.SILENT_S)}",
+        f"over gRPC {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         f"larger than {limits.MESSAGE_BYTES // _MIB} MiB",
         "`PULSE_S`" if hasattr(limits, "PULSE_S") else "",
         f"{limits.LOG_PEER_LINES} lines at once and then one a minute" if limits.LOG_PEER_REFILL_S == 60.0 else "",
@@ -117,8 +118,11 @@ FIGURES: Final = {
         "at most four batches ahead of the other end (`BATCHES_AHEAD`)" if link_limits.BATCHES_AHEAD == 4 else "",
     ],
     "docs/reliability.md": [
-        f"after {_seconds(limits.KEEPALIVE_TIME_S)} of silence it is pinged",
-        f"after {_seconds(limits.KEEPALIVE_TIMEOUT_S)} more without an answer it counts as lost",
+        f"After {_seconds(limits.NOT_ANSWERING_S)} without a sign of life",
+        f"routes for {_seconds(limits.SILENT_S)}",
+        f"After {_seconds(limits.KEEPALIVE_TIME_S)} of silence the neighbour is pinged",
+        f"acknowledged nothing for {_seconds(limits.KEEPALIVE_TIMEOUT_S)} more",
+        f"counts as lost after {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         f"at most {_seconds(limits.BACKOFF_MAX_S)}",
         f"each link holds {limits.LINK_MESSAGES:,} messages or {limits.LINK_BYTES // _MIB} MiB",
         f"a link has at most {limits.SHARED_IN_FLIGHT:,} messages in flight",

@@ -100,9 +100,9 @@ def form(request: pytest.FixtureRequest) -> Form:
 
 
 @pytest.fixture(scope="module")
-def listening(request: pytest.FixtureRequest) -> dict[str, Any]:
+def links(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings of nodes with one kind of link between nodes of ours; `over_links` has the kinds."""
-    return {"direct_listen": "127.0.0.1:0" if request.param == "direct" else "off"}
+    return {"links": request.param}
 
 
 def over_links(*pairs: tuple[Form, str]) -> pytest.MarkDecorator:
@@ -111,11 +111,11 @@ def over_links(*pairs: tuple[Form, str]) -> pytest.MarkDecorator:
         pytest.param(form, kind, id=f"{form.name}-{kind}", marks=[pytest.mark.long] if form.long else [])
         for form, kind in pairs
     ]
-    return pytest.mark.parametrize(("form", "listening"), params, indirect=True, scope="module")
+    return pytest.mark.parametrize(("form", "links"), params, indirect=True, scope="module")
 
 
 # The table has the figures of the default kind of link.
-EACH_KIND = over_links((SHORT, "batched"), (SHORT, "direct"), (LONG, "batched"))
+EACH_KIND = over_links((SHORT, "direct"), (SHORT, "batched"), (LONG, "direct"))
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,38 @@
-"""The effect of a fault on uninvolved nodes, by the ledger of their traffic."""
+"""The effect of a fault: its detection by a neighbour, and that on uninvolved nodes, by the ledger of their traffic."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
+from taskd_net import Code
 from tests.faults.lab import Lab, Member
 from tests.faults.ledger import Attempt, Letter
+
+DETECTED_S: Final = 8.5
+"""The promise: 8 s without a sign of life, and the answer. A test waits longer, because the machine is busy."""
+
+PATIENCE_S: Final = 40.0
+
+
+class Look:
+    """A message from one member to a neighbour, which is answered when the neighbour counts as silent or lost.
+
+    Args:
+        by: the sender.
+        to: its destination, behind the neighbour or the neighbour itself.
+    """
+
+    def __init__(self, by: Member, to: Member) -> None:
+        self._by = by
+        self._number = by.process.begin("send", to=to.position, timeout=PATIENCE_S)
+
+    def detected(self) -> float:
+        """The time of the answer, before the message's own timeout."""
+        told = self._by.process.answer(self._number, 2.0 * PATIENCE_S)
+        assert told["code"] in (Code.NETWORK_ACK_LOST, Code.NET_STREAM_NOT_INITED), told
+        assert told["seconds"] < PATIENCE_S, told
+        return float(told["at"])
 
 
 def sends_among(lab: Lab, members: Collection[Member], since: float, until: float) -> list[tuple[Letter, Attempt]]:

@@ -214,19 +214,23 @@ class Lab:
         self._relays: ControlledProcess | None = None
         self._settings = dict(settings or {})
         self._machines = machines
-        self._mgr_at = f"{machines.host(0) if machines else '127.0.0.1'}:{free_port()}"
         self.proxies: list[Member] = []
         self.workers: list[Member] = []
         self.others: list[Member] = []
-        self.mgr = self._place("mgr", "Mgr/0", 0, listen=self._mgr_at)
+        self.mgr = self._place("mgr", "Mgr/0", 0, **self._listening(machines.host(0) if machines else "127.0.0.1"))
         for rank in range(proxies):
-            listen = f"127.0.0.1:{free_port()}"
-            self.proxies.append(self._place(f"proxy{rank}", f"Proxy/{rank}", rank, server_rank=rank, listen=listen))
+            listening = self._listening("127.0.0.1")
+            self.proxies.append(self._place(f"proxy{rank}", f"Proxy/{rank}", rank, server_rank=rank, **listening))
         for rank in range(workers):
             node = rank * proxies // workers
             self.workers.append(
                 self._place(f"worker{rank}", f"Worker/{node}/{rank}", node, server_rank=node, rank=rank)
             )
+
+    def _listening(self, host: str) -> dict[str, str]:
+        """The addresses of a parent, which its relays know before it starts."""
+        names = ("listen", "direct_listen") if self._relayed else ("listen",)
+        return {name: f"{host}:{free_port()}" for name in names}
 
     def _place(self, name: str, position: str, node: int, **settings: Any) -> Member:
         kind = name.rstrip("0123456789")
@@ -257,10 +261,9 @@ class Lab:
         if self._relayed:
             self._relays = ControlledProcess("relay", ["-m", "tests.faults.relay"], self.folder / "relay.log")
         for proxy in self.proxies:
-            proxy.settings["upstream"] = self._way(proxy.name, self._mgr_at)
+            proxy.settings["upstream"] = self._way(proxy.name, self.mgr)
         for worker in self.workers:
-            parent = self.parent(worker).settings["listen"]
-            worker.settings["upstream"] = self._way(worker.name, parent)
+            worker.settings["upstream"] = self._way(worker.name, self.parent(worker))
 
     def close(self) -> None:
         """End every process."""
@@ -371,12 +374,16 @@ class Lab:
 
     # ---- the network
 
-    def _way(self, name: str, target: str) -> str:
+    def _way(self, name: str, parent: Member) -> str:
+        listen: str = parent.settings["listen"]
         if name not in self._relayed:
-            return target
+            return listen
         assert self._relays is not None
-        host, _, port = target.rpartition(":")
-        return f"127.0.0.1:{self._relays.ask('open', name=name, host=host, port=int(port))}"
+        host, _, port = listen.rpartition(":")
+        direct = int(parent.settings["direct_listen"].rpartition(":")[2])
+        at = f"127.0.1.{1 + sorted(self._relayed).index(name)}"
+        self._relays.ask("open", name=name, host=host, at=at, ports=[int(port), direct])
+        return f"{at}:{port}"
 
     def shape(self, member: Member, **shape: Any) -> float:
         """Change the relay between a member and its parent (`relay.Shape`). Returns the time."""

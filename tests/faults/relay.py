@@ -18,7 +18,9 @@ import socket
 import struct
 import sys
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -58,29 +60,32 @@ class Shape:
 
 
 class Relay:
-    """One address in front of another.
+    """One host in front of another, at the same ports: a child looks for direct links at the host of its upstream.
 
     Args:
-        host, port: the target of connections.
+        host: the target of connections.
+        at: its own host.
+        ports: of both.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self._target = host, port
+    def __init__(self, host: str, at: str, ports: Sequence[int]) -> None:
+        self._host = host
+        self._at = at
+        self._ports = ports
         self._shape = Shape()
         self._changed = asyncio.Event()
         self._connections: dict[Connection, asyncio.Task[None]] = {}
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
-    async def start(self) -> int:
-        """Listen. Returns the port."""
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+    async def start(self) -> None:
+        """Listen."""
+        for port in self._ports:
+            self._servers.append(await asyncio.start_server(partial(self._accepted, port), self._at, port))
 
     async def close(self) -> None:
         """End every connection, and stop listening."""
-        assert self._server is not None
-        self._server.close()
+        for server in self._servers:
+            server.close()
         tasks = list(self._connections.values())
         for task in tasks:
             task.cancel()
@@ -109,10 +114,10 @@ class Relay:
             connection.reset()
         return len(connections)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accepted(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self, reader, writer)
         # A task of its own, because asyncio reports a cancelled one of its own as a fault.
-        running = self._connections[connection] = asyncio.create_task(connection.run(self._target))
+        running = self._connections[connection] = asyncio.create_task(connection.run((self._host, port)))
         try:
             await asyncio.wait([running])
         finally:
@@ -247,10 +252,10 @@ class Switchboard:
     def __init__(self) -> None:
         self._relays: dict[str, Relay] = {}
 
-    async def open(self, name: str, host: str, port: int) -> int:
-        """Put a relay in front of an address. Returns its port."""
-        relay = self._relays[name] = Relay(host, port)
-        return await relay.start()
+    async def open(self, name: str, host: str, at: str, ports: list[int]) -> None:
+        """Put a relay in front of a host."""
+        relay = self._relays[name] = Relay(host, at, ports)
+        await relay.start()
 
     async def shape(self, name: str, **shape: Any) -> None:
         """Change the named faults of a relay."""

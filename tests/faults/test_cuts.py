@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taskd_net import Code
 from tests.faults.conftest import EACH_KIND, Form
 from tests.faults.figures import Figures
-from tests.faults.isolation import failures_among
-from tests.faults.lab import Lab, Member
+from tests.faults.isolation import DETECTED_S, Look, failures_among
+from tests.faults.lab import Lab
 from tests.faults.network import Machines, why_not
+from tests.faults.relay import DOWN, UP
 
 pytestmark = pytest.mark.timeout(400)
 
-DETECTED_S = 8.0
 REJOINED_S = 2.0
 # From here on a cut lasts longer than its detection.
 NOTICED_S = 9.0
-
-GONE = [Code.NET_STREAM_NOT_INITED]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +30,24 @@ def lab_settings() -> dict[str, Any]:
 
 
 def cut_for(
-    lab: Lab, form: Form, figures: Figures, row: str, begin: Callable[[], object], end: Callable[[], object]
+    lab: Lab,
+    form: Form,
+    figures: Figures,
+    row: str,
+    begin: Callable[[], object],
+    end: Callable[[], object],
+    ways: Collection[str] = (UP, DOWN),
 ) -> None:
-    """Cut off the last node for a while. Both ends detect it, the others notice nothing, and all recover."""
+    """Cut off the last node for a while. The others notice nothing, and all recover.
+
+    Whoever hears nothing any more detects it.
+
+    Args:
+        lab, form, figures: of the test.
+        row: the row of the figures.
+        begin, end: cut and heal.
+        ways: the directions in which nothing arrives.
+    """
     away, others = lab.proxies[1], [lab.mgr, lab.proxies[0], *lab.below(lab.proxies[0])]
     below = lab.below(away)
     lab.begin_traffic()
@@ -43,14 +55,10 @@ def cut_for(
     since = time.monotonic()
     begin()
     if form.cut >= NOTICED_S:
-        looks: list[tuple[str, Member, int]] = [
-            (name, by, by.process.begin("until", to=to.position, codes=GONE, patience=40.0, timeout=0.25))
-            for name, by, to in (("the Mgr", lab.mgr, away), ("the Proxy", away, lab.mgr))
-        ]
-        for name, by, number in looks:
-            told = by.process.answer(number)
-            assert told["code"] in GONE, told
-            figures.add(row, f"detected by {name} after", told["at"] - since, "s", at_most=DETECTED_S)
+        ends = ((UP, "the Mgr", lab.mgr, away), (DOWN, "the Proxy", away, lab.mgr))
+        looks = [(name, Look(by, to)) for way, name, by, to in ends if way in ways]
+        for name, look in looks:
+            figures.add(row, f"detected by {name} after", look.detected() - since, "s", at_most=DETECTED_S)
     time.sleep(max(0.0, form.cut - (time.monotonic() - since)))
     healing = time.monotonic()
     end()
@@ -64,7 +72,7 @@ def cut_for(
 @pytest.mark.parametrize(("row", "ways"), [("cut-both", ["up", "down"]), ("cut-up", ["up"]), ("cut-down", ["down"])])
 def test_relay(lab: Lab, form: Form, figures: Figures, row: str, ways: list[str]) -> None:
     away = lab.proxies[1]
-    cut_for(lab, form, figures, row, lambda: lab.shape(away, cut=ways), lambda: lab.heal(away))
+    cut_for(lab, form, figures, row, lambda: lab.shape(away, cut=ways), lambda: lab.heal(away), ways)
 
 
 # ---- between namespaces
@@ -81,13 +89,11 @@ def machines(form: Form) -> Iterator[Machines]:
 
 @pytest.fixture(scope="module")
 def far_lab(
-    form: Form, machines: Machines, listening: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    form: Form, machines: Machines, links: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lab]:
     """A mesh on both of them."""
     folder: Path = tmp_path_factory.mktemp("lab", numbered=True)
-    # Every address of the two namespaces, in which nobody else is.
-    settings = dict.fromkeys(listening, "0.0.0.0:0")
-    with Lab(folder, workers=form.workers, machines=machines, settings=settings) as lab:
+    with Lab(folder, workers=form.workers, machines=machines, settings=links) as lab:
         yield lab
 
 

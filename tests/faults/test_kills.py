@@ -20,9 +20,9 @@ NOT_THERE = (Code.NETWORK_ACK_LOST, Code.NET_STREAM_NOT_INITED)
 
 
 @pytest.fixture(scope="module")
-def lab_settings(form: Form, listening: dict[str, Any]) -> dict[str, Any]:
+def lab_settings(form: Form, links: dict[str, Any]) -> dict[str, Any]:
     """A grace time short enough for a test."""
-    return {"settings": {"grace": form.grace, **listening}}
+    return {"settings": {"grace": form.grace, **links}}
 
 
 def lives(lab: Lab, *, but: Member) -> dict[str, int]:

@@ -11,6 +11,8 @@ import pytest
 from tests.faults.relay import DOWN, UP, Relay, Shape
 from tests.peers.mesh import soon
 
+RELAY = "127.0.1.1"
+
 
 class Ends:
     """Both ends of a connection through a relay."""
@@ -21,10 +23,12 @@ class Ends:
         self.relay: Relay | None = None
 
     async def start(self) -> int:
-        """Listen behind a relay. Returns the relay's port."""
+        """Listen behind a relay. Returns the port of both."""
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        self.relay = Relay("127.0.0.1", self._server.sockets[0].getsockname()[1])
-        return await self.relay.start()
+        port: int = self._server.sockets[0].getsockname()[1]
+        self.relay = Relay("127.0.0.1", RELAY, [port])
+        await self.relay.start()
+        return port
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -32,7 +36,7 @@ class Ends:
 
     async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the relay."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(RELAY, port)
         self.writers.append(writer)
         return reader, writer
 

@@ -13,13 +13,13 @@ from tests.faults.lab import Lab, Member
 
 pytestmark = pytest.mark.timeout(400)
 
-EVERY_FORM = over_links((SHORT, "batched"), (SHORT, "direct"), (LONG, "batched"), (LONG, "direct"))
+EVERY_FORM = over_links((SHORT, "direct"), (SHORT, "batched"), (LONG, "direct"), (LONG, "batched"))
 
 
 @pytest.fixture(scope="module")
-def lab_settings(listening: dict[str, Any]) -> dict[str, Any]:
+def lab_settings(links: dict[str, Any]) -> dict[str, Any]:
     """Nodes with each kind of link."""
-    return {"settings": listening}
+    return {"settings": links}
 
 
 def lost(lab: Lab, member: Member) -> int:
@@ -42,8 +42,8 @@ def is_answered_for(lab: Lab, held: Member, *, over: float) -> None:
 
 
 def over_direct(lab: Lab) -> bool:
-    """True if its nodes offer direct links."""
-    return bool(lab.mgr.settings.get("direct_listen", "off") != "off")
+    """True if its nodes have direct links."""
+    return bool(lab.mgr.settings["links"] == "direct")
 
 
 def seconds_of(form: Form) -> float:

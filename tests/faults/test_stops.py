@@ -6,23 +6,12 @@ import time
 
 import pytest
 
-from taskd_net import Code
 from tests.faults.conftest import LONG, Form
 from tests.faults.figures import Figures
-from tests.faults.isolation import failures_among, slowest_among
-from tests.faults.lab import Lab, Member
+from tests.faults.isolation import DETECTED_S, Look, failures_among, slowest_among
+from tests.faults.lab import Lab
 
 pytestmark = pytest.mark.timeout(400)
-
-DETECTED_S = 8.0
-"""The promise. A test waits longer, because the machine is busy."""
-
-
-def detected(lab: Lab, by: Member, to: Member, since: float) -> float:
-    """Seconds until `by` answers for `to` at once, because its stream is gone."""
-    told = by.ask("until", to=to.position, codes=[Code.NET_STREAM_NOT_INITED], patience=40.0, timeout=0.25)
-    assert told["code"] == Code.NET_STREAM_NOT_INITED, told
-    return float(told["at"]) - since
 
 
 # The short form of the Proxy shows the same.
@@ -35,7 +24,7 @@ def test_worker(lab: Lab, form: Form, figures: Figures) -> None:
     others = [member for member in lab.members if member is not stopped]
     time.sleep(0.3)
     since = stopped.stop()
-    took = detected(lab, lab.proxies[0], stopped, since)
+    took = Look(lab.proxies[0], stopped).detected() - since
     time.sleep(max(0.0, form.stop - (time.monotonic() - since)))
     resumed = stopped.cont()
     again = lab.probe(to=[stopped])[stopped.name]
@@ -53,18 +42,14 @@ def test_proxy(lab: Lab, form: Form, figures: Figures) -> None:
     others = [lab.mgr, other, *lab.below(other)]
     time.sleep(0.3)
     since = stopped.stop()
-    above = lab.mgr.process.begin(
-        "until", to=stopped.position, codes=[Code.NET_STREAM_NOT_INITED], patience=40.0, timeout=0.25
-    )
-    below = detected(lab, lab.workers[0], lab.mgr, since)
-    told = lab.mgr.process.answer(above)
-    assert told["code"] == Code.NET_STREAM_NOT_INITED, told
+    looks = [Look(lab.mgr, stopped), Look(lab.workers[0], lab.mgr)]
+    above, below = [look.detected() - since for look in looks]
     time.sleep(max(0.0, form.stop - (time.monotonic() - since)))
     resumed = stopped.cont()
     again = lab.probe(to=[stopped, *lab.below(stopped)])
     lab.quiet()
     assert not failures_among(lab, others, since, resumed)
-    figures.add("stop-proxy", "detected by the Mgr after", told["at"] - since, "s", at_most=DETECTED_S)
+    figures.add("stop-proxy", "detected by the Mgr after", above, "s", at_most=DETECTED_S)
     figures.add("stop-proxy", "by a Worker after", below, "s", at_most=DETECTED_S)
     figures.add("stop-proxy", "failures among the others", 0)
     figures.add("stop-proxy", "slowest of their messages", slowest_among(lab, others, since, resumed), "s")

@@ -48,7 +48,7 @@ async def frozen_worker(stage: Stage) -> None:
             await stage.show("", "tree", "--at", mgr, until="missing of 1x2: none")
             frozen.signal(signal.SIGSTOP)
         stage.keep("frozen/ping", said)
-        await stage.show("frozen/tree", "tree", "--at", mgr, until="LOST")
+        await stage.show("frozen/tree", "tree", "--at", mgr, until="NOT ANSWERING")
         await stage.show("frozen/trace", "trace", "Worker/0/1", "--at", mgr)
         await stage.show("frozen/others", "ping", "Worker/0/0", "--count", 2, "--interval", 0.1, "--at", mgr)
     finally:

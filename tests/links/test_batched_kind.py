@@ -18,7 +18,7 @@ from taskd_net.links.remote import Caller, remote_of
 from taskd_net.links.session import Host
 from taskd_net.links.traced import TracedLink
 from tests.links.pipes import FakeNode, FakePipe
-from tests.peers.mesh import Mesh, free_address
+from tests.peers.mesh import Mesh, batched_only, free_address
 
 HERE = Caller(remote_of("ipv4:10.0.0.1:40001"), lambda: None)
 
@@ -55,6 +55,7 @@ async def test_session_is_that_of_what_both_ends_know(numbered: bool, counts: bo
     assert (link.terms.numbered, link.terms.counts) == (numbered, counts)
 
 
+@batched_only
 async def test_child_of_ours_hears_with_its_stream_whether_the_parent_has_joined(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:

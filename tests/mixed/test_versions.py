@@ -20,7 +20,6 @@ from tests.scenarios.test_processes import PATIENCE_S, ROOT, NodeProcess
 
 pytestmark = [pytest.mark.mixed, pytest.mark.timeout(180)]
 
-DIRECT = {"direct_listen": "127.0.0.1:0"}
 EVERY = list(product(("now", "earlier"), repeat=3))[1:-1]
 """Versions of the Mgr, of the Proxy of node 0 and of its Worker, without the trees of one version."""
 
@@ -48,7 +47,7 @@ class Tree:
         if role == "Worker":
             settings["rank"] = int(ranks[1])
         else:
-            settings |= {"listen": listen} | (DIRECT if version == "now" else {})
+            settings |= {"listen": listen}
         return NodeProcess(role.lower(), settings, self._folders[version])
 
     async def start(self) -> None:

@@ -10,5 +10,5 @@ from tests.peers.mesh import Mesh
 @pytest.fixture
 async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
     """Close every node at the end, and fail if anything went wrong on the side."""
-    async with Mesh(getattr(request, "param", "batched")) as mesh:
+    async with Mesh(getattr(request, "param", "direct")) as mesh:
         yield mesh

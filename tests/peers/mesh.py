@@ -104,18 +104,21 @@ def _left_by_an_earlier_loop(record: logging.LogRecord) -> bool:
     )
 
 
-both_links = pytest.mark.parametrize("mesh", ["batched", "tasknet", "mixed", "memory", "direct"], indirect=True)
-"""Run a test over every kind of link, and over a mixture, in which every second node has the four calls alone."""
+both_links = pytest.mark.parametrize("mesh", ["direct", "batched", "tasknet", "mixed", "memory"], indirect=True)
+"""Run a test over every kind of link, and over a mixture, in which every third node has the four calls alone."""
+
+fast_links = pytest.mark.parametrize("mesh", ["direct", "batched"], indirect=True)
+"""Run a test over both kinds of link between nodes of ours, and not over the four calls."""
 
 batched_only = pytest.mark.parametrize("mesh", ["batched"], indirect=True)
-"""Run a test over the fast link alone, where that link is its subject."""
+"""Run a test over the batched link alone, where that link is its subject."""
 
 
 class Mesh:
     """Every node of one test.
 
     Args:
-        links: the default kind of link of its nodes; `mixed`: every second node another kind.
+        links: the best kind of link of its nodes; `mixed`: each of the three kinds in turn.
 
     Attributes:
         events: the log of the nodes, by field; `event` is the verb.
@@ -124,7 +127,7 @@ class Mesh:
         broken: failures beside the test itself; must be empty at the end.
     """
 
-    def __init__(self, links: str = "batched") -> None:
+    def __init__(self, links: str = "direct") -> None:
         self._links = links
         self.nodes: list[WatchedNode] = []
         self.events: list[dict[str, str]] = []
@@ -139,8 +142,7 @@ class Mesh:
     async def __aenter__(self) -> Mesh:
         if self._links == memory.KIND.name:
             self._registered.enter_context(memory.registered())
-        if self._links == "direct":
-            self._registered.enter_context(wired())
+        self._registered.enter_context(wired())
         logger = logging.getLogger("taskd_net")
         self._level = logger.level
         logger.setLevel(logging.DEBUG)
@@ -165,13 +167,8 @@ class Mesh:
     @property
     def settings(self) -> dict[str, Any]:
         """The default settings of the next node."""
-        mixed = "tasknet" if len(self.nodes) % 2 else "batched"
+        mixed = ("direct", "tasknet", "batched")[len(self.nodes) % 3]
         return QUICK | {"links": mixed if self._links == "mixed" else self._links}
-
-    @property
-    def listening(self) -> dict[str, Any]:
-        """The same for a node with children."""
-        return self.settings | ({"direct_listen": "127.0.0.1:0"} if self._links == "direct" else {})
 
     async def start(self, config: NodeConfig) -> WatchedNode:
         """Start a node, which is closed with the mesh."""
@@ -182,14 +179,14 @@ class Mesh:
 
     async def mgr(self, listen: str = "127.0.0.1:0", **settings: Any) -> WatchedNode:
         """Start a Mgr."""
-        return await self.start(NodeConfig.mgr(listen=listen, **(self.listening | settings)))
+        return await self.start(NodeConfig.mgr(listen=listen, **(self.settings | settings)))
 
     async def proxy(
         self, rank: int, upstream: str | Node, listen: str = "127.0.0.1:0", *, join: bool = True, **settings: Any
     ) -> WatchedNode:
         """Start a Proxy and, unless told otherwise, wait until it has joined."""
         config = NodeConfig.proxy(
-            server_rank=rank, upstream=address_of(upstream), listen=listen, **(self.listening | settings)
+            server_rank=rank, upstream=address_of(upstream), listen=listen, **(self.settings | settings)
         )
         return await self._joined(await self.start(config), join)
 

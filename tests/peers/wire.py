@@ -51,8 +51,9 @@ class Wire:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.plugged = False
         for server in self._servers:
-            server.close()
+            await _close(server)
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for server in self._servers:
@@ -154,6 +155,14 @@ class Wire:
             writer.transport.abort()
 
 
+async def _close(server: asyncio.Server) -> None:
+    """Stop listening. asyncio loses a connection that it accepts in the turn of `close`, and never closes it."""
+    for listener in server.sockets:
+        asyncio.get_running_loop().remove_reader(listener.fileno())
+    await asyncio.sleep(0)
+    server.close()
+
+
 class NotAParent:
     """A TCP server that is no gRPC server.
 
@@ -178,7 +187,7 @@ class NotAParent:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
-        self._server.close()
+        await _close(self._server)
         for close in self._closes:
             close()
         await self._server.wait_closed()

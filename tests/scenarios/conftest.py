@@ -9,20 +9,24 @@ from tests.peers.original.cluster import Originals
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each scenario over batched and direct links, and over the kind of the tests, unless it chooses itself.
+    """Run each scenario over direct and batched links, and over the kind of the tests, unless it chooses itself.
 
-    Scenarios with nodes of the original's, or with nodes in other processes, have batched ones alone.
+    Scenarios with nodes of the original's have batched links in `make matrix`, and none of the tests' kind.
     """
     chosen = any("mesh" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    alone = "theirs" in metafunc.fixturenames or metafunc.module.__name__.endswith("test_processes")
-    if "mesh" in metafunc.fixturenames and not chosen and not alone:
-        metafunc.parametrize("mesh", ["batched", "memory", "direct"], indirect=True)
+    if "mesh" not in metafunc.fixturenames or chosen:
+        return
+    if "theirs" in metafunc.fixturenames:
+        kinds = ["direct", pytest.param("batched", marks=pytest.mark.matrix)]
+    else:
+        kinds = ["direct", pytest.param("batched", marks=pytest.mark.newest), "memory"]
+    metafunc.parametrize("mesh", kinds, indirect=True)
 
 
 @pytest.fixture
 async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
     """Close every node at the end, and fail on any unexpected error."""
-    async with Mesh(getattr(request, "param", "batched")) as mesh:
+    async with Mesh(getattr(request, "param", "direct")) as mesh:
         yield mesh
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from taskd_net import Code, Position
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, batched_only, both_links, soon
+from tests.peers.mesh import Mesh, both_links, fast_links, soon
 from tests.peers.parent import RawParent, RawProxy
 from tests.peers.stubs import name, pb
 
@@ -201,9 +201,9 @@ async def test_foreign_proxy_that_freezes_between_ours(mesh: Mesh) -> None:
         assert (await worker.send("x", to="Mgr")).ok
 
 
-@batched_only
-async def test_four_calls_only_between_nodes_of_ours(mesh: Mesh) -> None:
-    """Either side can do without the batched link, also against a peer that offers it."""
+@fast_links
+async def test_four_calls_only_between_nodes_of_ours(mesh: Mesh, request: pytest.FixtureRequest) -> None:
+    """Either side can do without the better links, also against a peer that offers them."""
     mgr = await mesh.mgr()
     plain = await mesh.worker(0, 0, mgr, links="tasknet")
     fast = await mesh.worker(0, 1, mgr)
@@ -211,7 +211,7 @@ async def test_four_calls_only_between_nodes_of_ours(mesh: Mesh) -> None:
     below = await mesh.worker(1, 2, proxy)
     links = {event["child"]: event["link"] for event in mesh.events if event["event"] == "child_joined"}
     plain_ones = ("Worker/0/0", "Proxy/1", "Worker/1/2")
-    assert links == dict.fromkeys(plain_ones, "tasknet") | {"Worker/0/1": "batched"}
+    assert links == dict.fromkeys(plain_ones, "tasknet") | {"Worker/0/1": request.node.callspec.params["mesh"]}
     nodes = (mgr, plain, fast, proxy, below)
     for sender in nodes:
         for receiver in nodes:

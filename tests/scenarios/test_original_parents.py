@@ -194,10 +194,12 @@ async def test_broadcast_that_goes_up(mesh: Mesh, theirs: Originals) -> None:
             assert (await worker.take()).body == body
     assert (await ours[1].post("three", to="Worker/All/All")).ok
     assert [(await node.take()).body for node in (near, far)] == ["three", "three"]
-    # A message behind the last copies, so that all copies have come.
+    # A message behind the last copies to each, so that all copies have come.
+    for worker in (*ours, direct):
+        assert (await proxy.send("last", to=worker.position)).ok
     assert (await mgr.send("Proxy/0", "x")).code == 0
     assert not near.bodies() and not far.bodies()
-    assert [node.waiting() for node in (*ours, direct)] == [1, 0, 1, 1]
+    assert [node.waiting() for node in (*ours, direct)] == [2, 1, 2, 2]
     assert not any(node.statistics.lost for node in (*ours, direct, proxy))
 
 

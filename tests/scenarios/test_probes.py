@@ -9,7 +9,7 @@ from taskd_net.address import Address
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, WatchedNode, batched_only, both_links, soon
+from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.parent import RawParent, RawProxy
 from tests.peers.stubs import name, pb, position
@@ -60,13 +60,14 @@ async def test_times_are_finer_than_the_loops_clock(mesh: Mesh) -> None:
     assert any(abs(seconds * 1e3 - round(seconds * 1e3)) > 1e-3 for seconds in times), times
 
 
-@batched_only
-async def test_trace_tells_the_kinds_of_link(mesh: Mesh) -> None:
-    mgr = await mesh.mgr()
-    proxy = await mesh.proxy(0, mgr)
-    slow = await mesh.worker(0, 0, proxy, links="tasknet")
-    assert [echo.link async for echo in mgr.trace(slow.position)] == ["batched", "tasknet"]
-    assert [echo.link async for echo in slow.trace("Mgr")] == ["tasknet", "batched"]
+async def test_trace_tells_the_kinds_of_link() -> None:
+    kinds = ["direct", "batched", "tasknet"]
+    async with Mesh() as mesh:
+        node = mgr = await mesh.mgr()
+        for rank, kind in enumerate(kinds):
+            node = await mesh.proxy(rank, node, links=kind)
+        assert [echo.link async for echo in mgr.trace(node.position)] == kinds
+        assert [echo.link async for echo in node.trace("Mgr")] == kinds[::-1]
 
 
 @both_links

@@ -14,7 +14,7 @@ from taskd_net.links import peer as peers
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, WatchedNode, batched_only
+from tests.peers.mesh import Mesh, WatchedNode, fast_links
 from tests.peers.original.cluster import Originals
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
@@ -109,7 +109,7 @@ async def test_branch_over_the_four_calls_cannot_say(mesh: Mesh) -> None:
 
 
 @pytest.mark.parametrize("older", ["Proxy/0", "Worker/0/0"])
-@batched_only
+@fast_links
 async def test_node_of_an_earlier_version(mesh: Mesh, older: str) -> None:
     """All messages arrive and are answered; an older leaf is counted, an older Proxy cannot say."""
     mgr = await mesh.mgr()

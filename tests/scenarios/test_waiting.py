@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 @pytest.fixture
 async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
     """Close every node at the end, and fail on any unexpected error."""
-    async with Mesh(getattr(request, "param", "batched")) as mesh:
+    async with Mesh(getattr(request, "param", "direct")) as mesh:
         yield mesh
 
 

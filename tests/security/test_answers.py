@@ -11,7 +11,7 @@ from taskd_net.limits import ANSWERS_UNTAKEN
 from taskd_net.links.batched_kind import STREAM
 from taskd_net.peer_limits import Limits
 from tests.peers.floods import SAYS, FloodingChild, FloodingParent, batch
-from tests.peers.mesh import Mesh, batched_only, soon
+from tests.peers.mesh import Mesh, soon
 from tests.peers.stubs import pb, position
 from tests.security.bystander.pair import Bystanders
 from tests.security.http2 import Http2, grpc_message
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.timeout(180)
 MOST = Limits().child_messages + ANSWERS_UNTAKEN
 
 
-@batched_only
 async def test_child_that_reads_and_confirms_no_answers(mesh: Mesh) -> None:
     async with await Bystanders.beside(mesh, await mesh.mgr()) as others, FloodingChild("Worker/0/0") as hoarder:
         await hoarder.join(others.parent.address or "")
@@ -31,7 +30,6 @@ async def test_child_that_reads_and_confirms_no_answers(mesh: Mesh) -> None:
         await soon(reading)
 
 
-@batched_only
 async def test_child_that_reads_no_answers(mesh: Mesh) -> None:
     """Its connection stands, and takes 64 KiB of answers."""
     mgr = await mesh.mgr()

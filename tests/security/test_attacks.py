@@ -19,11 +19,11 @@ FROM_ABOVE = 1
 """Strikes of a parent: its child waits 5 s before it joins again."""
 
 
-# A batch of any kind of link, and from either end, is read by the same code: one of each is enough here. `make matrix`
-# has the others.
+# A batch of any kind of link, and from either end, is read by the same code: direct links from below have all, one of
+# each is enough for the others. `make matrix` has them.
 ONE = "empty-messages"
 OTHERS = batches.BATCHES.keys() - {ONE}
-LATER = {form.format(name) for name in OTHERS for form in ("direct-{}", "{}-from-above", "direct-{}-from-above")}
+LATER = {form.format(name) for name in OTHERS for form in ("{}", "{}-from-above", "direct-{}-from-above")}
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ from taskd_net import Code, Position
 from taskd_net.links import peer as peers
 from taskd_net.wire import codec
 from tests.peers.links import LinkParent
-from tests.peers.mesh import Mesh, batched_only
+from tests.peers.mesh import Mesh
 from tests.peers.stubs import pb
 
 pytestmark = pytest.mark.timeout(180)
 
 
-@batched_only
 @pytest.mark.parametrize("depth", ["999", "1000000", "-1", "x"])
 async def test_depth_that_no_tree_has(mesh: Mesh, depth: str) -> None:
     """The nodes below are still waited for."""

@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net.core.ready import Reason
 from tests.peers.links import LinkChild, LinkParent
-from tests.peers.mesh import Mesh, batched_only, soon
+from tests.peers.mesh import Mesh, soon
 from tests.security.bystander.pair import Bystanders
 
 pytestmark = pytest.mark.timeout(180)
@@ -24,7 +24,6 @@ def pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taskd_net.core.links.VIOLATION_PAUSE_S", PAUSE_S)
 
 
-@batched_only
 async def test_child_that_breaks_the_bounds_waits_for_its_next_stream(mesh: Mesh) -> None:
     async with await Bystanders.beside(mesh, await mesh.mgr()) as others, LinkChild("Worker/0/0") as child:
         await child.join(others.parent.address or "")
@@ -38,7 +37,6 @@ async def test_child_that_breaks_the_bounds_waits_for_its_next_stream(mesh: Mesh
         await others.undisturbed()
 
 
-@batched_only
 async def test_child_does_not_return_at_once_to_a_parent_that_breaks_the_bounds(mesh: Mesh) -> None:
     parent = await LinkParent().start()
     try:

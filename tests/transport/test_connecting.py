@@ -103,7 +103,7 @@ async def test_node_joins_over_the_next_kind_where_the_offered_one_is_not_there(
     monkeypatch.setattr(memory.MemoryAcceptor, "offer", lambda *_: ((memory.KEY, "of another process"),))
     far = await mesh.worker(0, 1, mgr)
     assert mesh.count("joined", node=near.position, link="memory") == 1
-    assert mesh.count("joined", node=far.position, link="batched") == 1
+    assert mesh.count("joined", node=far.position, link="direct") == 1
     assert mesh.count("join_failed") == 0
     assert (await soon(mgr.send("x", to=far.position))).ok
 

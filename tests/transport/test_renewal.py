@@ -15,8 +15,10 @@ from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
 from taskd_net.transport.renewal import Renewal
+from taskd_net.wire import socket_frames
+from taskd_net.wire.socket_frames import write_accepted
 from tests.peers.certificates import Folder
-from tests.peers.mesh import Mesh, both_links, soon
+from tests.peers.mesh import Mesh, both_links, fast_links, soon
 from tests.peers.parent import RawParent
 
 
@@ -62,6 +64,7 @@ async def test_each_new_certificate_is_one_move_and_no_loss(mesh: Mesh, tmp_path
 
 
 @pytest.mark.timeout(30)
+@fast_links
 async def test_new_connection_tells_again_whether_the_parent_has_joined(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +72,7 @@ async def test_new_connection_tells_again_whether_the_parent_has_joined(
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     monkeypatch.setattr(peers, "joined_metadata", lambda joined: joined_metadata(not joined))
+    monkeypatch.setattr(socket_frames, "write_accepted", lambda joined: write_accepted(not joined))
     certificates.issue()
     await mesh.logged("renewed", node=worker.position)
     assert not worker.router.joined

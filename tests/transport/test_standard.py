@@ -186,7 +186,7 @@ async def test_reflection_names_every_service_with_its_calls(mesh: Mesh) -> None
 
 async def test_channelz_knows_the_connections_of_children(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    await mesh.worker(0, 0, mgr)
+    await mesh.worker(0, 0, mgr, links="batched")
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         stub: Any = channelz_pb2_grpc.ChannelzStub(channel)  # type: ignore[arg-type]
         servers = await soon(stub.GetServers(channelz_pb2.GetServersRequest()))

@@ -139,7 +139,6 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         "the same over a direct link",
         _PACED,
         announces(partial(the_same, 60_000), _KNOWN, NAME, metadata=_COMPLETE),
-        direct=True,
     ),
     "announcements-of-other-nodes": Attack(
         f"snapshots of {SNAPSHOT:,} nodes, other ones in each life", _PACED + "; old routes go by slices", _lives

@@ -197,13 +197,11 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         f"batches of {2 * BATCH_ANSWERS_READ:,} answers to messages that nobody sent, over a direct link",
         "dropped; the link stays",
         partial(_many, child_at=DirectChild),
-        direct=True,
     ),
     "direct-answers-untaken": Attack(
         "messages without an end, whose answers are not confirmed, over a direct link",
         "the link ends, one line",
         partial(_untaken, child_at=DirectChild),
-        direct=True,
     ),
     "direct-answers-untaken-from-above": Attack(
         "the same, downwards", "the child leaves, and joins again", _untaken_from_above_direct, from_above=True

@@ -33,7 +33,6 @@ class Attack:
         share: bytes by which the memory of the attacked node may grow.
         command: runs the attacked node, see `Stand`.
         secure: all nodes speak TLS.
-        direct: the attacked node offers direct links.
         environment: of the attacked node's process.
         promised: False for the exceptions that docs/security.md names.
     """
@@ -45,7 +44,6 @@ class Attack:
     share: int = PEER_BYTES
     command: Literal["", "mgr", "listen"] = ""
     secure: bool = False
-    direct: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     promised: bool = True
 
@@ -56,7 +54,6 @@ class Attack:
             from_above=self.from_above,
             command=self.command,
             secure=self.secure,
-            direct=self.direct,
             environment=self.environment,
         )
 

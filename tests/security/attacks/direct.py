@@ -176,7 +176,7 @@ async def _pings_from_above(stand: Stand) -> AsyncGenerator[None, None]:
 
 
 def _over_direct(attack: Attack, strikes: Strikes) -> Attack:
-    return replace(attack, sends=f"{attack.sends}, over a direct link", strikes=strikes, direct=True)
+    return replace(attack, sends=f"{attack.sends}, over a direct link", strikes=strikes)
 
 
 def _batches() -> Iterator[tuple[str, Attack]]:
@@ -194,22 +194,19 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         f"{GREETINGS} greetings at once with a token that nobody has got",
         "closed without a word, one line for the address",
         _wrong_tokens,
-        direct=True,
     ),
     "direct-slow-greetings": Attack(
-        f"{GREETINGS} greetings at once, a byte in 0.1 s", "closed after 2 s", _slow_greetings, direct=True
+        f"{GREETINGS} greetings at once, a byte in 0.1 s", "closed after 2 s", _slow_greetings
     ),
     "direct-silent-connections": Attack(
-        f"{SILENT} connections that say nothing", "256 wait for 2 s, the next is closed at once", _silent, direct=True
+        f"{SILENT} connections that say nothing", "256 wait for 2 s, the next is closed at once", _silent
     ),
-    "direct-4-gib": Attack(
-        "a frame with a length of 4 GiB", "the link ends, one line", _ends_the_link(_4_GIB), direct=True
-    ),
+    "direct-4-gib": Attack("a frame with a length of 4 GiB", "the link ends, one line", _ends_the_link(_4_GIB)),
     "direct-ends-in-a-frame": Attack(
-        "lives that end in the middle of a frame of 8 MiB", "the end of the link", _middle, direct=True
+        "lives that end in the middle of a frame of 8 MiB", "the end of the link", _middle
     ),
     "direct-pings-unread": Attack(
-        "20,000 pings of a child that reads nothing", "one pong for all, within its queue", _pings, direct=True
+        "20,000 pings of a child that reads nothing", "one pong for all, within its queue", _pings
     ),
     "direct-multicasts-unread": _over_direct(unread.ATTACKS["multicasts-unread"], unread.multicasts(_Unread)),
     **dict(_batches()),
@@ -223,7 +220,6 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         "a request of 9 MiB of empty fields",
         "the link ends, one line",
         _ends_the_link(_bomb(Kind.REQUEST)),
-        direct=True,
     ),
     "direct-replies-from-above": Attack(
         "a reply of 9 MiB of empty fields",

@@ -87,7 +87,6 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         "the same over a direct link",
         _PACED,
         partial(_reports, make=ever_new, status=grpc.StatusCode.OK, child_at=DirectChild),
-        direct=True,
     ),
     "empty-reports": Attack(
         f"{AT_ONCE} reports at once with 256 KiB of empty entries",

@@ -59,7 +59,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         command="mgr",
     ),
     "direct-log-lines": Attack(
-        "the same over a direct link", "less than 1 MiB of log", partial(_lines, child_at=DirectChild), direct=True,
+        "the same over a direct link", "less than 1 MiB of log", partial(_lines, child_at=DirectChild),
     ),
     "printed-by-mgr": Attack(
         f"{_SENDS} to a Mgr, which prints them", "escaped, piece by piece", partial(_printed, "Mgr/0"),

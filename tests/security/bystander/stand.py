@@ -63,7 +63,6 @@ class Stand:
         command: what users run as the target: `mgr`, with all its ports and a reader of its output, or `listen`, which
             is itself one of the bystanders. Without it the target is a bare node.
         secure: all nodes speak TLS, with `certificates`.
-        direct: nodes with children offer direct links.
         environment: of the target's process.
 
     Attributes:
@@ -80,13 +79,11 @@ class Stand:
         from_above: bool = False,
         command: str = "",
         secure: bool = False,
-        direct: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._folder = folder
         self._from_above = from_above
         self._command = command
-        self._direct = direct
         self._environment = environment or {}
         # The nodes with orders, those that join before the others, and the sender.
         self._members: list[ControlledProcess] = []
@@ -202,8 +199,6 @@ class Stand:
     def _launch(self, name: str, kind: str, **settings: Any) -> None:
         """Start a node with orders."""
         settings["inbox"] = 4096
-        if self._direct and "listen" in settings:
-            settings["direct_listen"] = "127.0.0.1:0"
         if self.certificates is not None:
             files = self.certificates
             settings["tls"] = asdict(files.tls() if "listen" in settings else files.connecting())
