@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from taskd_net.links.registry import KINDS, best
 from tests.faults.chaos import Chaos
 from tests.faults.lab import Lab
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser.add_argument("minutes", type=float, help="how long")
     parser.add_argument("--workers", type=int, default=16, help="of the mesh, below two Proxies (%(default)s)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the choice of faults")
-    parser.add_argument("--links", choices=["batched", "tasknet"], default="batched", help="the links (%(default)s)")
+    parser.add_argument("--links", choices=list(KINDS), default=best(), help="the links (%(default)s)")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     broken = soak(folder, options.minutes, options.workers, options.seed, options.links)

@@ -344,7 +344,7 @@ async def test_files_matter_to_the_parent_only_where_it_has_the_port(
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     assert mesh.count("joined", link="batched") == 1
     with pytest.raises(ConfigError, match=r"direct_listen is .* cannot be used: .*key too small"):
-        await mesh.mgr(tls=certificates.listening())
+        await mesh.mgr(direct_listen="127.0.0.1:0", tls=certificates.listening())
 
 
 async def test_files_that_become_unusable_refuse_connections_and_not_the_join(

@@ -100,7 +100,9 @@ class DirectChild(LinkChild):
 
     def over(self) -> bool:
         """True when the parent has ended the link."""
-        return self._reader is None or self._reader.done()
+        assert self.writer is not None
+        # A write to a connection that is gone does not let the reader run.
+        return self.writer.is_closing() or self._reader is None or self._reader.done()
 
     async def ended(self, timeout: float = 60.0) -> grpc.StatusCode:
         """Read until the parent ends the link. A socket has no status: OK."""

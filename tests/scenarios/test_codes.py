@@ -332,10 +332,10 @@ async def node_one_hop_away_that_does_not_answer(mesh: Mesh) -> None:
 @provokes(Code.NETWORK_ACK_LOST)
 async def node_two_hops_away_that_does_not_answer(mesh: Mesh) -> None:
     """Each hop gives up before the one above it, so the answer names the silent node."""
-    mgr = await mesh.mgr(ack_timeout=0.6)
-    outer = await mesh.proxy(0, mgr, ack_timeout=0.6)
-    inner = await mesh.proxy(1, outer, ack_timeout=0.6)
-    other = await mesh.worker(0, 5, outer, ack_timeout=0.6)
+    mgr = await mesh.mgr(ack_timeout=1.0)
+    outer = await mesh.proxy(0, mgr, ack_timeout=1.0)
+    inner = await mesh.proxy(1, outer, ack_timeout=1.0)
+    other = await mesh.worker(0, 5, outer, ack_timeout=1.0)
     async with RawChild("Worker/1/0") as child:
         child.drop_acks = True
         await child.join(inner.address or "")

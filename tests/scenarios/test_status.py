@@ -210,16 +210,18 @@ async def test_reports_of_strangers_and_garbage_are_refused(mesh: Mesh) -> None:
     await mesh.worker(0, 0, mgr)
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         tell: Any = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
-        for position, data, code in [
-            (("Worker", "9", "9"), b"", grpc.StatusCode.FAILED_PRECONDITION),
-            (("Worker", "0", "0"), b"\xff", grpc.StatusCode.INVALID_ARGUMENT),
+        for position, data, text in [
+            (("Worker", "9", "9"), b"", "not registered"),
+            (("Worker", "0", "0"), b"\xff", "report"),
         ]:
             metadata = tuple(zip(("role", "serverrank", "processrank"), position, strict=True))
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await tell(data, metadata=metadata)
-            assert refused.value.code() is code
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert text in str(refused.value.details())
     assert set(states(mgr)) == {"Mgr/0", "Worker/0/0"}
-    assert [event for event in mesh.events if event["event"] == "violation"]
+    # A child may have been forgotten while it reported.
+    assert mesh.count("violation") == 0
     assert [event["child"] for event in mesh.events if event["event"] == "status_refused"] == ["Worker/0/0"]
 
 

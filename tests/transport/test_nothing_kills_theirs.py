@@ -58,7 +58,7 @@ class FakeContext:
         self._metadata = metadata
 
     def peer(self) -> str:
-        return self._connection
+        return f"ipv4:127.0.0.1:{self._connection}"
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._metadata
@@ -118,7 +118,7 @@ class Rig(FakeNode):
         for number, (text, profile) in enumerate(below.items()):
             position = Position.parse(text)
             link = router.children.by_id[router.register(0.0, position, profile.child_quirks(position)).link or 0]
-            self.parent.connections.came_over(remote_of(str(number)), link.id, peers.Peer(profile))
+            self.parent.connections.came_over(remote_of(f"ipv4:127.0.0.1:{number}"), link.id, peers.Peer(profile))
             pipe, host = self._pipe(text), cast("Any", self)
             ours = profile is peers.OURS
             session: Session[Any] = BatchedLink(host, link.id, position, pipe) if ours else ToChild(
