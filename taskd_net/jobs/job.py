@@ -230,6 +230,7 @@ class Job:
             self.config,
             current.records,
             current.outbox,
+            current.round,
             current.signal,
             current.retry_time,
             current.first_retry_time,
@@ -259,6 +260,8 @@ class Job:
                 current.outbox.add(current.now, command)
                 outcome.commands.append(command)
                 item = command
+                for rank in answers:
+                    current.round.take(current.signal.uuid, rank, command)
                 for rank in ended:
                     current.records.exit(rank)
                 if command.code == vocabulary.EPOCH_BEGIN:

@@ -12,6 +12,7 @@ from taskd_net.jobs.traffic import Command, Reply
 from taskd_net.position import Role
 
 INFINITY: Final = float("inf")
+_OF_RANKS: Final = (vocabulary.RESTART_RANKS, vocabulary.STOP_RANKS)
 
 
 @dataclass(slots=True)
@@ -165,11 +166,11 @@ class Outbox:
         """Earlier commands to the same destination that this one replaces.
 
         An Agent that exits needs none of the earlier ones, and one that restarts only its 210, which it may not have;
-        a profiling switch replaces the one before.
+        a profiling switch replaces the one before, and a command on ranks one that names no others.
         """
         kept = {vocabulary.EXIT: (), vocabulary.RESTART_ALL: (vocabulary.START,)}.get(item.code)
         if kept is None or not item.to.startswith(f"{Role.AGENT}/"):
-            return [command.uuid for command in self._to(item.to) if _subject(command) == _subject(item)]
+            return [command.uuid for command in self._to(item.to) if _replaces(item, command)]
         return [command.uuid for command in self._to(item.to) if command.code not in kept]
 
 
@@ -178,6 +179,12 @@ def uuid_of(sending: Sending) -> str:
     item = sending.command or sending.reply
     assert item is not None
     return item.uuid
+
+
+def _replaces(item: Command, before: Command) -> bool:
+    if _subject(item) != _subject(before):
+        return False
+    return item.code not in _OF_RANKS or set(before.ranks) <= set(item.ranks)
 
 
 def _subject(command: Command) -> int:

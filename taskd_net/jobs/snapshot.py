@@ -9,6 +9,7 @@ from taskd_net.jobs import traffic
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
+from taskd_net.jobs.round import Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Snapshot:
         config: the settings.
         records: of Agents and Workers, with the sets of those that changed since the last tick.
         outbox: commands that nobody has acknowledged.
+        round: commands of ClusterD's last round.
         signal: ClusterD's last signal; signals that arrive together are shown one after another.
         retry_time: of reset.json; None without that file.
         first_retry_time: the one that this job's first Manager began with.
@@ -65,6 +67,7 @@ class Snapshot:
     config: JobConfig
     records: Records
     outbox: Outbox
+    round: Round
     signal: Signal
     retry_time: int | None
     first_retry_time: int | None
@@ -86,6 +89,17 @@ class Snapshot:
         After that the Agent may have started long ago, and only its acknowledgements are lost.
         """
         return self.outbox.is_fresh(traffic.agent(rank), vocabulary.START)
+
+    def has_exited(self, rank: int) -> bool:
+        """True for an Agent that this round was sent 203 for, and that has not failed since."""
+        return self.round.has_exited(self.signal.uuid, rank) and rank not in self.records.faulty
+
+    def to_restart(self, rank: int) -> dict[int, int]:
+        """Faulty ranks for a 209 to an Agent: without those of this round's 209s before, unless it has failed since."""
+        before = set(self.round.has_restarted(self.signal.uuid, rank))
+        if rank in self.records.faulty and not self.outbox.has(traffic.agent(rank), vocabulary.RESTART_RANKS):
+            before = set()
+        return {each: kind for each, kind in self.signal.fault_ranks.items() if each not in before}
 
     def needs_answer(self, rank: int) -> bool:
         """True for an Agent with a fault that no restart on its way will settle."""

@@ -71,6 +71,12 @@ class Command:
         """
         return _destination(self.to)
 
+    @property
+    def ranks(self) -> list[int]:
+        """Global ranks that the message of a 209 or 213 names."""
+        numbers = (natural(text, _COUNT_MOST) for text in _read_texts(self.message) or ())
+        return [number for number in numbers if number is not None]
+
     def require(self) -> None:
         """Check that receivers of every make survive this command.
 
@@ -94,7 +100,7 @@ class Command:
         """True where an original's Agent can read the message, of which it dies otherwise."""
         if self.code in (RESTART_ALL, START):
             return read_count(self.message) is not None
-        return self.code not in (RESTART_RANKS, STOP_RANKS) or _names_ranks(self.message)
+        return self.code not in (RESTART_RANKS, STOP_RANKS) or _read_texts(self.message) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +203,13 @@ def read_count(text: str) -> int | None:
     return -number if text.strip().startswith("-") else number
 
 
-def _names_ranks(message: str) -> bool:
+def _read_texts(message: str) -> list[str] | None:
+    """A JSON list of texts; None for another text."""
     try:
-        ranks = json_value(message)
+        value = json_value(message)
     except ValueError:
-        return False
-    return isinstance(ranks, list) and all(isinstance(rank, str) for rank in ranks)
+        return None
+    return value if isinstance(value, list) and all(isinstance(each, str) for each in value) else None
 
 
 @lru_cache(maxsize=4096)

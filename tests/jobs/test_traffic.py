@@ -40,6 +40,11 @@ def test_the_others_are_not() -> None:
     assert Command("Worker/0/3", 205).destination.position == Position.worker(0, 3)
 
 
+def test_ranks_of_a_command() -> None:
+    assert Command("Agent/0", 213, '["4", "3", "x"]').ranks == [4, 3]
+    assert Command("Worker/0/3", 209, "none").ranks == []
+
+
 def test_209_has_both_forms() -> None:
     assert rank_texts({4: 1, 3: 0}) == '["3", "4"]'
     assert json.loads(fault_ranks({4: 1, 3: 0})["FaultRanks"]) == {"3": 0, "4": 1}

@@ -9,6 +9,7 @@ from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.events import Signal
 from taskd_net.jobs.plugins.plugin import Recovery
+from taskd_net.jobs.snapshot import Snapshot
 
 S = TypeVar("S")
 
@@ -16,8 +17,9 @@ RECOVERY: str = "ResumeTrainingAfterFaultStream"
 IN_PLACE: str = "recover-in-place"
 
 
-def carry_out(plugin: Recovery[S], signal: Signal) -> None:
-    """Decide on every action of a signal, in its order. Unknown actions are left alone, as by the original."""
+def carry_out(plugin: Recovery[S], snapshot: Snapshot) -> None:
+    """Decide on every action of the signal, in its order. Unknown actions are left alone, as by the original."""
+    signal = snapshot.signal
     ranks, timeout = signal.fault_ranks, signal.timeout
     for action in signal.actions:
         match action:
@@ -34,9 +36,9 @@ def carry_out(plugin: Recovery[S], signal: Signal) -> None:
             case "hot switch" | "stop switch":
                 plugin.call("prepare_action", ranks, action)
             case "fault_nodes_exit":
-                exit_nodes(plugin, signal)
+                exit_nodes(plugin, snapshot)
             case "fault_nodes_restart":
-                restart_ranks(plugin, signal)
+                restart_ranks(plugin, snapshot)
             case "pre exit process":
                 for node in signal.node_rank_ids:
                     plugin.send(traffic.agent(node), vocabulary.STOP_RANKS, traffic.rank_texts(ranks))
@@ -49,16 +51,18 @@ def change_strategy(plugin: Recovery[S], signal: Signal) -> None:
     plugin.call("change_strategy", text=signal.change_strategy, params=signal.extra_params)
 
 
-def exit_nodes(plugin: Recovery[S], signal: Signal) -> None:
-    """203 to the Agents that the signal names."""
+def exit_nodes(plugin: Recovery[S], snapshot: Snapshot) -> None:
+    """203 to the Agents that the signal names; once in a round, so that no pod ends that has come back."""
+    signal = snapshot.signal
     extension = {"SignalType": signal.signal_type, "Actions": json.dumps(signal.actions)}
     for node in signal.node_rank_ids:
-        plugin.send(traffic.agent(node), vocabulary.EXIT, extension=extension)
+        if not snapshot.has_exited(node):
+            plugin.send(traffic.agent(node), vocabulary.EXIT, extension=extension)
 
 
-def restart_ranks(plugin: Recovery[S], signal: Signal) -> None:
-    """209 with all faulty ranks to the Agents that the signal names."""
-    ranks = signal.fault_ranks
-    for node in signal.node_rank_ids:
-        both = traffic.rank_texts(ranks), traffic.fault_ranks(ranks)
-        plugin.send(traffic.agent(node), vocabulary.RESTART_RANKS, *both)
+def restart_ranks(plugin: Recovery[S], snapshot: Snapshot) -> None:
+    """209 with all faulty ranks to the Agents that the signal names; each rank once in a round."""
+    for node in snapshot.signal.node_rank_ids:
+        if ranks := snapshot.to_restart(node):
+            both = traffic.rank_texts(ranks), traffic.fault_ranks(ranks)
+            plugin.send(traffic.agent(node), vocabulary.RESTART_RANKS, *both)

@@ -50,7 +50,7 @@ class ElasticTraining(Recovery[Scaled]):
         if signal.order != self.state.done:
             self.state.done = signal.order
             if ours:
-                carry_out(self, signal)
+                carry_out(self, snapshot)
         return Progress.HOLD if ours and not snapshot.master_overdue else Progress.FINAL
 
 

@@ -42,5 +42,5 @@ class HotSwitch(Recovery[Switched]):
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Carry out the actions."""
         self.state.done = snapshot.signal.order
-        carry_out(self, snapshot.signal)
+        carry_out(self, snapshot)
         return Progress.FINAL

@@ -70,15 +70,15 @@ class Recover(Recovery[Recovering]):
         self.state.done = _order(signal)
         if signal.signal_type == SAVE_AND_EXIT:
             self.call("dump")
-            exit_nodes(self, signal)
+            exit_nodes(self, snapshot)
         elif signal.strategy == "recover" and IN_PLACE not in signal.extra_params:
             self.state.signal, self.state.until = signal, snapshot.now + job_limits.EXITS_FIRST_S
-            exit_nodes(self, signal)
+            exit_nodes(self, snapshot)
             return Progress.HOLD
         else:
             change_strategy(self, signal)
             if signal.strategy == "recover":
-                restart_ranks(self, signal)
+                restart_ranks(self, snapshot)
         return Progress.FINAL
 
 

@@ -55,7 +55,7 @@ class StopTrain(Recovery[Stopped]):
         if signal.order != self.state.done:
             self.state.done = signal.order
             if signal.signal_type in _OURS:
-                carry_out(self, signal)
+                carry_out(self, snapshot)
             if signal.signal_type == STOP_TRAIN:
                 self.state.until = snapshot.now + job_limits.STOP_TRAIN_S
             elif signal.signal_type != PRE_EXIT:

@@ -2,8 +2,74 @@
 
 from __future__ import annotations
 
+from taskd_net.jobs.events import Signal
 from taskd_net.jobs.traffic import Call
-from tests.jobs.scene import CLUSTERD, started
+from tests.jobs.scene import CLUSTERD, Scene, started
+
+IN_PLACE = "recover-in-place"
+FAULT = ("on_global_rank", "fault_nodes_restart")
+CHANGE = ("change_strategy", "fault_nodes_restart")
+
+
+def restart(scene: Scene, uuid: str, *ranks: int, change: bool = False) -> list[str]:
+    """ClusterD says that ranks are to be restarted in place. Returns the messages of the 209s."""
+    kind, actions = ("changeStrategy", CHANGE) if change else ("globalFault", FAULT)
+    strategy, params = ("recover", IN_PLACE) if change else ("", "")
+    scene.take(Signal(uuid, kind, actions, dict.fromkeys(ranks, 1), strategy, 0, (1,), params))
+    return [command.message for outcome in scene.settle() for command in outcome.commands if command.code == 209]
+
+
+def test_a_round_restarts_each_rank_once() -> None:
+    """Its globalFault and its changeStrategy both say it; a slow framework would restart the process twice."""
+    scene = started(0, 1, config=CLUSTERD)
+    assert restart(scene, "a", 3) == ['["3"]']
+    assert restart(scene, "a", 3, change=True) == []
+    assert restart(scene, "b", 3) == ['["3"]'], "the next fault"
+    assert restart(scene, "b", 2, 3, change=True) == ['["2"]'], "a further rank of it"
+    assert restart(scene, "", 3) == restart(scene, "", 3, change=True) == ['["3"]'], "no uuid, no round"
+
+
+def test_a_round_restarts_a_rank_again_that_has_failed_again() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.fault(1, 3)
+    assert restart(scene, "a", 3) == ['["3"]']
+    scene.fault(1, 3)
+    assert restart(scene, "a", 3, change=True) == ['["3"]']
+
+
+def test_a_fault_older_than_the_restart_on_its_way_asks_for_no_other() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.away.add("Agent/1")
+    assert restart(scene, "a", 3) == ['["3"]']
+    scene.fault(1, 3)
+    assert restart(scene, "a", 3, change=True) == []
+
+
+def exits(scene: Scene, uuid: str, kind: str) -> list[str]:
+    """ClusterD says that node 1 is to end. Returns the Agents that get 203."""
+    strategy = "recover" if kind == "changeStrategy" else ""
+    scene.take(Signal(uuid, kind, ("fault_nodes_exit",), {3: 1}, strategy, 0, (1,)))
+    return [command.to for outcome in scene.settle() for command in outcome.commands if command.code == 203]
+
+
+def test_a_round_ends_no_node_that_has_come_back() -> None:
+    """Its globalFault and its changeStrategy both say it; a slow framework leaves the pod time to come back."""
+    scene = started(0, 1, config=CLUSTERD)
+    assert exits(scene, "a", "globalFault") == ["Agent/1"]
+    assert exits(scene, "a", "changeStrategy") == [], "it has its 203"
+    scene.register(1)
+    assert exits(scene, "b", "globalFault") == ["Agent/1"], "the next fault"
+    scene.register(1)
+    assert exits(scene, "b", "changeStrategy") == [], "it has come back"
+
+
+def test_a_round_ends_a_node_again_that_has_failed_again() -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    assert exits(scene, "a", "globalFault") == ["Agent/1"]
+    scene.register(1)
+    scene.settle()
+    scene.fault(1, 3)
+    assert exits(scene, "a", "changeStrategy") == ["Agent/1"]
 
 
 def test_actions_are_carried_out_in_their_order_and_unknown_ones_left_alone() -> None:
