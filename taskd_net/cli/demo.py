@@ -182,7 +182,7 @@ def _show_scenarios(known: Sequence[S], names: Collection[str], play: PlayAll[S]
     def show(result: Result) -> None:
         mark = Text(" ✓ ", "bold green") if result.ok else Text(" ✗ ", "bold red")
         took = Text(f"  {result.seconds:.1f} s", "bright_black")
-        name = Text(f"{result.name:<19}", "bold")
+        name = Text(f"{result.name:<24}", "bold")
         messages.print(mark + name + Text(titles[result.name]) + took, soft_wrap=True)
         for problem in result.problems:
             messages.print(Text(f"     {problem}", "red"), soft_wrap=True)

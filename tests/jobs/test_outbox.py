@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from taskd_net import job_limits
 from taskd_net.jobs.outbox import INFINITY, Outbox, Sending, uuid_of
 from taskd_net.jobs.traffic import Command, Reply
@@ -60,7 +62,8 @@ def test_later_commands_replace_those_that_have_lost_their_meaning() -> None:
     outbox = box(("a", "Agent/1", 209), ("b", "Agent/1", 213), ("c", "Agent/1", 209))
     assert list(outbox.sending) == ["b", "c"]
     outbox = Outbox()
-    for uuid, code, message in (("a", 213, '["2"]'), ("b", 213, '["3"]'), ("c", 209, '["3"]'), ("d", 213, '["3", "4"]')):
+    for uuid, code, ranks in (("a", 213, ["2"]), ("b", 213, ["3"]), ("c", 209, ["3"]), ("d", 213, ["3", "4"])):
+        message = json.dumps(ranks)
         outbox.add(0.0, Command("Agent/1", code, message, uuid=uuid))
     assert list(outbox.sending) == ["a", "c", "d"], "a command on other ranks is another command"
     outbox = box(("a", "Worker/All/All", 700), ("b", "Worker/All/All", 204), ("c", "Worker/All/All", 711))

@@ -14,7 +14,8 @@ class Seen:
 
     Args:
         who: the process: `Mgr`, `Agent/1`, `Worker/3`, `ClusterD`, or `Plugin`.
-        what: `began`, `ended`, `command` (received), `reply` (received), `registered`, or `hung`.
+        what: `began`, `ended`, `command` (received; of ClusterD, that it refused Init), `reply` (received),
+            `registered`, or `hung`. Other events are no part of the summary.
         pid: of the process, as the kernel says.
         code: of a command; the exit code of a process that has ended.
         text: the message of a command; the restarts left for a training process; the reply.

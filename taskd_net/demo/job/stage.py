@@ -240,9 +240,13 @@ class Stage:
             event = Seen(**json.loads(line), pid=pid)
             who = event.who
             self._see(event)
+            self.answer(event, writer)
         if who.startswith("Worker/"):
             self._see(Seen(who, ENDED, pid))
         writer.close()
+
+    def answer(self, event: Seen, writer: asyncio.StreamWriter) -> None:
+        """Answer a process that waits for it; here none does."""
 
     def _last_words(self) -> str:
         """The end of what the processes have complained of."""

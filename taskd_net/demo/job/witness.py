@@ -43,6 +43,10 @@ class Witness:
         with self._saying:
             self._socket.sendall(line.encode() + b"\n")
 
+    def wait(self) -> None:
+        """Wait until the controller lets this process go on, or ends."""
+        self._socket.recv(1)
+
 
 def program(module: str, *arguments: str) -> list[str]:
     """The command line of a process of the demo, which ends with its parent, even where it is frozen. Linux only.

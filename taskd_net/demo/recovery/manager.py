@@ -30,6 +30,9 @@ OFFERS: Final = "DEMO_RECOVERY_OFFERS"
 WATCHES: Final = "DEMO_RECOVERY_WATCHES"
 """Variable, `on` for a framework that reports dead processes."""
 
+REPORTED: Final = "reported"
+"""A report of the framework has come to its end."""
+
 LOOK_S: Final = 0.05
 
 
@@ -46,7 +49,7 @@ class _Controller(HandlerController):
 
 
 class TrainingDouble:
-    """The double: it reports success, or the code that the scenario has for it.
+    """The double: it reports success, or the code that the scenario has for it, when the controller lets it.
 
     Args:
         witness: the connection to the controller of the demo.
@@ -75,29 +78,38 @@ class TrainingDouble:
 
     def _saw(self, text: str) -> int:
         self._witness.say(COMMAND, text=text)
+        self._witness.wait()
         codes = self._says.get(text)
         return codes.pop(0) if codes else 0
 
+    def _report(self, report: Callable[[], int]) -> None:
+        try:
+            report()
+        finally:
+            self._witness.say(REPORTED)
+
     def _stop(self, call: Call, reports: Reports) -> None:
-        reports.stop_complete(self._saw(call.text), "", call.ranks)
+        code = self._saw(call.text)
+        self._report(lambda: reports.stop_complete(code, "", call.ranks))
 
     def _choose(self, call: Call, reports: Reports) -> None:
         self._saw(f"ranks {' '.join(map(str, sorted(call.ranks)))}")
-        reports.strategies(call.ranks, self._offers)
+        self._report(lambda: reports.strategies(call.ranks, self._offers))
 
     def _change(self, call: Call, reports: Reports) -> None:
         code = self._saw(call.text)
-        reports.result(code, "", {2: 1, 3: 1} if code == 201 else {}, call.text)
+        self._report(lambda: reports.result(code, "", {2: 1, 3: 1} if code == 201 else {}, call.text))
         if code == 201:
-            reports.result(0, "", {}, call.text)
+            self._report(lambda: reports.result(0, "", {}, call.text))
 
     def _save(self, _: Call, reports: Reports) -> None:
-        reports.result(self._saw("save"), "", {}, "dump")
+        code = self._saw("save")
+        self._report(lambda: reports.result(code, "", {}, "dump"))
 
     def _prepare(self, call: Call, reports: Reports) -> None:
         self._saw(call.text)
         if call.text == "hot switch":
-            reports.strategies(call.ranks, ["migration"])
+            self._report(lambda: reports.strategies(call.ranks, ["migration"]))
 
     async def watch(self, manager: Manager) -> None:
         """Report processes that have died, as a framework does that sees them go."""

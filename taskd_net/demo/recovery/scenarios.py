@@ -6,15 +6,15 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from taskd_net.demo.job.evidence import Evidence, Summary
+from taskd_net.demo.job.evidence import Summary
 from taskd_net.demo.job.scenarios import ALL, WORKERS, Scenario
 from taskd_net.demo.job.stage import Missed, Stage
-from taskd_net.demo.job.terms import COMMAND, ENDED, FAULTY
+from taskd_net.demo.job.terms import COMMAND, FAULTY
+from taskd_net.demo.recovery.kills import MGR, RECOVER, RETRY, STRATEGIES, expected, kill_at_each_stage
 from taskd_net.demo.recovery.manager import SAYS, WATCHES
 from taskd_net.demo.recovery.stage import CLUSTERD, SENT, RecoveryStage
 
-_OFFER: Final = "RecoverStrategy retry recover downgrade dump exit"
-_ROUND: Final = f"StopComplete 0, {_OFFER}"
+_ROUND: Final = f"StopComplete 0, {STRATEGIES}"
 _STARTED: Final = {"Agent/0": "210 3", "Agent/1": "210 3"}
 _REPLACED: Final = {"Agent/0": "210 3", "Agent/1": "210 3, 203, 210 3"}
 _RESTARTED: Final = {"Agent/0": "210 3, 208 2", "Agent/1": "210 3, 203, 210 2"}
@@ -44,18 +44,14 @@ def _steps(name: str, leaving: int | None = None, *, returns: bool = True) -> Ca
         await stage.start_job()
         await stage.start_clusterd(name)
         if leaving is not None:
-            await stage.until(lambda seen: seen.count(f"Agent/{leaving}", ENDED) == 1, f"Agent {leaving} leaves")
+            await stage.until_left(leaving)
         if leaving is not None and returns:
             await stage.launch(leaving)
-        await stage.until(_ended, "ClusterD's scenario ends")
+        await stage.until_clusterd_ends()
         if returns:
             await stage.all_registered()
 
     return play
-
-
-def _ended(seen: Evidence) -> bool:
-    return seen.count(CLUSTERD, ENDED) == 1
 
 
 async def _pause(stage: Stage) -> None:
@@ -69,7 +65,7 @@ async def _pause(stage: Stage) -> None:
     await stage.until(lambda seen: seen.count("Agent/1", COMMAND, 210) == 2, "Agent 1 gets its second 210")
     if stage.evidence.count(CLUSTERD, SENT) < 2:
         raise Missed("Agent 1 got its 210 while starts were held back")
-    await stage.until(_ended, "ClusterD's scenario ends")
+    await stage.until_clusterd_ends()
     await stage.all_registered()
 
 
@@ -99,7 +95,7 @@ def _summary(
 
 _LEFT: Final = {"Agent/1": "1"}
 
-SCENARIOS: Final = tuple(
+_FLOWS: Final = tuple(
     Scenario(name, title, steps, expected, variables=variables, stage=RecoveryStage)
     for name, title, steps, variables, expected in (
         (
@@ -115,6 +111,18 @@ SCENARIOS: Final = tuple(
             _steps("recover", 1),
             {},
             _summary("stop, ranks 2 3, recover", f"{_ROUND}, RecoverStatus 0", _REPLACED, _NODE_1_AGAIN, _LEFT),
+        ),
+        (
+            "recover-in-place",
+            "209 to the faulty node: one process is replaced in its pod; the others go on in theirs",
+            _steps("recover-in-place"),
+            {},
+            _summary(
+                "stop, ranks 3, recover",
+                f"{_ROUND}, RecoverStatus 0",
+                {"Agent/0": "210 3", "Agent/1": '210 3, 209 ["3"]'},
+                {**_ONCE, "Worker/3": "3 3"},
+            ),
         ),
         (
             "dump",
@@ -223,7 +231,27 @@ SCENARIOS: Final = tuple(
             "Recovery is off (403), then on: the Manager asks again after 30 s",
             _steps("switched-on-later", 1),
             {},
-            _summary("stop, ranks 2 3, recover", f"{_ROUND}, RecoverStatus 0", _REPLACED, _NODE_1_AGAIN, _LEFT),
+            _summary(
+                "stop, ranks 2 3, recover",
+                f"{_ROUND}, RecoverStatus 0",
+                {**_REPLACED, CLUSTERD: "403 Init"},
+                _NODE_1_AGAIN,
+                _LEFT,
+            ),
         ),
     )
 )
+
+_KILLS: Final = tuple(
+    Scenario(
+        f"{flow.name}-{name}-killed",
+        f"{who} is killed at each stage of {flow.name}, and back; a whole {flow.name} follows",
+        kill_at_each_stage(flow, victim),
+        expected(flow, victim),
+        stage=RecoveryStage,
+    )
+    for victim, name, who in ((CLUSTERD, "clusterd", "ClusterD"), (MGR, "manager", "The Manager"))
+    for flow in (RECOVER, RETRY)
+)
+
+SCENARIOS: Final = (*_FLOWS, *_KILLS)

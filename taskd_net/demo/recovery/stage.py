@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import taskd_net
 from taskd_net.demo.job import stage
 from taskd_net.demo.job.evidence import Seen
-from taskd_net.demo.job.terms import BEGAN, ENDED, REPLY
+from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, REPLY
 
 CLUSTERD: Final = "ClusterD"
+FRAMEWORK: Final = "Framework"
 SCENARIOS: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scenarios"
 PATIENCE_TIMES: Final = 3.0
 """More patience than without ClusterD: a Manager that is told that recovery is off asks again after 30 s."""
 
 SENT: Final = "sent"
+ENTERED: Final = "entered"
+"""ClusterD has come to a state, or to a call that it does not answer."""
+
+HEALTH: Final = "health"
+"""The Manager has asked for ClusterD's health, as its loop does each second."""
+
+INIT: Final = "init"
+"""The state of a job without a fault, in which its client subscribes."""
 
 
 class RecoveryStage(stage.Stage):
@@ -26,6 +37,9 @@ class RecoveryStage(stage.Stage):
         super().__init__(restarts, patience * PATIENCE_TIMES, **variables)
         self._restarts_written = 0
         self._called = 0
+        self._scenarios = 0
+        self._held = ""
+        self._holding: asyncio.StreamWriter | None = None
 
     async def start_mgr(self) -> None:
         """Start the Mgr, with the state of the one before."""
@@ -35,19 +49,55 @@ class RecoveryStage(stage.Stage):
         await self.start("Mgr", "taskd_net.demo.recovery.manager", *arguments, *files)
         await self.until(lambda seen: seen.count("Mgr", BEGAN) > before, "the Mgr listens")
 
-    async def start_clusterd(self, scenario: str) -> None:
-        """Start ClusterD's stand-in with a scenario of the package, until it listens."""
+    async def start_clusterd(self, scenario: str | Mapping[str, object]) -> None:
+        """Start ClusterD's stand-in, until it listens.
+
+        Args:
+            scenario: the name of one of the package, or its content.
+        """
         before = self.evidence.count(CLUSTERD, BEGAN)
-        arguments = ["--scenario", str(SCENARIOS / f"{scenario}.yaml"), "--listen", f"{self.host}:8899", "--json"]
+        if isinstance(scenario, str):
+            path = SCENARIOS / f"{scenario}.yaml"
+        else:
+            self._scenarios += 1
+            path = self.folder / f"scenario-{self._scenarios}.yaml"
+            path.write_text(json.dumps(scenario))
+        arguments = ["--scenario", str(path), "--listen", f"{self.host}:8899", "--json"]
         await self.start(CLUSTERD, "taskd_net.cli", "clusterd-sim", *arguments)
         await self.until(lambda seen: seen.count(CLUSTERD, BEGAN) > before, "ClusterD listens")
 
     async def until_clusterd_ends(self) -> None:
         """Wait for the end of ClusterD's scenario."""
-        await self.until(lambda seen: seen.count(CLUSTERD, ENDED) > 0, "ClusterD's scenario ends")
+        began = self.evidence.count(CLUSTERD, BEGAN)
+        await self.until(lambda seen: seen.count(CLUSTERD, ENDED) == began, "ClusterD's scenario ends")
+
+    async def until_left(self, node: int) -> None:
+        """Wait until the launcher of a node has left."""
+        who = f"Agent/{node}"
+        began = self.evidence.count(who, BEGAN)
+        await self.until(lambda seen: seen.count(who, ENDED) == began, f"Agent {node} leaves")
+
+    def hold(self, call: str) -> None:
+        """Hold back the report of the framework's next call of this name; of none with an empty text."""
+        self._held, self._holding = call, None
+
+    def release(self) -> None:
+        """Let the framework give the report that was held back."""
+        assert self._holding is not None
+        self._holding.write(b"\n")
+        self.hold("")
+
+    def answer(self, event: Seen, writer: asyncio.StreamWriter) -> None:
+        """Let the framework go on, unless its call is held back."""
+        if (event.who, event.what) != (FRAMEWORK, COMMAND):
+            return
+        if event.text == self._held:
+            self._holding = writer
+        else:
+            writer.write(b"\n")
 
     def read(self, line: bytes, pid: int) -> Seen | None:
-        """The event in a line of a process: of ClusterD its start and the reports that it gets."""
+        """The event in a line of a process: of ClusterD its start, its states, and the calls that it gets."""
         event = json.loads(line)
         match event:
             case {"who": _}:
@@ -59,6 +109,14 @@ class RecoveryStage(stage.Stage):
                 self.set_retry_time(self._restarts_written)
             case {"event": "sent", "signal_type": "pauseStartAgent" | "continueStartAgent" as signal}:
                 return Seen(CLUSTERD, SENT, pid, text=signal)
+            case {"event": "moved", "to": str(place)} | {"event": "scripted", "call": str(place)}:
+                return Seen(CLUSTERD, ENTERED, pid, text=place)
+            case {"event": "stream_began", "call": "SubscribeProcessManageSignal"}:
+                return Seen(CLUSTERD, ENTERED, pid, text=INIT)
+            case {"event": "answered", "call": "Init" as call, "code": int(code)}:
+                return Seen(CLUSTERD, COMMAND, pid, code, call)
+            case {"event": "called", "call": "HealthCheck"}:
+                return Seen(CLUSTERD, HEALTH, pid)
             case {"event": "called", "call": str(call), "request": request} if call.startswith(("Report", "Reply")):
                 self._called += 1
                 return Seen(CLUSTERD, REPLY, pid, text=_report(call, request), uuid=str(self._called))

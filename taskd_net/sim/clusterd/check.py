@@ -16,7 +16,7 @@ from taskd_net.untrusted import parsed, shown
 
 Place: TypeAlias = tuple[str | int, ...]
 
-MARKS: Final = ("registered", "subscribed")
+MARKS: Final = ("registered", "subscribed", "unsubscribed")
 STREAMS: Final = (
     *Stream,
     "SubscribeSwitchNicSignal",
@@ -71,6 +71,7 @@ _POSITIVE: Final = _leaf("a whole number from 1 to 1000000", type="integer", min
 _CODE: Final = _leaf("a code from 0 to 9999", type="integer", minimum=0, maximum=9999)
 _TYPE: Final = _leaf("0 (memory), 1 (other) or 2 (network)", enum=[0, 1, 2])
 _RANKS: Final = _list(_WHOLE, 1)
+_WAITS: Final = _map((), **dict.fromkeys(map(str, Wait), _SECONDS))
 _SETTINGS: Final = {"enabled": _SWITCH, "known": _SWITCH, "strategies": _list(_one_of(*STRATEGIES))}
 
 ACTIONS: Final[Mapping[str, dict[str, object]]] = {
@@ -94,7 +95,7 @@ ACTIONS: Final[Mapping[str, dict[str, object]]] = {
         extra=_ANY_TEXT,
         count=_POSITIVE,
     ),
-    "change": _map((), **_SETTINGS),
+    "change": _map((), **_SETTINGS, waits=_WAITS),
     "away": _SECONDS,
     "end": _leaf("on", const=True),
 }
@@ -102,7 +103,7 @@ ACTIONS: Final[Mapping[str, dict[str, object]]] = {
 SCHEMA: Final = _map(
     ("jobs",),
     jobs=_list(_map(("id",), id=_TEXT, nodes=_POSITIVE, processes=_POSITIVE, **_SETTINGS), 1),
-    waits=_map((), **dict.fromkeys(map(str, Wait), _SECONDS)),
+    waits=_WAITS,
     outcomes=_list(_map(("state", "event"), state=_one_of(*State), event=_TEXT)),
     answers=_list(
         _map(

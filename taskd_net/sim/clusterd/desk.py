@@ -102,6 +102,12 @@ class Desk:
         """All machines, with the names of their jobs."""
         return self._machines.items()
 
+    def wait(self, seconds: Mapping[Wait, float]) -> None:
+        """Change times, from the next state of each machine on."""
+        self._seconds = {**self._seconds, **seconds}
+        for machine in self._machines.values():
+            machine.seconds.update(seconds)
+
     def forget(self) -> None:
         """Forget all that is in memory only, as a restart of ClusterD does."""
         self._initialized.clear()

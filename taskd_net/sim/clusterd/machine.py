@@ -56,6 +56,7 @@ class Machine:
         job: the job. Changes count from the next round on.
         state: the present state.
         decisions: made since the caller has taken the last ones out.
+        seconds: times, from the next state on.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Machine:
         self.state = State.INIT
         self.decisions: list[Decision] = []
         self._new_uuid = new_uuid
-        self._seconds = {**SECONDS, **seconds}
+        self.seconds = {**SECONDS, **seconds}
         self._outcomes = {state: deque(events) for state, events in (outcomes or {}).items()}
         self._streams: set[Stream] = set()
         self._round = Round(job)
@@ -225,11 +226,11 @@ class Machine:
         if isinstance(step, Pass):
             return self._wait(step.event(self._round), now)
         if isinstance(step, Read):
-            self._due = now + self._seconds[Wait.REPORT], Event.REPORT_TIMEOUT
+            self._due = now + self.seconds[Wait.REPORT], Event.REPORT_TIMEOUT
             self._reading = step
             return self._read_reports()
         if step.after is not None:
-            self._due = now + self._seconds[step.after], None
+            self._due = now + self.seconds[step.after], None
             return None
         return self._carry_out()
 
@@ -237,7 +238,7 @@ class Machine:
         """An event of the platform: at once, or when its time has passed."""
         if event not in DUE:
             return event
-        self._due = now + self._seconds[DUE[event]], event
+        self._due = now + self.seconds[DUE[event]], event
         return None
 
     def _carry_out(self) -> Event:

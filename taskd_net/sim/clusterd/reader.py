@@ -67,7 +67,7 @@ def parse(text: str, path: str = "scenario") -> Scenario:
         outcomes[state] = (*outcomes.get(state, ()), Event(each["event"]))
     return Scenario(
         jobs,
-        {**SECONDS, **{Wait(name): float(value) for name, value in checked.get("waits", {}).items()}},
+        {**SECONDS, **_waits(checked)},
         outcomes,
         tuple(_answer(each) for each in checked.get("answers", ())),
         tuple(_step(each, jobs[0].job_id) for each in checked.get("steps", ())),
@@ -90,6 +90,17 @@ def _answer(given: Mapping[str, Any]) -> Scripted:
 def _step(given: Mapping[str, Any], job: str) -> Step:
     (name,) = given.keys() & _ACTIONS.keys()
     return Step(_ACTIONS[name](given[name]), given.get("job", job), given.get("when", ""), float(given.get("wait", 0)))
+
+
+def _waits(given: Mapping[str, Any]) -> dict[Wait, float]:
+    return {Wait(name): float(value) for name, value in given.get("waits", {}).items()}
+
+
+def _change(given: Mapping[str, Any]) -> Change:
+    settings = {key: value for key, value in given.items() if key != "waits"}
+    return Change(
+        {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}, _waits(given)
+    )
 
 
 def _ranks(given: Mapping[str, Any]) -> dict[int, int]:
@@ -121,9 +132,7 @@ _ACTIONS: Final[Mapping[str, Callable[[Any], Action]]] = {
     "stress_test": lambda given: StressTest(dict.fromkeys(given["ranks"], tuple(given.get("ops", (0,))))),
     "profiling": Profiling,
     "signal": _orders,
-    "change": lambda given: Change(
-        {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    ),
+    "change": _change,
     "away": lambda seconds: Away(float(seconds)),
     "end": lambda _: End(),
 }

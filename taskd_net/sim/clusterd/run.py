@@ -106,7 +106,8 @@ class Run:
                 await asyncio.sleep(seconds)
                 await self._open()
                 return
-            case Change(settings):
+            case Change(settings, waits):
+                self._desk.wait(waits)
                 for name, value in settings.items():
                     setattr(self._desk.jobs[step.job], name, value)
                 return

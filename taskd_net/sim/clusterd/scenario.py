@@ -62,9 +62,10 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The platform's settings of the job change."""
+    """The platform's settings of the job change, and its times for all jobs."""
 
     settings: Mapping[str, object]
+    waits: Mapping[Wait, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Step:
     Args:
         action: done when its time has come.
         job: name of the job.
-        when: `registered`, `subscribed`, a state of the job, or empty: after the step before.
+        when: `registered`, `subscribed`, `unsubscribed`, a state of the job, or empty: after the step before.
         wait: seconds between that and the action.
     """
 

@@ -57,7 +57,7 @@ class Script:
         return None
 
     def saw(self, job_id: str, mark: str, now: float) -> None:
-        """A job has entered a state, has registered, or has subscribed."""
+        """A job has entered a state, has registered, has subscribed, or its client has gone."""
         step = self.next
         if step is not None and self._due is None and (step.job, step.when) == (job_id, mark):
             self._due = now + step.wait
@@ -113,6 +113,6 @@ def holds(step: Step, machine: Machine | None) -> bool:
     """
     if machine is None:
         return False
-    if step.when == "subscribed":
-        return machine.has(Stream.SIGNALS)
+    if step.when in ("subscribed", "unsubscribed"):
+        return machine.has(Stream.SIGNALS) is (step.when == "subscribed")
     return step.when in ("registered", machine.state)

@@ -272,6 +272,8 @@ class Service:
                 if self._streams[job_id, stream] is queue and self._desk.machine(job_id) is machine:
                     machine.end(stream)
                     self.settle(job_id, machine)
+                    if stream is Stream.SIGNALS:
+                        self._script.saw(job_id, "unsubscribed", self._loop.time())
 
         return serve
 

@@ -45,7 +45,7 @@ steps:
   - signal:
       {type: stopTrain, uuid: u, actions: [x], ranks: [1], fault: 2, strategy: s, timeout: 9, nodes: [1], extra: e,
       count: 7}
-  - change: {enabled: on, strategies: [dump]}
+  - change: {enabled: on, strategies: [dump], waits: {flush: 2}}
   - away: 2
   - end: on
 """)
@@ -68,7 +68,7 @@ steps:
         Step(StressTest({0: (0, 1), 1: (0, 1)}), "a"),
         Step(Profiling({"Step": True}), "a"),
         Step(Orders(signal, 7), "a"),
-        Step(Change({"enabled": True, "strategies": ("dump",)}), "a"),
+        Step(Change({"enabled": True, "strategies": ("dump",)}, {Wait.FLUSH: 2.0}), "a"),
         Step(Away(2.0), "a"),
         Step(End(), "a"),
     )

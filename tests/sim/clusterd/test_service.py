@@ -265,3 +265,20 @@ async def test_gone_and_back_with_an_empty_memory() -> None:
         first, last = (each["address"] for each in client.events if each["event"] == "listening")
         assert first == last
         assert (await client.until("step", 2))["action"] == "End"
+
+
+async def test_a_client_that_comes_back_finds_other_times() -> None:
+    steps = """
+- {when: subscribed, fault: {ranks: [3]}}
+- {when: unsubscribed, change: {waits: {flush: 0}}}
+- {when: subscribed, fault: {ranks: [3]}}
+"""
+    async with running(JOB + f"waits: {{flush: 900}}\nsteps: {steps}") as client:
+        signals = await client.join()
+        assert (await read(signals)).signalType == "stopTrain"
+        signals.cancel()
+        await client.until("step", 2)
+        signals = await client.join()
+        assert (await read(signals)).signalType == "stopTrain"
+        assert await client.code("ReportStopComplete", STOPPED) == 0
+        assert (await read(signals)).signalType == "globalFault"
