@@ -90,9 +90,9 @@ class Snapshot:
         """
         return self.outbox.is_fresh(traffic.agent(rank), vocabulary.START)
 
-    def has_exited(self, rank: int) -> bool:
-        """True for an Agent that this round was sent 203 for, and that has not failed since."""
-        return self.round.has_exited(self.signal.uuid, rank) and rank not in self.records.faulty
+    def was_replaced(self, rank: int) -> bool:
+        """True for a node that this round has ended: its next Agent has registered, and has no fault."""
+        return self.round.has_exited(self.signal.uuid, rank) and not self.counts_as_faulty(rank)
 
     def to_restart(self, rank: int) -> dict[int, int]:
         """Faulty ranks for a 209 to an Agent: without those of this round's 209s before, unless it has failed since."""

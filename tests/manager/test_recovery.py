@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,9 +16,10 @@ from uuid import uuid4
 import pytest
 
 import taskd_net
+from taskd_net import job_limits
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
-from taskd_net.recover.controller import ACTIONS, HandlerController, Reports
+from taskd_net.recover.controller import ACTIONS, Handler, HandlerController, Reports
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import free_port
 
@@ -27,11 +29,32 @@ END_S: Final = 60.0
 
 @dataclass
 class Seen:
-    """Calls of the controller, commands of each node, and the states that the stand-in has entered."""
+    """Calls of the controller, commands of each node, and the states that the stand-in has entered.
+
+    Attributes:
+        reports: those of the controller, once it has started.
+        slow: the framework takes until the faulty node is back to choose strategies.
+        back: it is back.
+    """
 
     calls: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
+    reports: Reports | None = None
+    slow: bool = False
+    back: threading.Event = field(default_factory=threading.Event)
+
+
+class Framework(HandlerController):
+    """Handlers, and the reports that they give by themselves."""
+
+    def __init__(self, seen: Seen, handlers: Mapping[str, Handler]) -> None:
+        super().__init__(handlers)
+        self._seen = seen
+
+    def start(self, reports: Reports) -> None:
+        super().start(reports)
+        self._seen.reports = reports
 
 
 def framework(seen: Seen) -> HandlerController:
@@ -39,6 +62,8 @@ def framework(seen: Seen) -> HandlerController:
 
     def take(call: Call, reports: Reports) -> None:
         seen.calls.append(" ".join(filter(None, (call.name, call.text))))
+        if seen.slow and call.name == "on_global_rank":
+            assert seen.back.wait(END_S)
         match call.name:
             case "stop_train":
                 reports.stop_complete(0, "", call.ranks)
@@ -54,11 +79,17 @@ def framework(seen: Seen) -> HandlerController:
             case "dump":
                 reports.result(0, "", {}, "dump")
 
-    return HandlerController(dict.fromkeys(ACTIONS, take))
+    return Framework(seen, dict.fromkeys(ACTIONS, take))
 
 
-async def live(leaf: Leaf, seen: Seen) -> None:
-    """Take commands as an Agent or a Worker, and come back after a 203."""
+async def live(leaf: Leaf, seen: Seen, faulty: str) -> None:
+    """Take commands as an Agent or a Worker, and come back after a 203.
+
+    Args:
+        leaf: the Agent or Worker.
+        seen: takes the commands.
+        faulty: the Worker in which a stress test finds a fault.
+    """
     while True:
         with contextlib.suppress(TimeoutError):
             body = await leaf.command()
@@ -69,15 +100,21 @@ async def live(leaf: Leaf, seen: Seen) -> None:
                     await leaf.fault()
                     await leaf.report("REGISTER", 0, Incarnation=str(uuid4()))
                     await leaf.report("STATUS", 201, leaf.restarts)
+                    seen.back.set()
                 case 204:
                     await leaf.report("ACTION", 204, "switchOK", switchNicUUID=body.extension["switchNicUUID"])
+                case 213:
+                    assert seen.reports is not None
+                    ranks = dict.fromkeys(map(int, json.loads(body.message)), 1)
+                    await asyncio.to_thread(seen.reports.fault_ranks, ranks)
                 case 205:
-                    result = json.dumps({"rankResult": {"0": {"code": "0", "result": "OK"}}})
+                    found = str(leaf.node.position.identity) == faulty
+                    result = json.dumps({"rankResult": {"0": {"code": "2" if found else "0", "result": "found"}}})
                     await leaf.report("ACTION", 205, result, stressTestUUID=body.extension["stressTestUUID"])
 
 
 @contextlib.asynccontextmanager
-async def job(address: str, seen: Seen) -> AsyncIterator[None]:
+async def job(address: str, seen: Seen, faulty: str) -> AsyncIterator[None]:
     """A job of two nodes with a Worker each."""
     config = ManagerConfig(job_id="demo", clusterd_addr=address, fault_recover="on", nodes=2, processes_per_node=2)
     async with (
@@ -88,7 +125,7 @@ async def job(address: str, seen: Seen) -> AsyncIterator[None]:
             await one.register()
         for one in nodes[2:]:
             await one.report("REGISTER", 101)
-        living = [asyncio.create_task(live(one, seen)) for one in nodes]
+        living = [asyncio.create_task(live(one, seen, faulty)) for one in nodes]
         try:
             yield
         finally:
@@ -97,16 +134,16 @@ async def job(address: str, seen: Seen) -> AsyncIterator[None]:
             await asyncio.wait(living)
 
 
-async def play(name: str) -> Seen:
+async def play(name: str, faulty: str = "", *, slow: bool = False) -> Seen:
     """Play a scenario of the stand-in to its end."""
-    seen, address = Seen(), f"127.0.0.1:{free_port()}"
+    seen, address = Seen(slow=slow), f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "taskd_net.cli", "clusterd-sim", "--json", "--listen", address]
     process = await asyncio.create_subprocess_exec(
         *command, "--scenario", str(SCENARIOS / f"{name}.yaml"), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(END_S), job(address, seen):
+        async with asyncio.timeout(END_S), job(address, seen, faulty):
             async for line in process.stdout:
                 event = json.loads(line)
                 if event["event"] == "moved":
@@ -122,6 +159,8 @@ async def play(name: str) -> Seen:
 
 STOPPED: Final = ["stop_train stop", "on_global_rank"]
 
+RESTARTED: Final = ["203 Agent/1", "208 Agent/0", "208 Agent/1"]
+
 FLOWS: Final = {
     "retry": ([*STOPPED, "change_strategy retry"], []),
     "recover": ([*STOPPED, "change_strategy recover"], ["203 Agent/1"]),
@@ -132,11 +171,12 @@ FLOWS: Final = {
     ),
     "hot-switch": (["prepare_action hot switch", "change_strategy migration"], []),
     "kill-master": (["stop_train stop"], ["203 Agent/0"]),
+    "pre-exit": ([*STOPPED, "change_strategy recover"], ["203 Agent/1", "213 Agent/1"]),
 }
 LONG_FLOWS: Final = {
-    "dump": ([*STOPPED, "change_strategy dump"], ["203 Agent/1", "208 Agent/0"]),
+    "dump": ([*STOPPED, "change_strategy dump"], RESTARTED),
     "save-and-exit": (["dump"], ["203 Agent/1", "208 Agent/0"]),
-    "exit": (STOPPED, ["203 Agent/1", "208 Agent/0"]),
+    "exit": (STOPPED, RESTARTED),
     "downgrade-upgrade": ([*STOPPED, "change_strategy downgrade", "change_strategy upgrade"], ["203 Agent/1"]),
     "stress-test": (
         ["stop_train pause", "change_strategy continue"],
@@ -150,11 +190,27 @@ LONG_FLOWS: Final = {
 @pytest.mark.parametrize("name", [*FLOWS, *(pytest.param(name, marks=pytest.mark.long) for name in LONG_FLOWS)])
 async def test_flow(name: str) -> None:
     calls, commands = (FLOWS | LONG_FLOWS)[name]
-    seen = await play(name)
+    seen = await play(name, slow=commands is RESTARTED)
     assert seen.calls == calls
-    assert sorted(set(seen.commands)) == sorted(commands)
+    assert sorted(seen.commands) == sorted(commands)
     assert seen.states[-1:] == (["init"] if seen.states else [])
     assert ("notify kill job" in seen.states) == (name == "kill-master")
+
+
+@pytest.mark.long
+async def test_a_stress_test_that_finds_a_fault_ends_in_a_recovery() -> None:
+    seen = await play("stress-test", faulty="Worker/1/3")
+    assert seen.calls == ["stop_train pause", *STOPPED, "change_strategy recover"]
+    tested = [f"205 {worker}" for worker in ("Worker/0/0", "Worker/0/1", "Worker/1/2", "Worker/1/3")]
+    assert sorted(seen.commands) == ["203 Agent/1", *tested]
+
+
+@pytest.mark.long
+async def test_a_manager_asks_again_where_recovery_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_limits, "CLUSTERD_OFF_S", 1.0)
+    seen = await play("switched-on-later")
+    assert seen.calls == [*STOPPED, "change_strategy recover"]
+    assert seen.commands == ["203 Agent/1"]
 
 
 @pytest.mark.long

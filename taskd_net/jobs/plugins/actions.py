@@ -56,7 +56,7 @@ def exit_nodes(plugin: Recovery[S], snapshot: Snapshot) -> None:
     signal = snapshot.signal
     extension = {"SignalType": signal.signal_type, "Actions": json.dumps(signal.actions)}
     for node in signal.node_rank_ids:
-        if not snapshot.has_exited(node):
+        if not snapshot.was_replaced(node):
             plugin.send(traffic.agent(node), vocabulary.EXIT, extension=extension)
 
 

@@ -12,11 +12,12 @@
        ── no Agent counts as faulty, and every 208 was taken ───────────▶ free
 ```
 
-The original differs in three points that leave a job standing still or restart it for nothing:
+The original differs in four points that leave a job standing still or restart it for nothing:
 
 - It compares RetryTime with 0 when it starts. The baseline here is the value at the first start, in the state.
 - It never answers an Agent that fails after the decision. A report that is older than the 208 of its Agent is settled
   by that 208; a later one is answered in the round that is under way.
+- It ends a node of ClusterD's round again that has come back meanwhile. Here that node restarts like the others.
 - It forgets a command after five attempts. Here the round holds until the Agent has taken it or registers again.
 """
 
@@ -90,7 +91,7 @@ class PodRescheduling(Recovery[Round]):
         faulty: tuple[int, ...] = ()
         if snapshot.config.recovers:
             self.state.order = snapshot.signal.uuid
-            faulty = snapshot.signal.node_rank_ids
+            faulty = tuple(node for node in snapshot.signal.node_rank_ids if not snapshot.was_replaced(node))
         elif not snapshot.counts_as_faulty(0):
             faulty = tuple(_failed(snapshot))
         begin_round(self, snapshot, faulty)

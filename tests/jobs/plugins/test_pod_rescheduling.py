@@ -139,3 +139,18 @@ def test_an_agent_whose_acknowledgement_of_the_go_is_lost_is_restarted_with_the_
     # It may also be waiting still: 208 means nothing to it then, and the 210 goes on.
     scene.away.clear()
     assert sorted(commands(scene.tick(job_limits.COMMAND_RETRY_S))) == [("Agent/2", 208), ("Agent/2", 210)]
+
+
+def test_a_node_that_the_round_has_replaced_restarts_like_the_others() -> None:
+    """A last checkpoint may take longer than the return of the pod."""
+    scene = started(0, 1, 2, config=CLUSTERD)
+    scene.signal("globalFault", "fault_nodes_exit", uuid="a", nodes=(1, 2))
+    scene.settle()
+    scene.register(1)
+    scene.settle()
+    scene.signal("changeStrategy", uuid="a", strategy="exit", nodes=(1, 2))
+    assert commands(scene.tick()) == [("Agent/0", 208), ("Agent/1", 208)]
+    assert owner(scene) == "PodReschedulingPlugin", "Agent 2 is missing"
+    scene.register(2)
+    scene.settle()
+    assert owner(scene) == ""
