@@ -9,7 +9,7 @@ from typing import Final
 from taskd_net.demo.job.evidence import Summary
 from taskd_net.demo.job.scenarios import ALL, WORKERS, Scenario
 from taskd_net.demo.job.stage import Missed, Stage
-from taskd_net.demo.job.terms import COMMAND, FAULTY
+from taskd_net.demo.job.terms import BEGAN, COMMAND, FAULTY
 from taskd_net.demo.recovery.kills import MGR, RECOVER, RETRY, STRATEGIES, expected, kill_at_each_stage
 from taskd_net.demo.recovery.manager import SAYS, WATCHES
 from taskd_net.demo.recovery.stage import CLUSTERD, SENT, RecoveryStage
@@ -30,13 +30,16 @@ def _result(code: str, words: str) -> object:
 _TESTED: Final = json.dumps({**dict.fromkeys("012", _result("0", "OK")), "3": _result("2", "fault")}, sort_keys=True)
 
 
-def _steps(name: str, leaving: int | None = None, *, returns: bool = True) -> Callable[[Stage], Awaitable[None]]:
+def _steps(
+    name: str, leaving: int | None = None, *, returns: bool = True, again: str = ""
+) -> Callable[[Stage], Awaitable[None]]:
     """The steps of a scenario.
 
     Args:
         name: of ClusterD's scenario.
         leaving: node whose Agent has to leave; None for none.
         returns: the platform brings its pod back.
+        again: training process that starts a second time in its pod; empty for none.
     """
 
     async def play(stage: Stage) -> None:
@@ -48,6 +51,8 @@ def _steps(name: str, leaving: int | None = None, *, returns: bool = True) -> Ca
         if leaving is not None and returns:
             await stage.launch(leaving)
         await stage.until_clusterd_ends()
+        if again:
+            await stage.until(lambda seen: seen.count(again, BEGAN) == 2, f"{again} starts again")
         if returns:
             await stage.all_registered()
 
@@ -115,7 +120,7 @@ _FLOWS: Final = tuple(
         (
             "recover-in-place",
             "209 to the faulty node: one process is replaced in its pod; the others go on in theirs",
-            _steps("recover-in-place"),
+            _steps("recover-in-place", again="Worker/3"),
             {},
             _summary(
                 "stop, ranks 3, recover",
@@ -254,4 +259,5 @@ _KILLS: Final = tuple(
     for flow in (RECOVER, RETRY)
 )
 
-SCENARIOS: Final = (*_FLOWS, *_KILLS)
+SCENARIOS: Final = (*_KILLS, *_FLOWS)
+"""All scenarios. The longest come first, as some are played beside each other."""
