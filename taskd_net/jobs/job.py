@@ -230,7 +230,7 @@ class Job:
             self.config,
             current.records,
             current.outbox,
-            current.round,
+            current.clusterd_round,
             current.signal,
             current.retry_time,
             current.first_retry_time,
@@ -261,7 +261,7 @@ class Job:
                 outcome.commands.append(command)
                 item = command
                 for rank in answers:
-                    current.round.take(current.signal.uuid, rank, command)
+                    current.clusterd_round.take(current.signal.uuid, rank, command)
                 for rank in ended:
                     current.records.exit(rank)
                 if command.code == vocabulary.EPOCH_BEGIN:

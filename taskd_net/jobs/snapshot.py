@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import traffic
+from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
-from taskd_net.jobs.round import Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Snapshot:
         config: the settings.
         records: of Agents and Workers, with the sets of those that changed since the last tick.
         outbox: commands that nobody has acknowledged.
-        round: commands of ClusterD's last round.
+        clusterd_round: commands of ClusterD's last round.
         signal: ClusterD's last signal; signals that arrive together are shown one after another.
         retry_time: of reset.json; None without that file.
         first_retry_time: the one that this job's first Manager began with.
@@ -67,7 +67,7 @@ class Snapshot:
     config: JobConfig
     records: Records
     outbox: Outbox
-    round: Round
+    clusterd_round: ClusterdRound
     signal: Signal
     retry_time: int | None
     first_retry_time: int | None
@@ -92,11 +92,11 @@ class Snapshot:
 
     def was_replaced(self, rank: int) -> bool:
         """True for a node that this round has ended: its next Agent has registered, and has no fault."""
-        return self.round.has_exited(self.signal.uuid, rank) and not self.counts_as_faulty(rank)
+        return self.clusterd_round.has_exited(self.signal.uuid, rank) and not self.counts_as_faulty(rank)
 
     def to_restart(self, rank: int) -> dict[int, int]:
         """Faulty ranks for a 209 to an Agent: without those of this round's 209s before, unless it has failed since."""
-        before = set(self.round.has_restarted(self.signal.uuid, rank))
+        before = set(self.clusterd_round.has_restarted(self.signal.uuid, rank))
         if rank in self.records.faulty and not self.outbox.has(traffic.agent(rank), vocabulary.RESTART_RANKS):
             before = set()
         return {each: kind for each, kind in self.signal.fault_ranks.items() if each not in before}

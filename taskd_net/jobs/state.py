@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from taskd_net.codes import ConfigError
+from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.outbox import Outbox, Sending
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins.plugin import AnyPlugin
 from taskd_net.jobs.records import Records
-from taskd_net.jobs.round import Round
 from taskd_net.jobs.streams import Stream
 from taskd_net.jobs.traffic import Call
 from taskd_net.untrusted import json_value, shown
@@ -50,7 +50,7 @@ class State:
         signal: ClusterD's last one that was looked at.
         signals: those that came since.
         orders: ClusterD's orders that were taken.
-        round: commands of ClusterD's last round.
+        clusterd_round: commands of ClusterD's last round.
         calls: calls of the controller whose report is missing, by name.
         paused: `pauseStartAgent` is in force.
         retry_time, first_retry_time, profiling, switch_nic, stress_test: as in a Snapshot.
@@ -68,7 +68,7 @@ class State:
     signal: Signal = field(default_factory=Signal)
     signals: list[Signal] = field(default_factory=list)
     orders: Orders = field(default_factory=Orders)
-    round: Round = field(default_factory=Round)
+    clusterd_round: ClusterdRound = field(default_factory=ClusterdRound)
     calls: dict[str, Call] = field(default_factory=dict)
     paused: bool = False
     retry_time: int | None = None

@@ -13,7 +13,7 @@ from taskd_net.jobs.traffic import Command
 
 
 @dataclass(slots=True)
-class Round:
+class ClusterdRound:
     """The nodes and ranks that commands of the last round have named.
 
     Args:
