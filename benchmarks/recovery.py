@@ -14,6 +14,7 @@ from typing import Final, cast
 import uvloop
 
 from benchmarks.job import Mgr
+from benchmarks.job import managed as idle
 from benchmarks.job_crowd import Agent, Crowd
 from benchmarks.measures import Bench
 from benchmarks.systems import OURS
@@ -164,11 +165,15 @@ async def _row(bench: Bench) -> None:
 
 
 async def _rest(bench: Bench) -> None:
+    async with idle() as (mgr, _):
+        await asyncio.sleep(SETTLE_S)
+        without = await mgr.share(REST_S)
     async with managed() as (mgr, clusterd), clusterd:
         await clusterd.until(SIGNAL_STREAM)
         await asyncio.sleep(SETTLE_S)
         share = await mgr.share(REST_S)
-    bench.results.add("recovery", "idle Manager with its client", "% of a core", OURS, share)
+    for metric, value in (("idle Manager without a client", without), ("idle client", max(share - without, 0.0))):
+        bench.results.add("recovery", metric, "% of a core", OURS, value)
 
 
 def _percentiles(bench: Bench, metric: str, seconds: list[float]) -> None:

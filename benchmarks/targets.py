@@ -138,7 +138,7 @@ def recovery(results: Results) -> Iterator[Target]:
         ("ClusterD listens until its client has subscribed, p99", "ms", 1500.0),
         ("10,000 signals in a row: lost", "", 0.0),
         ("10,000 signals in a row: twice", "", 0.0),
-        ("idle Manager with its client", "% of a core", 0.2),
+        ("idle client", "% of a core", 0.2),
     ):
         yield Target(f"Recovery: {metric}", results.value("recovery", metric, OURS), unit, bound)
 

@@ -113,15 +113,19 @@ def test_grpcs_error_is_the_cause(clusterd: ClusterD, made: Made) -> None:
 
 
 def test_wrong_arguments_send_nothing(clusterd: ClusterD, made: Made) -> None:
-    made(INFO, clusterd.address)
-    with pytest.raises(ValueError, match="a rank of fault_ranks is 'x'"):
+    manager = made(INFO, clusterd.address)
+    with pytest.raises(ValueError, match="a rank of fault_ranks is 'x'; expected a rank from 0 to"):
         recover.report_stop_complete(0, "", {"x": 1})  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="a strategy of strategy_list is 3"):
+    with pytest.raises(TypeError, match="a strategy of strategy_list is 3; expected a text"):
         recover.report_recover_strategy({}, [3])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="fault_codes is 3"):
+    with pytest.raises(TypeError, match="strategy is 3; expected a text"):
+        recover.report_recover_status(0, "", {}, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="fault_codes is 3; expected a dict"):
         recover.report_process_fault({}, 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="role is 'boss'"):
+    with pytest.raises(ValueError, match="role is 'boss'; expected one of taskd, master agent"):
         DLRecoverManager(pb.ClientInfo(jobId="J", role="boss"), clusterd.address)
+    with pytest.raises(ValueError, match="role is 'boss'; expected one of taskd, master agent"):
+        manager.register(pb.ClientInfo(jobId="J", role="boss"))
     with pytest.raises(TypeError, match="server_addr is 3"):
         DLRecoverManager(INFO, 3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="server_addr"):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net import job_limits
+from taskd_net import job_limits, limits
 from taskd_net.address import Address
 from taskd_net.jobs.events import Event
 from taskd_net.jobs.traffic import Call
@@ -214,3 +214,7 @@ async def test_scripted_code_is_passed_on_and_is_a_failure(code: int, monkeypatc
 
 def test_every_documented_code_is_here() -> None:
     assert sorted([*ANSWERS, *REACTIONS, *SCRIPTED]) == sorted(int(code) for code in Code if code.documented)
+
+
+def test_client_pings_as_seldom_as_clusterd_wants() -> None:
+    assert limits.KEEPALIVE_TIME_S * 1000 > run.PING_LEAST_MS
