@@ -210,7 +210,7 @@ async def test_call_that_is_not_answered_ends_in_time(clusterd: ClusterD) -> Non
     with pytest.raises(ClusterdError, match="DEADLINE_EXCEEDED"):
         await client.call(rpcs.STOP_COMPLETE, request, 0.1)
     hanging = asyncio.create_task(client.call(rpcs.STOP_COMPLETE, request, 60.0))
-    await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE, 2)
+    await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE)
     await client.close()
     with pytest.raises(ClusterdError):
         await hanging
