@@ -18,8 +18,9 @@ from benchmarks.measures import Bench, Effort
 from benchmarks.mesh import DOWN, UP
 from benchmarks.processes import ROOT, BenchFailed
 from benchmarks.recovery import recovery
+from benchmarks.results import Results
 from benchmarks.systems import DIRECT, OURS
-from benchmarks.targets import Target, targets, targets_of
+from benchmarks.targets import OF_MEASURE, Target, targets, targets_of
 from benchmarks.tls import tls
 from benchmarks.worker import worker
 
@@ -92,7 +93,9 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
         if reached:
             output.print(report.verdicts(reached))
         output.print(caption(machine), style="bright_black")
-    if plots is not None:
+    if plots is not None and names and OF_MEASURE.keys() >= set(names):
+        fill_own(names, results, machine, plots.parent / "performance.md")
+    elif plots is not None:
         _write(bench, machine, reached, plots)
     for failure in results.failures:
         messages.print(f"failed: {failure}", style="bold red", soft_wrap=True)
@@ -110,6 +113,13 @@ def for_targets(bench: Bench) -> None:
     bench.join((2000,))
     bench.router()
     tls(bench)
+
+
+def fill_own(names: Sequence[str], results: Results, machine: Machine, document: Path) -> None:
+    """Write the targets of measures that have their own into their sections; the results of all measures stay."""
+    for name in names:
+        verdicts = report.markdown_targets(list(OF_MEASURE[name](results)))
+        documents.fill(document, name, f"{verdicts}\n\n{caption(machine)}.")
 
 
 def _data(bench: Bench, machine: Machine, reached: Sequence[Target]) -> dict[str, object]:

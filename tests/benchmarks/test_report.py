@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import documents, report
+from benchmarks.command import fill_own
 from benchmarks.histogram import Latencies
+from benchmarks.machine import describe
 from benchmarks.results import Results
 from benchmarks.targets import targets
 
@@ -76,3 +78,16 @@ def test_only_what_stands_between_the_markers_is_written(tmp_path: Path) -> None
     assert not documents.fill(document, "another", "new")
     assert not documents.fill(tmp_path / "missing.md", "table", "new")
     assert document.read_text() == "before\n<!-- table: generated -->\n\nnew\n\n<!-- end of table -->\nafter\n"
+
+
+def test_measure_with_targets_of_its_own_fills_its_section_alone(tmp_path: Path) -> None:
+    document, results = tmp_path / "performance.md", Results()
+    results.add("job", "memory of 9,000 records", "MB", "taskd_net", 10.4)
+    document.write_text("".join(f"<!-- {name}: generated -->\n<!-- end of {name} -->\n" for name in ("job", "targets")))
+
+    fill_own(["job", "recovery"], results, describe(), document)
+
+    text = document.read_text()
+    assert "| Manager: memory of 9,000 records | 10.4 MB | ≤ 60 MB | ✓ |" in text
+    assert "| Manager: a tick over all records | – |" in text
+    assert text.endswith("<!-- targets: generated -->\n<!-- end of targets -->\n")

@@ -94,6 +94,7 @@ FIGURES: Final = {
         f"the last {job_limits.DECISIONS_KEPT}, oldest first",
         f"up to {job_limits.MESSAGES_SHOWN} `messages`",
         f"{job_limits.JOB_PAUSE_S * 1000:g} ms after the last one if something changed",
+        f"A change is seen within {2 * job_limits.WATCH_STEP_MS / 1000:g} s",
         f"sent up to {job_limits.COMMAND_ATTEMPTS} times, {_seconds(job_limits.COMMAND_RETRY_S)} apart",
         f"changeStrategy, killMaster, {job_limits.STOP_TRAIN_S / 60:g} minutes",
         f"lets go after {job_limits.STOP_TRAIN_S / 60:g} minutes",

@@ -46,6 +46,7 @@ STEP = st.one_of(
     st.tuples(st.just("ask"), st.booleans(), st.none()),
     st.tuples(st.just("cut"), st.integers(0, AGENTS - 1), st.booleans()),
     st.tuples(st.just("mute"), st.integers(0, AGENTS - 1), st.booleans()),
+    st.tuples(st.just("crossing"), st.integers(1, AGENTS - 1), st.sampled_from((0.01, 1.0, 3.5))),
     st.tuples(st.just("wait"), st.sampled_from((0.01, 1.0, 3.0, 20.0, 2000.0)), st.none()),
     st.tuples(st.just("kill"), st.none(), st.none()),
 )
@@ -192,6 +193,10 @@ class Play:
         elif kind == "wait":
             assert isinstance(first, float)
             self.now += first
+        elif kind == "crossing":
+            assert isinstance(first, int)
+            assert isinstance(second, float)
+            self.cross(first, second)
         elif kind == "retry":
             assert isinstance(first, int)
             self.take(RetryTime(first))
@@ -208,6 +213,14 @@ class Play:
         else:
             assert isinstance(first, int)
             self.node_step(kind, first, second)
+
+    def cross(self, rank: int, seconds: float) -> None:
+        """An Agent takes its 208 in a round for another one, the acknowledgement is lost, and it fails again."""
+        self.mute.add(str(Position.agent(rank)))
+        self.node_step("fault", AGENTS - rank, True)
+        self.settle(0.05)
+        self.now += seconds
+        self.node_step("fault", rank, True)
 
     def node_step(self, kind: str, rank: int, how: object) -> None:
         """A node does something."""
