@@ -217,12 +217,20 @@ class Stage:
         self._tasks.add(task)
 
     async def _watch(self, who: str, process: asyncio.subprocess.Process) -> None:
-        """Take in the lines of a process, and its exit code."""
-        assert process.stdout is not None
+        """Take in the lines of a process, and its exit code.
+
+        Its stdin is closed here: a pipe that is still open when the loop closes says "Event loop is closed" when it is
+        collected.
+        """
+        assert process.stdout is not None and process.stdin is not None
         async for line in process.stdout:
             if (event := self.read(line, process.pid)) is not None:
                 self._see(event)
-        self._see(Seen(who, ENDED, process.pid, await process.wait()))
+        code = await process.wait()
+        process.stdin.close()
+        with suppress(OSError):
+            await process.stdin.wait_closed()
+        self._see(Seen(who, ENDED, process.pid, code))
 
     def read(self, line: bytes, pid: int) -> Seen | None:
         """The event in a line of a process; None for a line without one."""
