@@ -112,4 +112,4 @@ class DirectParent(LinkParent):
             ack = pb.Ack(src=position("Mgr/0")).SerializeToString()
             await line.put(write_frame(Kind.REPLY, link_pb2.Reply(number=number, ack=ack).SerializeToString()))
         if not self.reads:
-            await asyncio.Event().wait()
+            await self._over.wait()
