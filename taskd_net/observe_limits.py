@@ -48,6 +48,10 @@ takes some 7 % of a core. A Proxy with 16,000 busy nodes below it reports all of
 STATUS_REPORT_COST: Final = 10
 """Nodes that cost as much as a report by itself."""
 
+STATUS_TURN_BYTES: Final = 16 * 1024
+"""Bytes of reports that are read before messages have their turn: some 5 ms of the smallest entries. A larger report
+goes alone."""
+
 STATUS_REPORTS_AT_ONCE: Final = 4
 """Reports of one child under way. A child of this package has one, and two for a moment when it changes connections."""
 

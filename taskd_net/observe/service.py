@@ -26,6 +26,7 @@ from taskd_net.job_view import JobView
 from taskd_net.links.grpc_calls import GONE, STATUS_SERVICE, Context, caller_of
 from taskd_net.links.remote import Caller, Remote
 from taskd_net.links.session import Host
+from taskd_net.links.turns import Turns
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.job_codec import write_job
@@ -66,6 +67,7 @@ class NodeService:
         self._listen = listen
         self._child: Callable[[Context, Caller], Link]
         self._prober = Prober(host)
+        self._turns = Turns(observe_limits.STATUS_TURN_BYTES)
         # Reports under way, by child.
         self._telling: Counter[LinkId] = Counter()
         # Series of probes that run, by the caller's connection.
@@ -158,6 +160,8 @@ class NodeService:
             pause = self._view.charge(link, size)
             if pause:
                 await asyncio.sleep(pause)
+            # Those of a direct link come together: one of the largest takes 15 ms.
+            await self._turns.take(size)
             yield
         finally:
             self._telling[link.id] -= 1

@@ -18,6 +18,7 @@ from taskd_net.observe_limits import STATUS_REPORT_NODES, STATUS_REPORTS_AT_ONCE
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.peers.mesh import Mesh
+from tests.security.attacks.reports import ever_new
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -52,6 +53,24 @@ async def test_report_of_too_many_nodes_or_bytes(mesh: Mesh) -> None:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await tell(child, Report(gone=gone))
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_messages_pass_between_two_of_the_largest_reports(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a direct link come in one read."""
+    mgr = await mesh.mgr()
+    turn, told = 0, list[int]()
+    monkeypatch.setattr(mgr.view, "told", lambda *_: told.append(turn))
+    report = ever_new(1)
+    async with LinkChild("Proxy/7") as child:
+        await child.join(mgr.address or "")
+        link = mgr.router.children.by_id[1]
+        assert mgr._server is not None
+        service = mgr._server._services
+        reports = [asyncio.create_task(service.report(report, lambda: link)) for _ in range(3)]
+        while not all(task.done() for task in reports):
+            await asyncio.sleep(0)
+            turn += 1
+    assert len(set(told)) == 3, told
 
 
 async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refused(
