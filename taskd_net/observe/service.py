@@ -160,7 +160,7 @@ class NodeService:
             pause = self._view.charge(link, size)
             if pause:
                 await asyncio.sleep(pause)
-            # Those of a direct link come together: one of the largest takes 15 ms.
+            # Reports over a direct link come together, and one of the largest takes 15 ms.
             await self._turns.take(size)
             yield
         finally:

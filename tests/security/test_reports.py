@@ -56,7 +56,7 @@ async def test_report_of_too_many_nodes_or_bytes(mesh: Mesh) -> None:
 
 
 async def test_messages_pass_between_two_of_the_largest_reports(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a direct link come in one read."""
+    """Reports over a direct link come in one read."""
     mgr = await mesh.mgr()
     turn, told = 0, list[int]()
     monkeypatch.setattr(mgr.view, "told", lambda *_: told.append(turn))
