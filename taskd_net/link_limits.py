@@ -61,9 +61,9 @@ DIRECT_TURN_S: Final = 0.004
 """Seconds of batches of one direct link after which other links have their turn. One read may have 4,000 small
 messages: a flood delayed others by 0.3 s."""
 
-DIRECT_FRAME_BYTES: Final = 1024 * 1024
-"""Bytes of a frame for which a link has a buffer as soon as it has the length: any batch of small messages. Python
-clears the buffer, so a length of 8 MiB alone would cost 8 MiB."""
+DIRECT_FRAME_BYTES: Final = 1024 * 1024 + 64 * 1024
+"""Bytes of a frame for which a link has a buffer as soon as it has the length: any batch, and a message with a body of
+1 MiB. Python clears a new buffer, so a length of 8 MiB alone would cost 8 MiB. An event loop keeps one for the next."""
 
 DIRECT_VIEWED_BYTES: Final = 16 * 1024
 """Bytes of a batch from which on it is read where it lies. Reading a view costs a microsecond more, copying 16 KiB as

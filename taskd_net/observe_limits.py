@@ -107,3 +107,7 @@ PAGE_DECISIONS: Final = 10
 
 PAGE_REMOVED: Final = 1000
 """Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""
+
+LATENCY_EVERY_S: Final = 0.01
+"""Seconds between two messages on one link whose answer times are measured: a hundred in a second give quantiles. Each
+costs two histograms an entry, a twentieth of the Python of a message that is alone on its way."""

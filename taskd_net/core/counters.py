@@ -75,10 +75,6 @@ class Counters:
         link.counters.failed += 1
         self.outcomes[_way(link)].count(code)
 
-    def time(self, now: float, link: Link, part: Awaited | int) -> None:
-        """From now on this message on a link is timed."""
-        link.timed, link.timed_at = part, now
-
     def timed(self, now: float, link: Link) -> None:
         """The message that is being timed on a link has its outcome."""
         seconds = now - link.timed_at

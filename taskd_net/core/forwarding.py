@@ -20,6 +20,7 @@ from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Key, Withdraw
 from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import LOCAL, Plan, Topology
+from taskd_net.observe_limits import LATENCY_EVERY_S
 
 
 class Forwarding:
@@ -145,8 +146,8 @@ class Forwarding:
                 self._hold(link, frame, part)
                 return None
             number = added
-            if link.timed is None:
-                self._counters.time(now, link, part)
+            if link.timed is None and now >= link.timed_at + LATENCY_EVERY_S:
+                link.timed, link.timed_at = part, now
             decisions.schedule.look(link, part.deadline)
             patience = part.deadline - now
         link.queued_messages += 1
@@ -190,8 +191,8 @@ class Forwarding:
         uuids = [frame.uuid for frame in frames]
         run = Run(0, uuids, asker.id, asker.streams, keys, frame.src, frame.dst.position, deadline)
         numbers = in_flight.add_run(run)
-        if link.timed is None:
-            self._counters.time(now, link, run.first)
+        if link.timed is None and now >= link.timed_at + LATENCY_EVERY_S:
+            link.timed, link.timed_at = run.first, now
         decisions.schedule.look(link, deadline)
         link.queued_messages += count
         link.queued_bytes += size

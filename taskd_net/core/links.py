@@ -64,7 +64,8 @@ class Link:
         since: when its stream began to stand, or ended, or when the child registered first.
         streams: streams that the neighbour has opened.
         renewed: its registration holds the place for as long as it may. A further one does not prolong that.
-        timed, timed_at: the one message in flight whose answer is being timed, or its number, and when it was sent.
+        timed, timed_at: the one message in flight whose answer is being timed, or its number; and when the last such
+            message was sent.
         bare, counts, probes: those of the stream's `Terms`.
         granted: bytes that may wait in its queue: some of its own, and those of the pool (`core.backlog`).
         grants: what it has taken out of the pool, oldest first: in whose name, and bytes.
@@ -95,7 +96,7 @@ class Link:
     renewed: bool = False
     counters: LinkCounters = field(default_factory=LinkCounters)
     timed: Awaited | int | None = None
-    timed_at: float = 0.0
+    timed_at: float = -INFINITY
     probes: int | None = None
     counts: bool = False
     bare: bool = False

@@ -38,7 +38,7 @@ from taskd_net.link_limits import (
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
 from taskd_net.wire import codec
-from taskd_net.wire.batches import FEW_ANSWERS, branch_of, move_surplus, read_branches, split_batch, write_batch
+from taskd_net.wire.batches import FEW_ANSWERS, batch_parts, branch_of, move_surplus, read_branches, split_batch
 from taskd_net.wire.link_pb2 import Batch
 
 # Values of `joined` in a batch (`proto/link.proto`).
@@ -179,13 +179,16 @@ class BatchedLink(Session[bytes]):
     async def _write_next(self) -> bool:
         batch = self._next_batch()
         if batch is not None:
-            if not await self._pipe.write(batch):
+            if not await self._pipe.write(b"".join(batch)):
                 return False
             self._batch_written()
         return True
 
-    def _next_batch(self) -> bytes | None:
-        """Take the next batch out of the queue; it is under way until `_batch_written`. None: nothing may leave now."""
+    def _next_batch(self) -> Sequence[bytes] | None:
+        """Take the next batch out of the queue, in pieces; it is under way until `_batch_written`.
+
+        None: nothing may leave now.
+        """
         taken, self._taken = self._taken, 0
         news, self._news = self._news, 0
         full, count, size = self._ahead >= BATCHES_AHEAD, 0, 0
@@ -194,7 +197,7 @@ class BatchedLink(Session[bytes]):
             if size >= LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake):
                 count = size = 0
         if full or not (count or self._answers):
-            return write_batch((), Batch(taken=taken, joined=news)) if taken or news else None
+            return batch_parts((), Batch(taken=taken, joined=news)) if taken or news else None
         self._ahead += 1
         batch, self._said = self._said, Batch()
         answers, self._answers = self._answers, 0
@@ -204,9 +207,9 @@ class BatchedLink(Session[bytes]):
         batch.taken, batch.joined = taken, news
         self._counts_under_way = count, size, answers
         if not count:
-            return write_batch((), batch)
+            return batch_parts((), batch)
         self._under_way = self._take_batch(batch, count)
-        return write_batch(list(map(_data, self._under_way)), batch)
+        return batch_parts(list(map(_data, self._under_way)), batch)
 
     def _batch_written(self) -> None:
         """The batch under way is written."""

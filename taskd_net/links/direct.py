@@ -3,7 +3,8 @@
 The batches and their order are those of the batched link. Only the writing differs: no task waits for the stream, the
 link writes as many batches as the kernel takes when it is flushed, and goes on when the kernel has them.
 
-- A message that is alone leaves at once. So the next hop decides on it while this loop turns.
+- A message or answer that is alone leaves at once, in a frame of its own. So the next hop decides on it while this loop
+  turns.
 - What comes together leaves in pieces, the first ones while the others are still being decided on. So several nodes
   work on a stream of messages at the same time.
 """
@@ -11,29 +12,46 @@ link writes as many batches as the kernel takes when it is flushed, and goes on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final, Self, cast
 
 from taskd_net import limits
-from taskd_net.codes import Code
+from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.link_limits import DIRECT_PIECE, DIRECT_PIECES, DIRECT_PIECES_AHEAD
+from taskd_net.limits import LARGE_WRITE_BYTES
+from taskd_net.link_limits import BATCHES_AHEAD, DIRECT_PIECE, DIRECT_PIECES, DIRECT_PIECES_AHEAD
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket, flushes
+from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.session import Host, Session, rouse
 from taskd_net.links.traced import TracedLink
 from taskd_net.position import Position
-from taskd_net.wire.socket_frames import FrameError, Kind, write_frame
+from taskd_net.wire import codec
+from taskd_net.wire.link_pb2 import Batch
+from taskd_net.wire.socket_frames import (
+    FrameError,
+    Kind,
+    read_delivered,
+    read_message,
+    write_delivered,
+    write_frame,
+    write_message,
+)
 
 NAME: Final = "direct"
 PROBED: Final = 4
 
 _FINISH: Final = write_frame(Kind.END)
 _PONG: Final = write_frame(Kind.PONG)
+
+# As numbers, as in `direct_socket`.
+_BATCH: Final = int(Kind.BATCH)
+_MESSAGE: Final = int(Kind.MESSAGE)
+
+_MOST_TAKEN: Final = 255
 
 
 class DirectLink(BatchedLink):
@@ -59,6 +77,7 @@ class DirectLink(BatchedLink):
         self._beside: Beside | None = None
         self.unsaid: list[bytes] = []
         self._flushes = flushes()
+        self._large = LargeWriter(self._flushes.large)
         self._asleep = self._loop.create_future()
         self._ended = asyncio.Event()
         # The kernel has not all of the batch under way.
@@ -94,7 +113,10 @@ class DirectLink(BatchedLink):
             self.over.set()
 
     def write(self, writes: Writes) -> None:
-        """Queue messages and answers. A whole piece leaves at once."""
+        """Queue messages and answers. What is alone, and a whole piece, leaves at once."""
+        if self._sleep is not None and len(writes.frames) + len(writes.accepted) == 1 and self._passes(writes):
+            self._write_alone(writes)
+            return
         super().write(writes)
         piece = DIRECT_PIECE if self._ahead < DIRECT_PIECES_AHEAD else DIRECT_PIECES
         if (len(self._frames) >= piece or self._answers >= piece) and not self._held:
@@ -109,6 +131,40 @@ class DirectLink(BatchedLink):
             rouse(self._idle)
         if self._paused:
             rouse(self._quiet)
+
+    def _passes(self, writes: Writes) -> bool:
+        """True if the one message, or the one answer 0, may leave at once: nothing waits, and nothing joins it."""
+        flushes = self._flushes
+        return (
+            (flushes.last if flushes.reading else self._eager)
+            and self.numbered
+            and not (writes.answers or self._frames or self._answers or self._paused or self._closed or self.traces)
+            and self._ahead < BATCHES_AHEAD
+            and not (writes.frames and len(writes.frames[0].data) >= LARGE_WRITE_BYTES)
+            and not self._socket.closing()
+        )
+
+    def _write_alone(self, writes: Writes) -> None:
+        """Write a batch of one message, or of one answer 0."""
+        self._eager = False
+        self._ahead += 1
+        taken, self._taken = self._taken, 0
+        taken = min(taken, _MOST_TAKEN)
+        if writes.accepted:
+            self._counts_under_way = 0, 0, 1
+            data = write_delivered(cast(int, writes.accepted[0]), taken)
+        else:
+            frame, number, patience = writes.frames[0], writes.numbers[0], writes.patience[0]
+            self._last = 1
+            self._counts_under_way = 1, len(frame.data), 0
+            self._under_way, self._numbers_under_way = [frame], [number]
+            # As in `BatchedLink.write`.
+            wait = int(patience * 1000.0) + 1 if patience > 0.0 else 0
+            data = write_message(number, wait, taken, frame.data)
+        if self._socket.write(data):
+            self._batch_written()
+        else:
+            self._held, self._sleep = True, None
 
     def say(self, frame: bytes) -> None:
         """Write a frame beside the batches, here or where the link goes on."""
@@ -132,7 +188,7 @@ class DirectLink(BatchedLink):
             batch = self._next_batch()
             if batch is not None:
                 self._last = len(self._under_way) or self._last
-                if not socket.write(batch):
+                if not socket.write_batch(batch):
                     self._held = True
                     return False
                 self._batch_written()
@@ -178,14 +234,30 @@ class DirectLink(BatchedLink):
 
     # ---- for the socket
 
-    def take_in(self, data: bytes | memoryview) -> bool:
+    def take_in(self, kind: int, data: bytes | memoryview) -> bool:
         """Decide on a batch."""
         self._eager = self._last <= 1
-        return self._guarded(self._take_in, data)
+        try:
+            if kind == _BATCH:
+                self._take_in(data)
+            else:
+                self._take_in_alone(kind, data)
+        except FrameError as error:
+            self.broken(str(error))
+        except Exception:
+            # A fault of this package: seen in the log, and the link begins again with a new socket.
+            self._host.log.exception("link_failed", peer=str(self.peer))
+            self.close()
+        return bool(self._rest)
 
     def take_in_slice(self) -> bool:
         """Decide on the next slice of it."""
-        return self._guarded(self._take_in_rest)
+        try:
+            self._take_in_rest()
+        except Exception:
+            self._host.log.exception("link_failed", peer=str(self.peer))
+            self.close()
+        return bool(self._rest)
 
     def pinged(self) -> None:
         """Give a sign of life. One answers all that have come: an end that does not read lets nothing pile up here."""
@@ -227,14 +299,34 @@ class DirectLink(BatchedLink):
         host = self._host
         host.perform(self._router.bounds_broken(host.now(), self.link, self, Violation(Code.NET_ERR, reason)))
 
-    def _guarded(self, take: Callable[..., None], *data: bytes | memoryview) -> bool:
-        try:
-            take(*data)
-        except Exception:
-            # A fault of this package: seen in the log, and the link begins again with a new socket.
-            self._host.log.exception("link_failed", peer=str(self.peer))
-            self.close()
-        return bool(self._rest)
+    def _take_in_alone(self, kind: int, data: bytes | memoryview) -> None:
+        """Decide on a batch of one message, or of one answer 0.
+
+        Raises:
+            FrameError: it is too short, or this link has no numbers.
+        """
+        host, message = self._host, b""
+        if not self.numbered:
+            raise FrameError("a message or an answer with a number")
+        if kind == _MESSAGE:
+            number, patience, taken, message = read_message(data)
+        else:
+            number, taken = read_delivered(data)
+        # As in `_take_in`.
+        if self.successor is None and host.links.get(self.link) is not self:
+            return
+        self._ahead = max(0, self._ahead - taken)
+        self._taken += 1
+        if kind != _MESSAGE:
+            host.perform(self._router.answers_arrived(host.now(), self.link, (number,)))
+        else:
+            frame = codec.read_known_frame(message, self._router.limits)
+            if self.traces or isinstance(frame, Refusal):
+                self._take_in_messages((message,), Batch(patience=(patience,), numbers=(number,)))
+            else:
+                self._take_in_frames([frame], (number if patience else None,), [patience / 1000.0])
+        if (self._frames or self._taken > 1) and self._sleep is not None and self._has_output():
+            self._wake()
 
     def _wake(self) -> None:
         """Something was queued."""

@@ -15,18 +15,20 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from taskd_net import limits, link_limits
-from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
+from taskd_net.links.turns import Turns
+from taskd_net.wire.socket_frames import HEAD, Buffers, FrameError, FrameReader, Kind, write_frame
 
 _PING: Final = write_frame(Kind.PING)
 _BESIDE: Final = (Kind.REQUEST, Kind.REPLY)
 
-# As a number: the member of an enumeration costs a look-up at each frame.
+# As numbers: the member of an enumeration costs a look-up at each frame.
 _BATCH: Final = int(Kind.BATCH)
+_BATCHES: Final = (int(Kind.MESSAGE), int(Kind.DELIVERED), _BATCH)
 _pack_head: Final = HEAD.pack
 
 # Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, and milliseconds since the last
@@ -44,7 +46,7 @@ class Writer(Protocol):
 class Reader(Writer, Protocol):
     """A link over a socket."""
 
-    def take_in(self, data: bytes | memoryview) -> bool:
+    def take_in(self, kind: int, data: bytes | memoryview) -> bool:
         """Decide on a batch, which is good until this returns. Returns whether slices of it are left."""
 
     def take_in_slice(self) -> bool:
@@ -77,29 +79,31 @@ class Flushes:
     """The direct links of one event loop that have something to write.
 
     Attributes:
+        due: the links.
         reading: a socket is being read, and its end flushes.
-        buffer: what the socket that is being read writes into.
+        last: the frame that is being decided on is the last one of the read.
+        buffers: what sockets write into that are read.
+        large: the turns of large writes, without a rest in between: the kernel copies a part of one at a time.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._due: list[Writer] = []
-        self.reading = False
-        self.buffer = memoryview(bytearray(link_limits.DIRECT_READ_BYTES))
+        self.due: list[Writer] = []
+        self.reading = self.last = False
+        self.buffers = Buffers()
+        self.large = Turns(limits.LARGE_WRITES_AHEAD)
 
     def add(self, link: Writer) -> None:
         """Flush a link at the end of the read, or in the next turn of the loop."""
-        if not self._due and not self.reading:
+        if not self.due and not self.reading:
             self._loop.call_soon(self.flush)
-        self._due.append(link)
+        self.due.append(link)
 
     def flush(self) -> None:
-        """Let every link write. The end of a read."""
-        self.reading = False
-        if self._due:
-            due, self._due = self._due, []
-            for link in due:
-                link.flush()
+        """Let every link write that is due."""
+        due, self.due = self.due, []
+        for link in due:
+            link.flush()
 
 
 _FLUSHES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Flushes]] = WeakKeyDictionary()
@@ -128,7 +132,9 @@ class DirectSocket(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
-        self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES, self._flushes.buffer)
+        self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES, self._flushes.buffers)
+        # For each read: the place for the next bytes.
+        self.get_buffer = self._frames.space  # type: ignore[method-assign]
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
@@ -152,10 +158,6 @@ class DirectSocket(asyncio.BufferedProtocol):
         # TLS pauses at the mark, a bare socket above it.
         tls = transport.get_extra_info("ssl_object") is not None
         self._transport.set_write_buffer_limits(high=1 if tls else 0, low=0)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """The place for the next bytes."""
-        return self._frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come in."""
@@ -217,13 +219,17 @@ class DirectSocket(asyncio.BufferedProtocol):
         """Hand over no more frames."""
         self._link = None
 
-    def write(self, batch: bytes) -> bool:
-        """Write a batch. Returns whether the kernel has all of it; if not, `drained` comes."""
-        size = len(batch)
+    def write(self, frame: bytes) -> bool:
+        """Write a frame. Returns whether the kernel has all of it; if not, `drained` comes."""
+        self._transport.write(frame)
+        return not self._full
+
+    def write_batch(self, parts: Sequence[bytes]) -> bool:
+        """Write a batch that is in parts, as `write`. Large ones are not copied."""
+        size = sum(map(len, parts))
         if size < link_limits.DIRECT_JOINED_BYTES:
-            self._transport.write(_pack_head(size, _BATCH) + batch)
-        else:
-            self._transport.writelines((_pack_head(size, _BATCH), batch))
+            return self.write(b"".join((_pack_head(size, _BATCH), *parts)))
+        self._transport.writelines((_pack_head(size, _BATCH), *parts))
         return not self._full
 
     def control(self, frame: bytes) -> bool:
@@ -275,10 +281,11 @@ class DirectSocket(asyncio.BufferedProtocol):
                 if frame is None:
                     return
                 kind, payload = frame
+                flushes.last = frames.empty
                 if link is None:
                     self.first.set_result((kind, bytes(payload)))
-                elif kind == _BATCH:
-                    if link.take_in(payload):
+                elif kind in _BATCHES:
+                    if link.take_in(kind, payload):
                         self._transport.pause_reading()
                         self._loop.call_soon(self._take_slices)
                         return
@@ -303,8 +310,11 @@ class DirectSocket(asyncio.BufferedProtocol):
         except FrameError as error:
             self._break(str(error))
         finally:
-            frames.keep()
-            flushes.flush()
+            if not frames.empty:
+                frames.keep()
+            flushes.reading = False
+            if flushes.due:
+                flushes.flush()
 
     def _take_slices(self) -> None:
         link = self._link

@@ -33,14 +33,19 @@ _UINT32: Final = 0xFFFF_FFFF
 
 def write_batch(messages: Sequence[bytes], batch: Batch) -> bytes:
     """Serialize a batch of these messages; `batch` has all the other fields."""
+    return b"".join(batch_parts(messages, batch))
+
+
+def batch_parts(messages: Sequence[bytes], batch: Batch) -> Sequence[bytes]:
+    """The bytes of a batch: one piece, or several where the messages are large. None of these is copied."""
     if not messages or len(messages[0]) < LARGE:
         batch.messages.extend(messages)
-        data: bytes = batch.SerializeToString()
-        return data
+        return (batch.SerializeToString(),)
     parts: list[bytes] = []
     for message in messages:
-        parts += (b"\x0a", cached_varint(len(message)), message)
-    return b"".join((*parts, batch.SerializeToString()))
+        parts += (b"\x0a" + cached_varint(len(message)), message)
+    parts.append(batch.SerializeToString())
+    return parts
 
 
 def read_batch(data: bytes) -> Batch:

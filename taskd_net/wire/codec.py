@@ -213,6 +213,22 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
     return frames
 
 
+def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame | Refusal:
+    """`read_known_frames` for one message."""
+    try:
+        uuid, flow, end = split_message(data)
+        size = len(data) - end - 2
+        if size != -2 and (size >= 0x80 or data[end] != 0x12 or data[end + 1] != size):
+            require_body(data, end)
+        if len(data) > limits.message_bytes:
+            raise ValueError("too large")
+    except NOT_AS_EXPECTED:
+        return _any_frame_or_refusal(data, limits)
+    frame = Frame(uuid, flow.sync, flow.src, flow.dst, data)
+    frame.flow = flow
+    return frame
+
+
 def _any_frame_or_refusal(data: bytes, limits: Limits) -> Frame | Refusal:
     try:
         return _read_any_frame(data, limits)

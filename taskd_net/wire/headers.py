@@ -33,7 +33,9 @@ def split_message(data: bytes) -> tuple[str, Flow, int]:
     Raises:
         NOT_AS_EXPECTED: the header has another layout, or is not valid.
     """
-    size, start = read_varint(data, 1)
+    size, start = data[1], 2
+    if size >= 0x80:
+        size, start = read_varint(data, 1)
     end = start + size
     length = data[start + 1]
     middle = start + 2 + length

@@ -15,6 +15,10 @@ from taskd_net.codes import TaskdNetError
 
 HEAD: Final = struct.Struct("<IB")
 """The bytes before a payload: its length, and the kind of the frame."""
+_MESSAGE: Final = struct.Struct("<QIB")
+_MESSAGE_HEAD: Final = struct.Struct("<IBQIB")
+_DELIVERED: Final = struct.Struct("<QB")
+_DELIVERED_FRAME: Final = struct.Struct("<IBQB")
 _MAGIC: Final = b"taskd-net direct"
 _VERSION: Final = 1
 _GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{link_limits.DIRECT_TOKEN_BYTES}s")
@@ -41,6 +45,10 @@ class Kind(IntEnum):
     """A `Request` of `link.proto`, from the child."""
     REPLY = 7
     """The `Reply` of the parent."""
+    MESSAGE = 8
+    """A batch of one message: its number and patience, the batches taken in, and the message. As in `link.proto`."""
+    DELIVERED = 9
+    """A batch of one answer 0: the number of the message, and the batches taken in."""
 
 
 class FrameError(TaskdNetError):
@@ -94,6 +102,68 @@ def read_accepted(payload: bytes) -> bool | None:
     return {value: joined for joined, value in _JOINED.items()}.get(payload)
 
 
+def write_message(number: int, patience: int, taken: int, message: bytes) -> bytes:
+    """A batch of one message. `patience` is in milliseconds, and `taken` at most 255."""
+    return _MESSAGE_HEAD.pack(_MESSAGE.size + len(message), Kind.MESSAGE, number, patience, taken) + message
+
+
+def read_message(payload: bytes | memoryview) -> tuple[int, int, int, bytes]:
+    """Read a batch of one message: its number, its patience, the batches taken in, and the message.
+
+    Raises:
+        FrameError: it is too short.
+    """
+    if len(payload) < _MESSAGE.size:
+        raise FrameError(f"a message of {len(payload)} bytes")
+    number, patience, taken = _MESSAGE.unpack_from(payload)
+    return number, patience, taken, bytes(payload[_MESSAGE.size :])
+
+
+def write_delivered(number: int, taken: int) -> bytes:
+    """A batch of one answer 0. `taken` is at most 255."""
+    return _DELIVERED_FRAME.pack(_DELIVERED.size, Kind.DELIVERED, number, taken)
+
+
+def read_delivered(payload: bytes | memoryview) -> tuple[int, int]:
+    """Read a batch of one answer 0: the number of the message, and the batches taken in.
+
+    Raises:
+        FrameError: it has another size.
+    """
+    if len(payload) != _DELIVERED.size:
+        raise FrameError(f"an answer of {len(payload)} bytes")
+    return _DELIVERED.unpack(payload)  # type: ignore[return-value]  # two numbers
+
+
+class Buffers:
+    """The buffers that all direct links of one event loop read into.
+
+    Most reads end with a whole frame, so one buffer serves every link. The spare one is for a large frame that comes in
+    several reads: a new buffer would be cleared first, which costs as much as reading into it.
+
+    Attributes:
+        shared: nobody else writes into it between `FrameReader.space` and `FrameReader.keep`.
+    """
+
+    __slots__ = ("_spare", "shared")
+
+    def __init__(self, size: int = link_limits.DIRECT_READ_BYTES) -> None:
+        self.shared = memoryview(bytearray(size))
+        self._spare: memoryview | None = None
+
+    def take(self, size: int) -> memoryview:
+        """A buffer of at least so many bytes."""
+        if not link_limits.DIRECT_READ_BYTES <= size <= link_limits.DIRECT_FRAME_BYTES:
+            return memoryview(bytearray(size))
+        spare, self._spare = self._spare, None
+        return memoryview(bytearray(link_limits.DIRECT_FRAME_BYTES)) if spare is None else spare
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Its frame is taken in: keep it for the next one, of any link."""
+        if len(buffer) == link_limits.DIRECT_FRAME_BYTES:
+            self._spare = buffer
+
+
 class FrameReader:
     """The frames in a stream of bytes, which a transport writes into a buffer of this object.
 
@@ -102,28 +172,33 @@ class FrameReader:
 
     Args:
         most: bytes of a payload at most.
-        shared: the buffer of the event loop, where nobody else writes between `space` and `keep`. None: one of its own.
+        buffers: of the event loop.
 
     Attributes:
-        most, shared: the same; `most` may change between frames.
+        most: the same; it may change between frames.
         empty: no bytes are left.
     """
 
-    __slots__ = ("_end", "_start", "_view", "empty", "most", "shared")
+    __slots__ = ("_buffers", "_end", "_frame", "_shared", "_start", "_view", "empty", "most")
 
-    def __init__(self, most: int, shared: memoryview | None = None) -> None:
+    def __init__(self, most: int, buffers: Buffers) -> None:
         self.most = most
-        self.shared = self._view = shared or memoryview(bytearray(link_limits.DIRECT_READ_BYTES))
-        self._start = self._end = 0
+        self._buffers = buffers
+        self._shared = self._view = buffers.shared
+        # The bytes of the frame that has begun, as far as they are known.
+        self._start = self._end = self._frame = 0
         self.empty = True
 
     def space(self, _: int = -1) -> memoryview:
         """The part of the buffer for the next bytes. Never empty."""
         if self.empty:
-            return self.shared
+            return self._shared
         if self._end == len(self._view):
             held = self._end - self._start
-            self._make_room(max(held + link_limits.DIRECT_OWN_BYTES, min(2 * held, self.most)))
+            if held < self._frame:
+                self._make_room(min(self._frame, 2 * held))
+            else:
+                self._make_room(max(held + link_limits.DIRECT_OWN_BYTES, min(2 * held, self.most)))
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -151,41 +226,51 @@ class FrameReader:
         start += _HEAD_SIZE
         behind = start + size
         if behind > end:
+            self._frame = _HEAD_SIZE + size
             # A length alone costs a bounded part of it. The buffer grows with the bytes that come.
-            self._make_room(min(_HEAD_SIZE + size, max(end - self._start, link_limits.DIRECT_FRAME_BYTES)))
+            self._make_room(min(self._frame, max(end - self._start, link_limits.DIRECT_FRAME_BYTES)))
             return None
         if behind == end:
-            self._view, self._start, self._end, self.empty = self.shared, 0, 0, True
+            self._start = self._end = 0
+            self.empty = True
+            if view is not self._shared:
+                self.drop()
         else:
             self._start = behind
         payload = view[start:behind]
-        return kind, payload if size >= link_limits.DIRECT_VIEWED_BYTES and kind == _BATCH else bytes(payload)
+        return kind, payload if size >= link_limits.DIRECT_VIEWED_BYTES and kind in _VIEWED else bytes(payload)
 
     def keep(self) -> None:
         """Take what is left out of the shared buffer: somebody else reads next."""
-        if not self.empty and self._view is self.shared:
+        if not self.empty and self._view is self._shared:
             self._replace(max(self._end - self._start, link_limits.DIRECT_OWN_BYTES))
+
+    def drop(self) -> None:
+        """Let go of what is left: it is taken, or nobody takes it any more."""
+        if self._view is not self._shared:
+            self._buffers.give_back(self._view)
+            self._view = self._shared
+        self._start = self._end = self._frame = 0
+        self.empty = True
 
     def _make_room(self, needed: int) -> None:
         """Have room for so many bytes, of which the first ones are there."""
-        if self._view is self.shared or needed > len(self._view):
+        if self._view is self._shared or needed > len(self._view):
             self._replace(max(needed, link_limits.DIRECT_OWN_BYTES))
         elif self._start + needed > len(self._view):
             held = bytes(self._view[self._start : self._end])
             self._view[: len(held)] = held
             self._start, self._end = 0, len(held)
 
-    def drop(self) -> None:
-        """Let go of what is left: nobody takes it any more."""
-        self._view, self._start, self._end, self.empty = self.shared, 0, 0, True
-
     def _replace(self, size: int) -> None:
-        held = self._view[self._start : self._end]
-        self._view = memoryview(bytearray(size))
+        before, held = self._view, self._view[self._start : self._end]
+        self._view = self._buffers.take(size)
         self._view[: len(held)] = held
         self._start, self._end = 0, len(held)
+        if before is not self._shared:
+            self._buffers.give_back(before)
 
 
 _HEAD_SIZE: Final = HEAD.size
 _unpack_head: Final = HEAD.unpack_from
-_BATCH: Final = int(Kind.BATCH)
+_VIEWED: Final = (int(Kind.BATCH), int(Kind.MESSAGE))

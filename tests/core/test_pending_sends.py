@@ -412,7 +412,7 @@ def test_cancelled_send_leaves_the_link_and_frees_its_place() -> None:
     assert answers(mgr.submit(0.0, second)) == [(Code.RECV_BUF_BUSY, "Mgr/0")]
     assert mgr.cancel(first)[0] == Withdraw(child.id, first.frame)
     assert (child.in_flight.count, times()) == (0, False)
-    assert hops(mgr.submit(0.0, second)) == [child.id]
+    assert hops(mgr.submit(0.05, second)) == [child.id]
     assert times()
     # It had been written after all: the answer comes, and nobody waits for it.
     assert mgr.accepted(0.1, child.id, ["a"]) == []

@@ -17,18 +17,32 @@ from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.remote import Caller, remote_of
 from taskd_net.position import Position
 from taskd_net.wire.link_requests import Announcing, read_reply, read_request, write_reply, write_request
-from taskd_net.wire.socket_frames import FrameError, FrameReader, Kind, read_accepted, read_greeting, write_greeting
+from taskd_net.wire.socket_frames import (
+    Buffers,
+    FrameError,
+    FrameReader,
+    Kind,
+    read_accepted,
+    read_delivered,
+    read_greeting,
+    read_message,
+    write_delivered,
+    write_frame,
+    write_greeting,
+    write_message,
+)
 from tests.fuzz.streams import HONEST, HOSTILE, Between, ask_and_answer
 
 _SHARED: Final = link_limits.DIRECT_OWN_BYTES
 _OTHERS: Final = 256
+_HEAD: Final = len(write_frame(Kind.PING))
 _CUTS: Final = (1, 5, 64, 4096, 70_000)
 
 
 def _read(data: bytes, most: int, cut: int) -> tuple[list[tuple[int, bytes]], bool]:
     """The frames of a stream that arrives in pieces of this size, and whether it broke the rules."""
-    shared = memoryview(bytearray(_SHARED))
-    reader, frames = FrameReader(most, shared), list[tuple[int, bytes]]()
+    buffers = Buffers(_SHARED)
+    reader, frames = FrameReader(most, buffers), list[tuple[int, bytes]]()
     for at in range(0, len(data), cut):
         rest = data[at : at + cut]
         while rest:
@@ -44,8 +58,9 @@ def _read(data: bytes, most: int, cut: int) -> tuple[list[tuple[int, bytes]], bo
             except FrameError:
                 return frames, True
             reader.keep()
-            shared[:_OTHERS] = b"\xaa" * _OTHERS  # another link reads
-        assert len(reader._view) <= most + 2 * _SHARED, "a frame beyond the bound takes no memory"
+            buffers.shared[:_OTHERS] = b"\xaa" * _OTHERS  # another link reads
+        bound = most + 2 * _SHARED if most < link_limits.DIRECT_READ_BYTES else most + link_limits.DIRECT_FRAME_BYTES
+        assert len(reader._view) <= bound, "a frame beyond the bound takes no memory"
     return frames, False
 
 
@@ -65,6 +80,10 @@ def frames(data: bytes) -> None:
             assert read_greeting(Kind.GREETING, written) == greeting
         for _, payload in whole:
             assert read_accepted(payload) in (None, True, False)
+            with contextlib.suppress(FrameError):
+                assert write_message(*read_message(payload))[_HEAD:] == payload
+            with contextlib.suppress(FrameError):
+                assert write_delivered(*read_delivered(payload))[_HEAD:] == payload
 
 
 class _Wire(asyncio.Transport):

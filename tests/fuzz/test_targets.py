@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from taskd_net.wire import link_pb2, status_pb2
 from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.socket_frames import Greeting, Kind, write_accepted, write_frame, write_greeting
+from taskd_net.wire.socket_frames import (
+    Greeting,
+    Kind,
+    write_accepted,
+    write_delivered,
+    write_frame,
+    write_greeting,
+    write_message,
+)
 from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -66,11 +74,14 @@ reports = st.builds(
 )
 
 
+numbers = st.integers(0, 5) | st.integers(0, 2**64 - 1)
 socket_frames = st.lists(
     st.one_of(
         st.builds(write_frame, st.sampled_from(Kind), st.binary(max_size=40)),
         st.builds(write_greeting, st.builds(Greeting, st.binary(min_size=32, max_size=32), st.booleans())),
         st.builds(write_accepted, st.sampled_from([None, True, False])),
+        st.builds(write_message, numbers, st.integers(0, 9000), st.integers(0, 255), st.binary(max_size=40)),
+        st.builds(write_delivered, numbers, st.integers(0, 255)),
         st.integers(0, 2**32 - 1).map(lambda size: size.to_bytes(4, "little") + b"\0"),
     ),
     max_size=5,

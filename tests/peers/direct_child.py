@@ -12,7 +12,7 @@ from taskd_net import limits
 from taskd_net.links import peer as peers
 from taskd_net.links.direct_kind import KEY
 from taskd_net.wire import link_pb2
-from taskd_net.wire.socket_frames import FrameReader, Greeting, Kind, write_frame, write_greeting
+from taskd_net.wire.socket_frames import Buffers, FrameReader, Greeting, Kind, write_frame, write_greeting
 from tests.peers.child import PATIENCE_S
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
@@ -112,7 +112,7 @@ class DirectChild(LinkChild):
         return grpc.StatusCode.OK
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        frames = FrameReader(limits.RECEIVE_BYTES, memoryview(bytearray(65536)))
+        frames = FrameReader(limits.RECEIVE_BYTES, Buffers(65536))
         while data := await _read_some(reader):
             self.reads.append(len(data))
             while data:

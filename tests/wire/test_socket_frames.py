@@ -11,26 +11,44 @@ from hypothesis import strategies as st
 from taskd_net import limits, link_limits
 from taskd_net.wire.socket_frames import (
     HEAD,
+    Buffers,
     FrameError,
     FrameReader,
     Greeting,
     Kind,
     read_accepted,
+    read_delivered,
     read_greeting,
+    read_message,
     write_accepted,
+    write_delivered,
     write_frame,
     write_greeting,
+    write_message,
 )
 
 TOKEN = bytes(range(32))
 
 
-def reader_of(most: int, size: int = link_limits.DIRECT_READ_BYTES) -> FrameReader:
+class Reader(FrameReader):
+    """A reader whose buffers the test looks at."""
+
+    def __init__(self, most: int, buffers: Buffers) -> None:
+        super().__init__(most, buffers)
+        self.buffers = buffers
+
+    @property
+    def shared(self) -> memoryview:
+        """The buffer of all."""
+        return self.buffers.shared
+
+
+def reader_of(most: int, size: int = link_limits.DIRECT_READ_BYTES) -> Reader:
     """A reader with a shared buffer of so many bytes."""
-    return FrameReader(most, memoryview(bytearray(size)))
+    return Reader(most, Buffers(size))
 
 
-def fed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[tuple[int, bytes]]:
+def fed(reader: Reader, data: bytes, cuts: list[int]) -> list[tuple[int, bytes]]:
     """The frames of a stream that arrives in pieces of these sizes, in turn, at most as large as the space."""
     got, at, turn = [], 0, 0
     while at < len(data):
@@ -95,9 +113,28 @@ def test_link_has_a_buffer_of_its_own_only_for_bytes_that_wait() -> None:
     stream = write_frame(Kind.BATCH, b"x" * 1_000_000)
     assert fed(reader, stream[:100], [100]) == []
     assert reader.space().obj is not reader.shared.obj
-    assert len(reader.space()) == len(stream) - 100
+    assert len(reader.space()) == link_limits.DIRECT_FRAME_BYTES - 100
     assert fed(reader, stream[100:], [1_000_000]) == [(Kind.BATCH, b"x" * 1_000_000)]
     assert reader.space().obj is reader.shared.obj
+
+
+def test_large_frames_take_turns_in_one_spare_buffer() -> None:
+    """Two at a time have two; the next one finds one of them, and a small one never takes it."""
+    buffers = Buffers()
+    first, second = Reader(limits.RECEIVE_BYTES, buffers), Reader(limits.RECEIVE_BYTES, buffers)
+    stream = write_frame(Kind.BATCH, b"x" * 1_000_000)
+    seen: list[object] = []
+    for reader in (first, second):
+        fed(reader, stream[:100], [100])
+        seen.append(reader.space().obj)
+    assert seen[0] is not seen[1]
+    for reader in (first, second):
+        assert fed(reader, stream[100:], [1_000_000]) == [(Kind.BATCH, b"x" * 1_000_000)]
+    small = write_frame(Kind.BATCH, b"x" * 1000)
+    fed(second, small[:100], [100])
+    assert len(second.space()) < link_limits.DIRECT_READ_BYTES
+    fed(first, stream[:100], [100])
+    assert first.space().obj is seen[1]
 
 
 def test_buffer_grows_with_the_bytes_of_a_frame_and_not_with_its_length() -> None:
@@ -153,6 +190,27 @@ def test_large_batch_is_read_where_it_lies() -> None:
 
 def test_head_is_that_of_the_frame() -> None:
     assert HEAD.pack(3, Kind.BATCH) + b"abc" == write_frame(Kind.BATCH, b"abc")
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=100))
+def test_batch_of_one_message(number: int, patience: int, taken: int, message: bytes) -> None:
+    data = write_message(number, patience, taken, message)
+    ((kind, payload),) = fed(reader_of(1000), data, [1000])
+    assert (kind, read_message(payload)) == (Kind.MESSAGE, (number, patience, taken, message))
+    assert read_message(memoryview(payload)) == (number, patience, taken, message)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 255))
+def test_batch_of_one_answer(number: int, taken: int) -> None:
+    ((kind, payload),) = fed(reader_of(1000), write_delivered(number, taken), [1000])
+    assert (kind, read_delivered(payload)) == (Kind.DELIVERED, (number, taken))
+
+
+@pytest.mark.parametrize("size", [0, 8, 10])
+def test_batch_of_one_that_has_another_size_is_refused(size: int) -> None:
+    for read in (read_message, read_delivered):
+        with pytest.raises(FrameError, match=f"of {size} bytes"):
+            read(bytes(size))
 
 
 @pytest.mark.parametrize("continues", [True, False])
