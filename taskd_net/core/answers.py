@@ -116,6 +116,8 @@ class Answers:
                 asker = decisions.asker(part.link, part.stream)
                 if asker is not None and asker.bare:
                     decisions.ready.to(part.link).accepted += part.keys
+                    if part.size:
+                        asker.count_waiting(0, -part.size * len(part.keys))
                 elif asker is not None:
                     for each in part.each():
                         decisions.settle(each, Code.OK, part.receiver, "", UNTOLD)

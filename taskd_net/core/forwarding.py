@@ -168,11 +168,13 @@ class Forwarding:
         asker: Link,
         keys: Sequence[Key],
         deadline: float,
+        each: int,
     ) -> bool:
         """Queue a batch of unicasts of one flow whose answers are awaited.
 
         Returns False, and changes nothing, if one of them may need separate treatment. Reasons are a bound, a
         draining node, a link that is down or has no message numbers, and a neighbour with quirks.
+        `each`: bytes of each that count towards the quota of `asker`.
         """
         count, in_flight = len(frames), link.in_flight
         if (
@@ -189,11 +191,13 @@ class Forwarding:
             return False
         frame, decisions = frames[0], self._decisions
         uuids = [frame.uuid for frame in frames]
-        run = Run(0, uuids, asker.id, asker.streams, keys, frame.src, frame.dst.position, deadline)
+        run = Run(0, uuids, asker.id, asker.streams, keys, frame.src, frame.dst.position, deadline, each)
         numbers = in_flight.add_run(run)
         if link.timed is None and now >= link.timed_at + LATENCY_EVERY_S:
             link.timed, link.timed_at = run.first, now
         decisions.schedule.look(link, deadline)
+        if each:
+            asker.count_waiting(0, each * count)
         link.queued_messages += count
         link.queued_bytes += size
         decisions.statistics.forwarded += count

@@ -30,6 +30,7 @@ class Run:
         sender: of the messages.
         receiver: the position that answers with 0.
         deadline: when the answers are given up.
+        size: bytes of each that count towards the child's quota, as in `Origin`.
     """
 
     first: int
@@ -40,6 +41,7 @@ class Run:
     sender: Position
     receiver: Position
     deadline: float
+    size: int = 0
 
     def __len__(self) -> int:
         return len(self.uuids)
@@ -48,11 +50,11 @@ class Run:
         """The messages from one index to another."""
         uuids, keys = self.uuids[begin:end], self.keys[begin:end]
         first = self.first + begin
-        return Run(first, uuids, self.link, self.stream, keys, self.sender, self.receiver, self.deadline)
+        return Run(first, uuids, self.link, self.stream, keys, self.sender, self.receiver, self.deadline, self.size)
 
     def each(self) -> list[Pending]:
         """The messages one by one."""
-        origins = [Origin(self.link, self.stream, key, False) for key in self.keys]
+        origins = [Origin(self.link, self.stream, key, False, self.size) for key in self.keys]
         return [
             Pending(uuid, origin, self.sender, True, self.receiver, self.deadline)
             for uuid, origin in zip(self.uuids, origins, strict=True)

@@ -138,11 +138,9 @@ class Messages(Answers):
             end = at + 1
             if count > 1 and link is not None and link.quirks is None:
                 end = _end_of_run(frames, keys, budgets, at)
-                most = 0 if quota is None else max(sizes[at:end])
-                fits = awaited + end - at <= room and most < LARGE
                 if (
                     end - at > 1
-                    and fits
+                    and awaited + end - at <= room
                     and self._run_arrived(now, link, frames[at:end], sizes[at:end], _each(keys[at:end]), budgets[at])
                 ):
                     awaited += end - at
@@ -232,7 +230,11 @@ class Messages(Answers):
         budget: float | None,
     ) -> bool:
         """Decide on sync unicasts of one flow at once. Returns False, and does nothing, where one is unusual."""
-        frame, came_from = frames[0], link.id
+        frame, came_from, quota, each = frames[0], link.id, link.quota, 0
+        if quota is not None and max(sizes) >= LARGE:
+            each = sizes[0]
+            if sizes.count(each) != len(sizes) or not quota.fits(sum(sizes)):
+                return False
         if came_from != UP and self.routes.next_hop(frame.src) != came_from:
             return False
         try:
@@ -242,7 +244,7 @@ class Messages(Answers):
         if hop is not None:
             up, down = self._patience(budget)
             deadline = now + (up if hop is self._up else down)
-            return self._forwarding.forward_run(now, hop, frames, sum(sizes), link, keys, deadline)
+            return self._forwarding.forward_run(now, hop, frames, sum(sizes), link, keys, deadline, each)
         if not link.bare or not self._delivery.deliver_all(now, came_from, frames, sizes):
             return False
         self._decisions.ready.to(came_from).accepted += keys

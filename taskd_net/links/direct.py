@@ -305,7 +305,7 @@ class DirectLink(BatchedLink):
         Raises:
             FrameError: it is too short, or this link has no numbers.
         """
-        host, message = self._host, b""
+        host, patience, message = self._host, 0, b""
         if not self.numbered:
             raise FrameError("a message or an answer with a number")
         if kind == _MESSAGE:
@@ -325,7 +325,7 @@ class DirectLink(BatchedLink):
                 self._take_in_messages((message,), Batch(patience=(patience,), numbers=(number,)))
             else:
                 self._take_in_frames([frame], (number if patience else None,), [patience / 1000.0])
-        if (self._frames or self._taken > 1) and self._sleep is not None and self._has_output():
+        if self._sleep is not None and self._has_output():
             self._wake()
 
     def _wake(self) -> None:

@@ -129,12 +129,14 @@ class DirectSocket(asyncio.BufferedProtocol):
         reason: the payload of the other end's last frame, or the reason for which this end let go.
     """
 
+    # The place for the next bytes of each read: that of the frames, without a call in between.
+    get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
         self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES, self._flushes.buffers)
-        # For each read: the place for the next bytes.
-        self.get_buffer = self._frames.space  # type: ignore[method-assign]
+        self.get_buffer = self._frames.space
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False

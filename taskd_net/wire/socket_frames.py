@@ -132,7 +132,7 @@ def read_delivered(payload: bytes | memoryview) -> tuple[int, int]:
     """
     if len(payload) != _DELIVERED.size:
         raise FrameError(f"an answer of {len(payload)} bytes")
-    return _DELIVERED.unpack(payload)  # type: ignore[return-value]  # two numbers
+    return _DELIVERED.unpack(payload)
 
 
 class Buffers:

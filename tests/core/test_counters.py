@@ -7,6 +7,7 @@ import pytest
 from taskd_net.core.counters import BATCH_SIZES
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
+from taskd_net.observe_limits import LATENCY_EVERY_S
 from taskd_net.position import Destination
 from tests.core.driven import Driven
 from tests.core.routers import Caller, add_child, at, frame, join, joined, router
@@ -79,6 +80,17 @@ def test_one_message_on_a_link_is_timed_at_a_time() -> None:
     proxy.frame_arrived(3.0, child.id, frame("Mgr", "Worker/0/0", uuid="third"), Caller())
     proxy.ack_arrived(3.5, UP, "third", 5001, at("Mgr"))
     assert (latency.count, latency.total) == (2, 3.5)
+
+
+def test_messages_of_a_link_are_timed_a_hundred_in_a_second_at_most() -> None:
+    proxy = timed()
+    child = add_child(proxy, "Worker/0/0")
+    latency = proxy.counters.outcomes["up"].latency
+    for number in range(100):
+        now = number * LATENCY_EVERY_S / 3.9
+        proxy.frame_arrived(now, child.id, frame("Mgr", "Worker/0/0", uuid=str(number)), Caller())
+        proxy.accepted(now, UP, [str(number)])
+    assert latency.count == 25
 
 
 def test_a_message_that_is_given_up_was_waited_for_so_long() -> None:

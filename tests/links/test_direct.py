@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from taskd_net import Ack, Code, Position, limits, link_limits
+from taskd_net.core.ready import Ready
 from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.wire import codec, link_pb2
@@ -187,6 +188,87 @@ async def test_answer_leaves_at_the_end_of_the_read_that_brought_its_message(cab
     assert cable.node.delivered == ["up"]
 
 
+async def test_answer_to_a_message_that_is_alone_lets_the_next_one_leave_at_once(cable: Cable) -> None:
+    messages = bodies(3)
+    cable.node.send(messages[0])
+    await cable.next_frame()
+    for number, message in enumerate(messages[1:], 1):
+        await cable.write(write_delivered(number, 1))
+        await until(lambda: not cable.child.in_flight.count)
+        cable.node.send(message)
+        assert cable.child.queued_messages == 0
+        kind, payload = await cable.next_frame()
+        assert (kind, payload[-len(message.data) :]) == (Kind.MESSAGE, message.data)
+        assert read_message(payload)[:3] == (number + 1, 3001, 1)
+
+
+async def test_message_that_is_alone_does_not_overtake(cable: Cable) -> None:
+    """Messages wait for the other end to take in the batches before. The answer that ends the wait brings a new one."""
+    messages = iter(bodies(link_limits.BATCHES_AHEAD + 3))
+    for _ in range(link_limits.BATCHES_AHEAD):
+        cable.node.send(next(messages))
+        await cable.next_batch()
+    cable.node.send(next(messages))
+    await asyncio.sleep(0)
+    assert cable.child.queued_messages == 1
+
+    sent = iter([next(messages)])
+    perform = cable.node.perform
+
+    def send_too(ready: Ready) -> None:
+        perform(ready)
+        for message in sent:
+            cable.node.send(message)
+
+    cable.node.perform = send_too  # type: ignore[method-assign]
+    await cable.write(write_delivered(1, link_limits.BATCHES_AHEAD))
+    uuids = [*(await cable.next_batch())[0]]
+    if len(uuids) < 2:
+        uuids += (await cable.next_batch())[0]
+    assert uuids == [str(link_limits.BATCHES_AHEAD), str(link_limits.BATCHES_AHEAD + 1)]
+
+
+async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable) -> None:
+    """The last frame of a read alone leaves at once; what came before it waits for the end, and takes it along."""
+    data = [frame(src="Worker/0/0", to="Mgr", uuid=str(number)).data for number in range(3)]
+    await cable.write(b"".join(write_message(number, 3000, 0, each) for number, each in enumerate(data, 1)))
+    numbers: list[int] = []
+    while len(numbers) < 3:
+        kind, payload = await cable.next_frame()
+        assert kind == Kind.BATCH
+        numbers += link_pb2.Batch.FromString(payload).accepted_numbers
+    assert numbers == [1, 2, 3]
+
+
+async def test_message_alone_that_the_kernel_does_not_take_stays_under_way(cable: Cable) -> None:
+    """It is written when the kernel has its last byte, and what comes after it waits."""
+    large = frame("x" * 60_000, uuid="0")
+    await cable.write(write_frame(Kind.PING))
+    cable.link._eager = True
+    cable.node.send(large)
+    assert cable.stream.unsent > 0
+    assert (cable.child.queued_messages, cable.link.busy) == (1, True)
+    cable.node.send(frame(uuid="1"))
+    assert cable.child.queued_messages == 2
+    got: list[str] = []
+    while len(got) < 2:
+        kind, payload = await cable.next_frame()
+        got += [] if kind == Kind.PONG else messages_in(kind, payload)[0]
+    assert got == ["0", "1"]
+    await until(lambda: not cable.child.queued_messages)
+
+
+async def test_message_alone_of_a_broken_link_was_not_sent_or_may_have_been(cable: Cable) -> None:
+    """6000 for what the kernel had not in full; the other end has seen no more than its beginning."""
+    cable.link._eager = True
+    answers = cable.node.send(frame("x" * 60_000, uuid="0"))
+    assert cable.stream.unsent > 0
+    cable.stream.abort()
+    await soon(cable.running)
+    cable.down()
+    assert [answer.code for answer in answers] == [Code.NETWORK_SEND_LOST]
+
+
 async def test_end_that_does_not_read_costs_one_batch_beside_the_queue(cable: Cable) -> None:
     """Messages that the kernel does not take wait in the link, within its bounds; beyond them the answer is 5001."""
     sent: list[list[Ack]] = []
@@ -244,10 +326,50 @@ async def test_one_byte_at_a_time(cable: Cable) -> None:
     assert cable.node.delivered == ["up"]
 
 
+async def test_message_alone_is_decided_as_a_batch_of_one(cable: Cable) -> None:
+    """Delivered, again, unreadable, without an answer: the same answers, and the same place in the count of batches."""
+    good = frame(src="Worker/0/0", to="Mgr", uuid="up").data
+    post = frame(src="Worker/0/0", to="Mgr", uuid="post", sync=False).data
+    await cable.write(write_message(7, 3000, 0, good))
+    assert await cable.next_frame() == (Kind.DELIVERED, write_delivered(7, 1)[5:])
+    await cable.write(write_message(8, 3000, 1, good))
+    assert await cable.next_frame() == (Kind.DELIVERED, write_delivered(8, 1)[5:])
+    await cable.write(write_message(0, 0, 1, post) + write_message(9, 3000, 0, b"\xff\xff"))
+    _, payload = await cable.next_frame()
+    batch = link_pb2.Batch.FromString(payload)
+    assert (list(batch.answer_numbers), batch.taken) == ([9], 2)
+    assert codec.read_ack(batch.answers[0], WORKER).code == Code.NIL_MESSAGE
+    assert cable.node.delivered == ["up", "post"]
+
+
+async def test_fault_under_a_message_alone_is_answered(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(cable.node.router, "messages_arrived", fails)
+    await cable.write(write_message(7, 3000, 0, frame(src="Worker/0/0", to="Mgr", uuid="up").data))
+    _, payload = await cable.next_frame()
+    batch = link_pb2.Batch.FromString(payload)
+    assert list(batch.answer_numbers) == [7]
+    assert codec.read_ack(batch.answers[0], WORKER).code == Code.SERVER_ERR
+    assert not cable.running.done()
+
+
+async def test_link_that_another_node_has_replaced_says_nothing_any_more(cable: Cable) -> None:
+    cable.node.links[cable.child.id] = DirectLink(cable.node, cable.child.id, WORKER, cable.stream, numbered=True)
+    await cable.write(write_message(7, 3000, 0, frame(src="Worker/0/0", to="Mgr", uuid="up").data))
+    await cable.write(write_frame(Kind.END, b"the last"))
+    await soon(cable.running)
+    assert not cable.node.delivered
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"\xff\xff\xff\xff\x00",
+        write_frame(Kind.MESSAGE, bytes(12)),
+        write_frame(Kind.DELIVERED, bytes(8)),
+        write_frame(Kind.DELIVERED, bytes(10)),
         write_frame(Kind.GREETING),
         write_accepted(True),
         write_frame(Kind.BATCH, b"\xff\xff\xff"),
@@ -256,6 +378,13 @@ async def test_one_byte_at_a_time(cable: Cable) -> None:
 )
 async def test_end_that_breaks_the_rules_ends_the_link(cable: Cable, data: bytes) -> None:
     await cable.write(data)
+    await soon(cable.running)
+    assert cable.node.accused == [("Worker/0/0", Code.NET_ERR)]
+
+
+async def test_number_on_a_link_without_numbers_ends_it(cable: Cable) -> None:
+    cable.link.numbered = False
+    await cable.write(write_delivered(1, 1))
     await soon(cable.running)
     assert cable.node.accused == [("Worker/0/0", Code.NET_ERR)]
 
