@@ -21,14 +21,17 @@ pytestmark = [
 ]
 
 WORKER = """
-import json, os, sys
+import json, os, sys, time
 from taskd_net import BlockingNode, NodeConfig
 
 config = NodeConfig.worker(server_rank=0, rank=0, upstream=sys.argv[1])
 with BlockingNode(config) as node:
     node.joined(30)
     sys.stdin.readline()
-    threads = len(os.listdir("/proc/self/task"))
+    # gRPC's threads end a moment after its connection.
+    until = time.monotonic() + 10
+    while (threads := len(os.listdir("/proc/self/task"))) > 2 and time.monotonic() < until:
+        time.sleep(0.01)
     child = os.fork()
     if not child:
         sys.exit(7)
