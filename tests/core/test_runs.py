@@ -106,16 +106,22 @@ def outcome(ready: list[Ready]) -> dict[str, Any]:
     }
 
 
-def messages(runs: list[tuple[Any, ...]], resend: int, size: int) -> tuple[list[Frame], list[Any], list[Any]]:
-    """The messages of some runs, each run's with consecutive numbers; one of them comes again at the end."""
+def messages(
+    runs: list[tuple[Any, ...]], resend: int, size: int, last: int | None = None
+) -> tuple[list[Frame], list[Any], list[Any]]:
+    """The messages of some runs, each run's with consecutive numbers; one of them comes again at the end.
+
+    `size`: bytes of each; `last`: of the last one of each run, where that differs.
+    """
     uuids = {src: Uuids(f"{number:016x}", bytes) for number, src in enumerate(SOURCES)}
     frames: list[Frame] = []
     budgets: list[float | None] = []
     awaited: list[bool] = []
     for src, to, sync, wants, budget, count in runs:
         sender, dst = SOURCES[src], DESTINATIONS[to]
-        for _ in range(count):
-            frames.append(Frame(uuids[sender].next(dst.position), sync, sender, dst, bytes(size)))
+        for left in reversed(range(count)):
+            data = bytes(size if left or last is None else last)
+            frames.append(Frame(uuids[sender].next(dst.position), sync, sender, dst, data))
             budgets.append(BUDGETS[budget])
             awaited.append(wants)
     if frames:
@@ -142,7 +148,7 @@ CONFIGS = st.builds(
     config=CONFIGS,
     joined=st.booleans() | st.just(True),
     resend=st.integers(0, 50),
-    size=st.sampled_from([10, 5000]),
+    sizes=st.sampled_from([(10, 10), (5000, 5000), (5000, 4500), (10, 5000)]),
     answered=st.lists(st.integers(0, 40), max_size=30),
     drained=st.just(False) | st.booleans(),
     silent=st.none() | st.sampled_from([0, 1, 2, 3]),
@@ -154,13 +160,13 @@ def test_batch_is_decided_as_its_messages_one_by_one(
     config: RouterConfig,
     joined: bool,
     resend: int,
-    size: int,
+    sizes: tuple[int, int],
     answered: list[int],
     drained: bool,
     silent: int | None,
 ) -> None:
     pair = Pair(terms, config, joined)
-    frames, keys, budgets = messages(runs, resend, size)
+    frames, keys, budgets = messages(runs, resend, *sizes)
     if drained:
         pair.check(pair.whole.drain(), [pair.single.drain()])
     if silent is not None:
@@ -221,6 +227,25 @@ def test_run_has_one_entry_in_flight_and_is_answered_by_name() -> None:
     assert pair.whole.answers_arrived(1.1, 0, [1, 2, 21, 6]).writes[1].accepted == [1, 2, 21, 6]
     assert pair.whole.answers_arrived(1.2, 0, range(7, 21)).writes[1].accepted == list(range(7, 21))
     assert not up.in_flight
+
+
+def test_large_messages_of_a_run_count_towards_the_quota_until_their_answers() -> None:
+    pair = Pair((TERMS[0], TERMS[0]), RouterConfig(limits=Limits(child_bytes=100_000)), True)
+    frames, keys, budgets = messages([(0, 1, True, True, 1, 4)], 0, 5000)
+    ready = pair.arrive(1.0, 1, frames[:4], keys[:4], budgets[:4])
+    up, child = pair.whole.upstream, pair.whole.children.by_id[1]
+    assert up is not None and len(up.in_flight._runs) == 1
+    assert (child.waiting, child.waiting_bytes) == (4, 20_000)
+    pair.check(
+        pair.whole.answers_arrived(1.1, 0, ready.writes[0].numbers[:3]),
+        [pair.single.answers_arrived(1.1, 0, [number]) for number in ready.writes[0].numbers[:3]],
+    )
+    assert child.waiting_bytes == 5000
+    refusal = Answer(ready.writes[0].numbers[3], 5001, at("Mgr"))
+    pair.check(
+        pair.whole.answers_arrived(1.2, 0, (), [refusal]), [pair.single.answers_arrived(1.2, 0, (), [refusal])]
+    )
+    assert child.waiting_bytes == 0
 
 
 def test_position_of_a_run_may_be_spelt_otherwise() -> None:
