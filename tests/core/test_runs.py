@@ -242,9 +242,7 @@ def test_large_messages_of_a_run_count_towards_the_quota_until_their_answers() -
     )
     assert child.waiting_bytes == 5000
     refusal = Answer(ready.writes[0].numbers[3], 5001, at("Mgr"))
-    pair.check(
-        pair.whole.answers_arrived(1.2, 0, (), [refusal]), [pair.single.answers_arrived(1.2, 0, (), [refusal])]
-    )
+    pair.check(pair.whole.answers_arrived(1.2, 0, (), [refusal]), [pair.single.answers_arrived(1.2, 0, (), [refusal])])
     assert child.waiting_bytes == 0
 
 

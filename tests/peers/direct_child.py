@@ -12,7 +12,16 @@ from taskd_net import limits
 from taskd_net.links import peer as peers
 from taskd_net.links.direct_kind import KEY
 from taskd_net.wire import link_pb2
-from taskd_net.wire.socket_frames import Buffers, FrameReader, Greeting, Kind, write_frame, write_greeting
+from taskd_net.wire.socket_frames import (
+    Buffers,
+    FrameReader,
+    Greeting,
+    Kind,
+    read_delivered,
+    read_message,
+    write_frame,
+    write_greeting,
+)
 from tests.peers.child import PATIENCE_S
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
@@ -134,7 +143,7 @@ class DirectChild(LinkChild):
         elif kind == Kind.PING:
             self.put(write_frame(Kind.PONG))
         else:
-            self.other.put_nowait((kind, payload))
+            self.other.put_nowait(_whole(kind, payload))
 
     async def cut(self) -> None:
         """Lose the connections, like a killed process."""
@@ -155,3 +164,16 @@ async def _read_some(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(65536)
     except ConnectionError:
         return b""
+
+
+def _whole(kind: int, payload: bytes) -> tuple[int, bytes]:
+    """A frame; a batch of one message, or of one answer 0, as any other batch."""
+    if kind == Kind.MESSAGE:
+        number, patience, taken, message = read_message(payload)
+        batch = link_pb2.Batch(messages=[message], numbers=[number], patience=[patience], taken=taken)
+    elif kind == Kind.DELIVERED:
+        number, taken = read_delivered(payload)
+        batch = link_pb2.Batch(accepted_numbers=[number], taken=taken)
+    else:
+        return kind, payload
+    return Kind.BATCH, batch.SerializeToString()

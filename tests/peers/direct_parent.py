@@ -11,7 +11,7 @@ import grpc
 from taskd_net import limits, link_limits
 from taskd_net.links.direct_kind import KEY
 from taskd_net.wire import link_pb2
-from taskd_net.wire.socket_frames import FrameReader, Kind, write_accepted, write_frame
+from taskd_net.wire.socket_frames import Buffers, FrameReader, Kind, write_accepted, write_frame
 from tests.peers.links import LinkParent
 from tests.peers.stubs import pb, position
 
@@ -84,7 +84,7 @@ class DirectParent(LinkParent):
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = Line(writer)
         self._lines.add(line)
-        frames = FrameReader(limits.RECEIVE_BYTES, memoryview(bytearray(65536)))
+        frames = FrameReader(limits.RECEIVE_BYTES, Buffers(65536))
         try:
             while data := await reader.read(65536):
                 while data:
