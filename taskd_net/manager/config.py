@@ -81,8 +81,8 @@ class ManagerConfig:
             they went ([recovery](recovery.md)).
         taskd_enable: Recovery by process is on at all. TaskD's variable switches it off with `off`, and on with any
             other text.
-        in_place: Restart failed Workers alone, and have the others rejoin in their processes ([manager](manager.md)).
-            It needs training scripts that rejoin, and changes nothing for others, nor where ClusterD decides.
+        in_place: Restart failed Workers alone, and have the others rejoin in their processes. It needs training
+            scripts that rejoin, and changes nothing for others, nor where ClusterD decides ([manager](manager.md)).
         in_place_timeout: Seconds that a Worker has to come back in place. A longer time lets slow starts work, and
             delays the recovery from a Worker that hangs.
         clusterd: Signals of ClusterD come in by a queue of the process.
