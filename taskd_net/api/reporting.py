@@ -24,7 +24,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.retry import Retry, repeat
-from taskd_net.vocabulary import ACTION, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
+from taskd_net.vocabulary import ACTION, EPOCH_STATE, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
 
 MGR: Final = Position.mgr()
 
@@ -119,9 +119,11 @@ class Reports:
             log.warning("reports_lost", node=str(self._node.position), count=lost)
 
     def remember(self, body: Body) -> None:
-        """Repeat a report after each REGISTER, which makes an original Mgr forget it: a profiling state, an answer."""
+        """Repeat a report after each REGISTER. A Mgr may have lost it: a state, an answer, a part in an epoch."""
         if body.msg_type == STATUS and body.code in PROFILING_STATES:
             self._lasting[STATUS] = (body, math.inf)
+        elif body.msg_type == STATUS and body.code == EPOCH_STATE:
+            self._lasting[f"{STATUS} {EPOCH_STATE}"] = (body, math.inf)
         elif body.msg_type == ACTION and body.code in _ANSWERED_WITHIN:
             self._lasting[f"{ACTION} {body.code}"] = (body, time.monotonic() + _ANSWERED_WITHIN[body.code])
 

@@ -296,6 +296,19 @@ def test_profiling_state_is_repeated_until_it_is_taken(
     assert api.destroy_taskd_worker()
 
 
+def test_part_in_an_epoch_and_profiling_state_follow_a_registration(
+    mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of each: a Manager that was restarted has lost them."""
+    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
+    started()
+    for code, text in ((301, "new"), (1410, ""), (301, "left")):
+        assert api.send_to_manager(code, "STATUS", text)
+    said = [(body.code, body.message) for body in (take(mgr)[1] for _ in range(12))]
+    assert set(said[-6:]) == {(301, "left"), (1410, "")}
+    assert api.destroy_taskd_worker()
+
+
 def test_answers_to_operations_follow_a_registration_while_they_matter(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
