@@ -35,6 +35,9 @@ _pack_head: Final = HEAD.pack
 # acknowledgement.
 _TCP_INFO: Final = struct.Struct("=3xB20xI28xI")
 
+# Linux's `struct linger`: a close resets the connection.
+_RESET: Final = struct.pack("ii", 1, 0)
+
 
 class Writer(Protocol):
     """A link that may have something to write."""
@@ -361,10 +364,10 @@ class DirectSocket(asyncio.BufferedProtocol):
             return
         if now - due < limits.KEEPALIVE_TIMEOUT_S:  # else this loop stood still, and signs of life may wait to be read
             if silent >= limits.SILENT_S:
-                self.abort(f"no sign of life for {silent:.0f} s")
+                self._give_up(f"no sign of life for {silent:.0f} s")
                 return
             if silent >= limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S and self._unreachable():
-                self.abort(f"the network is cut: nothing was acknowledged for {silent:.0f} s")
+                self._give_up(f"the network is cut: nothing was acknowledged for {silent:.0f} s")
                 return
             if silent >= limits.NOT_ANSWERING_S and not self._silent:
                 self._answering(seen=False)
@@ -372,6 +375,11 @@ class DirectSocket(asyncio.BufferedProtocol):
             self.control(_PING)
         until = limits.NOT_ANSWERING_S - silent
         self._look_in(min(until, limits.KEEPALIVE_TIMEOUT_S) if until > 0.0 else limits.KEEPALIVE_TIMEOUT_S)
+
+    def _give_up(self, reason: str) -> None:
+        """Let go of an other end that is gone. A reset tells one that hears, but is not heard."""
+        self.info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.abort(reason)
 
     def _answering(self, *, seen: bool) -> None:
         self._silent = not seen

@@ -90,6 +90,11 @@ class Cable:
             self.reader.received(count)
         return found[0], bytes(found[1])
 
+    async def read_until_end(self) -> None:
+        """Drop what arrives until the socket has ended."""
+        while await soon(self.loop.sock_recv(self.far, 65_536)):
+            pass
+
     async def next_batch(self) -> tuple[list[str], list[int]]:
         """Uuids and numbers of the messages in the next frame."""
         return messages_in(*await self.next_frame())
@@ -503,6 +508,9 @@ async def test_silent_end_is_pinged_and_let_go_after_its_time(quick: Cable) -> N
     await soon(quick.running)
     assert time.monotonic() - began >= limits.SILENT_S * 0.9
     assert quick.stream.reason.startswith("no sign of life for")
+    # A reset reaches an end that hears, but is not heard.
+    with pytest.raises(ConnectionResetError):
+        await quick.read_until_end()
 
 
 async def test_silent_end_is_answered_for_at_once_until_it_gives_a_sign_of_life(quick: Cable) -> None:

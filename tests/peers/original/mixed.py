@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from taskd_net import NodeConfig, Position
 from taskd_net.core.links import UP
+from taskd_net.links.direct import DirectLink
 from tests.peers.mesh import Mesh, WatchedNode, free_address
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.node import OriginalNode
@@ -132,6 +133,8 @@ class Member:
 def _freeze(node: WatchedNode) -> Callable[[], None]:
     """Hold back all data to a leaf. After resuming, its clock shows the standstill."""
     session, began, held = node.links[UP], node.now(), list[bytes]()
+    if isinstance(session, DirectLink):
+        return _freeze_direct(session)
     take_in = session._take_in
     session._take_in = held.append  # type: ignore[assignment]
 
@@ -143,6 +146,23 @@ def _freeze(node: WatchedNode) -> Callable[[], None]:
         for data in held:
             take_in(data)
 
+    return thaw
+
+
+def _freeze_direct(session: DirectLink) -> Callable[[], None]:
+    """The same where frames come in, of which a message alone has a kind of its own."""
+    take_in, held = session.take_in, list[tuple[int, bytes]]()
+
+    def hold(kind: int, data: bytes | memoryview) -> bool:
+        held.append((kind, bytes(data)))
+        return False
+
+    def thaw() -> None:
+        session.take_in = take_in  # type: ignore[method-assign]
+        for kind, data in held:
+            take_in(kind, data)
+
+    session.take_in = hold  # type: ignore[method-assign]
     return thaw
 
 
