@@ -115,6 +115,9 @@ WATCH_STEP_MS: Final = 100
 """Milliseconds between two looks of a watching thread at what the kernel has told: a change is seen within 0.2 s, and
 an idle Manager wakes ten times a second for some 20 µs."""
 
+WATCH_LEAVE_S: Final = 1.0
+"""Seconds that the end of the process waits for a watching thread. More: a disk that hangs holds it up for longer."""
+
 WATCH_GATHER_MS: Final = 400
 """Milliseconds for which changes of one folder are taken together at most: an update of a ConfigMap makes several."""
 

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import socket
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from taskd_net import limits
@@ -46,7 +47,7 @@ def listening(where: Where) -> socket.socket:
     Raises:
         OSError: the address cannot be bound.
     """
-    listener = socket.socket(where.family, socket.SOCK_STREAM)
+    listener = socket.socket(where.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
@@ -64,7 +65,7 @@ async def connected(where: Where, seconds: float) -> socket.socket:
     Raises:
         OSError: nobody answers in time, then without `errno`, or the kernel says why not.
     """
-    connection = socket.socket(where.family, socket.SOCK_STREAM)
+    connection = socket.socket(where.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     connection.setblocking(False)
     try:
         try:
@@ -80,6 +81,21 @@ async def connected(where: Where, seconds: float) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+@contextlib.contextmanager
+def handed_over(connection: socket.socket) -> Iterator[None]:
+    """Around the call that makes a transport of a socket.
+
+    Where that fails or is cancelled, asyncio closes the socket. uvloop closes the descriptor, which this end must not
+    close again: it may be another file's by then.
+    """
+    try:
+        yield
+    except BaseException:
+        if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+            connection.detach()
+        raise
 
 
 async def _connect(connection: socket.socket, name: tuple[object, ...]) -> None:

@@ -21,7 +21,7 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.direct import NAME, PROBED, DirectLink, TracedDirectLink
-from taskd_net.links.direct_address import connected, listening, resolve
+from taskd_net.links.direct_address import connected, handed_over, listening, resolve
 from taskd_net.links.direct_requests import Answering, Asking, Beside
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Sockets, Unreachable, Way
@@ -190,7 +190,8 @@ class DirectAcceptor(Acceptor):
                 connection.close()
                 raise
             async with asyncio.timeout(link_limits.DIRECT_GREETING_S):
-                await loop.connect_accepted_socket(lambda: stream, connection, ssl=context)
+                with handed_over(connection):
+                    await loop.connect_accepted_socket(lambda: stream, connection, ssl=context)
                 first = await stream.first
             if first is None:
                 # Nobody has to say anything: port scans, and checks of health.
@@ -290,12 +291,10 @@ class Direct(Kind):
         stream, asking = DirectSocket(), Asking(way.parent)
         try:
             async with asyncio.timeout(way.ack_timeout):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: stream,
-                    sock=connection,
-                    ssl=context,
-                    server_hostname=None if context is None else way.server_name,
-                )
+                name = None if context is None else way.server_name
+                loop = asyncio.get_running_loop()
+                with handed_over(connection):
+                    await loop.create_connection(lambda: stream, sock=connection, ssl=context, server_hostname=name)
                 greeting = frames.write_greeting(Greeting(offer[1], way.continues))
                 identity = way.host.router.identity
                 if Role(identity.role).is_leaf and not way.continues:

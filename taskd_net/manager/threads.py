@@ -97,6 +97,11 @@ class OwnThread:
         """End the thread after its calls, without waiting for that."""
         self._calls.put(None)
 
+    def join(self, seconds: float) -> None:
+        """Wait until it has ended, for some seconds at most."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
     def _run(self) -> None:
         while (run := self._calls.get()) is not None:
             run()

@@ -6,16 +6,31 @@ looked at once a second: not every file system tells of changes, and `watchfiles
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from taskd_net import job_limits
 from taskd_net.manager.threads import OwnThread
 
 T = TypeVar("T")
+
+_WATCHING: Final[WeakKeyDictionary[OwnThread, threading.Event]] = WeakKeyDictionary()
+
+
+@atexit.register
+def _leave() -> None:
+    """Wait for the threads. One that returns from Rust while the interpreter ends aborts the process."""
+    watching = list(_WATCHING.items())
+    for thread, ended in watching:
+        ended.set()
+        thread.stop()
+    for thread, _ in watching:
+        thread.join(job_limits.WATCH_LEAVE_S)
 
 
 async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], None]) -> None:
@@ -30,6 +45,7 @@ async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], Non
     """
     thread, ended = OwnThread(f"watches {path}"), threading.Event()
     moments = _moments(path, ended)
+    _WATCHING[thread] = ended
 
     def seen() -> T | None:
         next(moments, None)
