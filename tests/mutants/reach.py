@@ -11,17 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.mutants.sample import ROOMS, Mutant
-from tests.mutants.tree import Tree, digest
-
-TESTS: Final = (
-    "tests/core", "tests/links", "tests/transport", "tests/simulation", "tests/wire", "tests/observe", "tests/tls",
-    "tests/test_node.py", "tests/test_lifecycle.py", "tests/test_sending.py", "tests/test_arrivals.py",
-    "tests/test_retry.py", "tests/scenarios", "tests/security",
-)  # fmt: skip
-"""The quick tests: those of the mutated rooms themselves, and those through sockets that need no processes."""
+from tests.mutants.tree import TESTS, Tree, digest
 
 _LEFT_OUT: Final = ("test_hundred_thousand.py", "scenarios/test_mixed_trees.py", "scenarios/test_processes.py")
-"""Modules of these that take long, or are about processes, which the run does not see."""
+"""Modules of `TESTS` that take long, or are about processes, which the run does not see."""
 _SLOW_S: Final = 10.0
 """Seconds above which a test is left out: what it alone would see is seen too late to be waited for 300 times."""
 _ALL_S: Final = 1500.0

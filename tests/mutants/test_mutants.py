@@ -11,6 +11,7 @@ import pytest
 
 from tests.mutants import report
 from tests.mutants.report import Equivalent, Outcome
+from tests.mutants.tree import TESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,6 +58,10 @@ def test_equivalent_mutants_are_of_lines_that_are_there() -> None:
             assert line in lines, f"{one.module} has no line {line!r} any more"
         assert one.before != one.after
         assert len(one.reason) > 20
+
+
+def test_quick_tests_are_there() -> None:
+    assert [name for name in TESTS if not (ROOT / name).exists()] == []
 
 
 def test_score_leaves_out_what_is_equivalent_or_not_tested() -> None:

@@ -17,6 +17,13 @@ from typing import Final
 
 from tests.mutants.recorder import VARIABLE
 
+TESTS: Final = (
+    "tests/core", "tests/links", "tests/transport", "tests/simulation", "tests/wire", "tests/observe", "tests/tls",
+    "tests/test_node.py", "tests/test_lifecycle.py", "tests/test_sending.py", "tests/test_retry.py", "tests/scenarios",
+    "tests/security",
+)  # fmt: skip
+"""The quick tests: those of the mutated rooms themselves, and those through sockets that need no processes."""
+
 _LEFT_BEHIND: Final = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "taskd_log", "found")
 
 
