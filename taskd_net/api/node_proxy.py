@@ -3,26 +3,36 @@
 An Agent starts the Proxy of its node beside itself, as TaskD's does, under four conditions:
 
 - The platform names the Mgr's host: `MASTER_ADDR` (PyTorch), `MS_SCHED_HOST` (MindSpore), or `LOCAL_PROXY_ENABLE=on`.
-- The Agent's own upstream is a loopback address.
+- The Agent's own upstream is a loopback address, and not the Mgr's.
 - This process has no Proxy.
 - Nobody listens at that address.
 
 A Proxy of the user always has precedence: it is used where it is there, and `init_taskd_proxy` replaces the Agent's.
+A listener at the Agent's upstream has to be the Proxy of this node. A Proxy that does not say its rank, as TaskD's own,
+is believed; another listener is an error, because its messages would belong to another node or to nobody.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Final
 
 from taskd_net.address import Address
 from taskd_net.api import arguments
 from taskd_net.api.member import Refused, Slot, log
+from taskd_net.background import shared
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
+from taskd_net.observe.identify import Found, Kind, identify
+from taskd_net.position import Position
+from taskd_net.tls.files import Tls
 
 LOCAL: Final = "LOCAL_PROXY_ENABLE"
+
+IDENTIFY_S: Final = 5.0
+"""Seconds for each answer of a listener to the question of its position."""
 
 slot: Final[Slot[BlockingNode]] = Slot("proxy")
 
@@ -51,28 +61,32 @@ class AgentsProxy:
         self._variable = variable
         self._config = config
         self._node: BlockingNode | None = None
+        self._is_there = False
         self._upstream()
 
     def start(self) -> None:
         """Start it where the conditions hold; a second time, if the variable was not set at the first.
 
         Raises:
-            ConfigError: the variable is set, and no host.
+            ConfigError: the variable is set, and no host; or another process listens there, and it is not the Proxy of
+                this node.
         """
         upstream = self._upstream()
-        if self._node is not None or upstream is None or not Address.parse(self._listen).is_loopback or slot.filled:
+        if self._node is not None or self._is_there or slot.filled:
+            return
+        if upstream is None or upstream == self._listen or not Address.parse(self._listen).is_loopback:
             return
         tls = arguments.secured(self._config, listens=True, connects=True)
+        if tls is not None and tls.server_key is None:
+            log.info("no_own_proxy", reason="the Agent's TLS has no server_key, so the Proxy must be another process")
+            return
+        config = NodeConfig.proxy(
+            server_rank=self._server_rank, listen=self._listen, upstream=upstream, inbox=0, tls=tls
+        )
         try:
-            if tls is not None and tls.server_key is None:
-                raise ConfigError("the Agent's TLS has no server_key, so the Proxy must be another process")
-            config = NodeConfig.proxy(
-                server_rank=self._server_rank, listen=self._listen, upstream=upstream, inbox=0, tls=tls
-            )
             node = BlockingNode(config).start()
         except ConfigError as error:
-            # The listener there is the node's Proxy.
-            log.info("no_own_proxy", reason=str(error))
+            self._use_listener(error, tls)
             return
         try:
             slot.fill(lambda: node, f"taskd-proxy-{self._server_rank}.log")
@@ -89,6 +103,16 @@ class AgentsProxy:
             _agents.discard(node)
             slot.clear(node)
 
+    def _use_listener(self, error: ConfigError, tls: Tls | None) -> None:
+        """Use the process that listens at the Agent's upstream, if it is the Proxy of this node."""
+        found = _identify(Address.parse(self._listen), tls)
+        due = Position.proxy(self._server_rank)
+        holder = found.kind.value if found.about is None else str(found.about.position)
+        if holder != str(due) and found.kind is not Kind.MESH:
+            raise ConfigError(f"{error}. Found there: {holder}; expected {due}")
+        log.info("no_own_proxy", reason=f"{self._listen} is held by {holder}")
+        self._is_there = True
+
     def _upstream(self) -> str | None:
         host = arguments.LOOPBACK if mgr_is_local() else os.environ.get(self._variable)
         return arguments.joined(host, self._variable, arguments.MGR_PORT, "port") if host else None
@@ -102,3 +126,12 @@ def make_way() -> None:
     for node in list(_agents):
         _agents.discard(node)
         slot.clear(node)
+
+
+def _identify(address: Address, tls: Tls | None) -> Found:
+    """Identify a listener, in the loop of this process's nodes."""
+    loop = shared.acquire()
+    try:
+        return asyncio.run_coroutine_threadsafe(identify(address, IDENTIFY_S, tls), loop).result()
+    finally:
+        shared.release()

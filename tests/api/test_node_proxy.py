@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +17,7 @@ from taskd_net.body import Body
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 from tests.peers.certificates import Folder
+from tests.peers.original.node import OriginalNode
 
 MINDSPORE: dict[str, object] = {"Framework": "MindSpore"}
 PROXY, AGENT = Position.proxy(2), Position.agent(2)
@@ -90,6 +94,79 @@ def test_proxy_that_listens_already_is_used(
         assert not node_proxy.slot.filled
         assert api.destroy_taskd_agent()
         there(master, PROXY)
+
+
+def started(*command: str) -> subprocess.Popen[str]:
+    """A process that has said its first line, with the address where it listens."""
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline()
+    return process
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.communicate(timeout=SOON)
+
+
+def test_proxy_of_the_node_in_a_process_of_its_own_is_used(
+    master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")
+    addresses = ("--listen", f"{OWN_IP}:{port}", "--upstream", f"{OWN_IP}:9601")
+    proxy = started("-m", "taskd_net.cli", "proxy", "--server-rank", "2", *addresses)
+    try:
+        assert init(port) and not node_proxy.slot.filled
+        there(master, PROXY, AGENT)
+        assert api.destroy_taskd_agent()
+    finally:
+        ended(proxy)
+
+
+LISTENS = """
+import socket, sys
+listening = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+while True:
+    listening.accept()[0].close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("holder", "found"),
+    [
+        (
+            ("-m", "taskd_net.cli", "proxy", "--server-rank=7", "--upstream=192.0.2.1:9601", "--listen=HOST:PORT"),
+            "Proxy/7",
+        ),
+        (("-m", "taskd_net.cli", "mgr", "--listen=HOST:PORT"), "Mgr/0"),
+        (("-c", LISTENS, "HOST", "PORT"), "no gRPC server that answers"),
+    ],
+    ids=["proxy-of-another-node", "mgr", "other-program"],
+)
+def test_other_process_at_the_proxys_address_is_an_error(
+    holder: tuple[str, ...], found: str, port: int, monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+    monkeypatch.setattr(node_proxy, "IDENTIFY_S", 1.0)
+    other = started(*(part.replace("HOST", OWN_IP).replace("PORT", str(port)) for part in holder))
+    try:
+        assert init(port) is False and not agent.slot.filled and not node_proxy.slot.filled
+        assert f"Found there: {found}; expected Proxy/2" in failures.only()
+    finally:
+        ended(other)
+
+
+async def test_proxy_of_the_original_does_not_say_its_rank_and_is_believed(
+    monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")
+    monkeypatch.setattr(node_proxy, "IDENTIFY_S", 1.0)
+    async with OriginalNode("Mgr/0/-1") as root, OriginalNode("Proxy/2/-1", root.address) as theirs:
+        config = MINDSPORE | {"UpstreamAddr": "127.0.0.1"}
+        assert await asyncio.to_thread(init, int(theirs.address.rpartition(":")[2]), config)
+        assert not node_proxy.slot.filled
+        await asyncio.to_thread(agent.slot.member.node.joined, SOON)
+        assert await asyncio.to_thread(api.destroy_taskd_agent)
 
 
 def test_proxy_of_the_user_before_the_agent(

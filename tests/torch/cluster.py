@@ -67,6 +67,10 @@ class Node:
         """The exit status of the launcher."""
         return self.process.wait(SOON)
 
+    def log(self) -> str:
+        """The log of the Agent."""
+        return "".join(path.read_text() for path in (self.folder / "log").glob("*.log"))
+
     def said(self) -> str:
         """Its standard error."""
         return (self.folder / "stderr").read_text()
@@ -83,6 +87,7 @@ class Cluster:
     folder: Path
     host: str = field(default_factory=lambda: ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))]))
     nodes: list[Node] = field(default_factory=list)
+    proxies: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.mgr = BlockingNode(NodeConfig.mgr(listen=f"{self.host}.1:9601")).start()
@@ -109,6 +114,14 @@ class Cluster:
             process = subprocess.Popen(command, env=environment, stderr=stderr, stdout=stderr, cwd=folder)
         self.nodes.append(Node(process, folder, node))
         return self.nodes[-1]
+
+    def proxy(self, server_rank: int, node: int = 0) -> None:
+        """Start a Proxy in a process of its own, at the address of a node's."""
+        addresses = [f"--listen={self.host}.{10 + node}:9602", f"--upstream={self.host}.1:9601"]
+        command = [sys.executable, "-m", "taskd_net.cli", "proxy", f"--server-rank={server_rank}", *addresses]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.proxies.append(process)
+        assert process.stdout is not None and process.stdout.readline()
 
     def command(self, code: int, message: str = "", node: int = 0, msg_type: str = "ACTION") -> None:
         """Have the Mgr command something."""
@@ -137,6 +150,9 @@ class Cluster:
         for node in self.nodes:
             node.process.kill()
             node.process.wait()
+        for proxy in self.proxies:
+            proxy.kill()
+            proxy.communicate()
         self.mgr.close()
 
 
@@ -148,9 +164,9 @@ def children(pid: int) -> Iterator[int]:
             yield from children(child)
 
 
-def await_end(*pids: int) -> None:
+def await_end(*pids: int, seconds: float = SOON) -> None:
     """Wait until processes are gone, or nobody's but init's to bury."""
-    give_up_at = time.monotonic() + SOON
+    give_up_at = time.monotonic() + seconds
     for pid in pids:
         while lives(pid):
             assert time.monotonic() < give_up_at, f"{pid} runs"

@@ -84,12 +84,39 @@ def test_signals_are_handled_as_by_torchrun(number: signal.Signals, cluster: Clu
     await_end(*workers)
 
 
-def test_nothing_is_left_of_an_agent_that_is_killed(cluster: Cluster) -> None:
-    node = cluster.start(str(PLAIN))
+LEFT_S = 3.0
+"""Seconds after the end of an Agent until nothing of it is left."""
+
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+
+@pytest.mark.parametrize("preamble", ["", STUBBORN], ids=["workers-that-end", "workers-that-ignore-SIGTERM"])
+def test_nothing_is_left_3_s_after_an_agent_was_killed(preamble: str, cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(preamble + PLAIN.read_text().replace("from __future__ import annotations\n", ""))
+    node = cluster.start(str(script))
     below = list(children(node.process.pid))
     assert len(below) == 3  # two workers, and the guardian
     kill(node.process.pid)
-    await_end(*below)
+    await_end(*below, seconds=LEFT_S)
+
+
+def test_proxy_of_the_node_that_runs_already_is_used(cluster: Cluster) -> None:
+    cluster.proxy(server_rank=0)
+    node = cluster.start(str(PLAIN))
+    assert "no_own_proxy" in node.log() and "held by Proxy/0" in node.log()
+    for rank in (0, 1):
+        (node.folder / f"end-{rank}").write_text("0\n")
+    assert node.status() == 0, node.said()
+
+
+def test_proxy_of_another_node_at_the_nodes_address_is_refused(cluster: Cluster) -> None:
+    cluster.proxy(server_rank=7)
+    node = cluster.run(str(PLAIN))
+    assert node.status() == 1
+    (line,) = [line for line in node.log().splitlines() if "error" in line.lower()]
+    assert "Found there: Proxy/7; expected Proxy/0" in line
+    assert not list(node.folder.glob("*/attempt_*"))
 
 
 def test_two_nodes_start_again_after_one_was_lost(cluster: Cluster) -> None:
