@@ -154,6 +154,15 @@ class DecidesAgain:
     """ClusterD is told that a retry has failed (405). Its next globalFault has the uuid of the one before."""
 
 
-Event = (
-    Reported | Acknowledged | CallEnded | DecidesAgain | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime
-)
+@dataclass(frozen=True, slots=True)
+class MachineReset:
+    """ClusterD's machine of the job is in its first state, because a stream of signals begins.
+
+    ClusterD forgets a switch of cards, a stress test and a pause of starts with it.
+    """
+
+
+Underway = Acknowledged | CallEnded | DecidesAgain | MachineReset
+"""Events of orders that are under way."""
+
+Event = Reported | Underway | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime

@@ -13,6 +13,7 @@ from taskd_net.jobs.events import (
     CallEnded,
     DecidesAgain,
     Event,
+    MachineReset,
     ProfilingSwitch,
     Reported,
     RetryTime,
@@ -129,6 +130,10 @@ class Job:
             case CallEnded():
                 for name in event.names:
                     current.dirty = current.calls.pop(name, None) is not None or current.dirty
+            case MachineReset():
+                open_ = current.paused or current.switch_nic.uuid or current.stress_test.uuid
+                current.dirty = current.dirty or bool(open_)
+                current.paused, current.switch_nic, current.stress_test = False, SwitchNic(), StressTest()
             case SwitchNic():
                 current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
             case StressTest():

@@ -9,6 +9,7 @@
 The state has a call before it is carried out, until ClusterD has its report. A Manager that starts reports the calls it
 finds there as failed. It does so after Register and before the stream of signals: ClusterD resets the job's machine
 when that stream begins, so the report meets the wait that it ends, and none of a later fault (`recover/reporter.py`).
+Results of switches and stress tests are bound to the stream of their order in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from typing import Any, Final
 from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import ArgumentError, NodeError
-from taskd_net.jobs.events import Acknowledged, CallEnded, DecidesAgain, Event, ProfilingSwitch, Signal
+from taskd_net.jobs.events import (
+    Acknowledged,
+    CallEnded,
+    DecidesAgain,
+    Event,
+    MachineReset,
+    ProfilingSwitch,
+    Signal,
+    StressTest,
+    SwitchNic,
+)
 from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
@@ -39,6 +50,12 @@ from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
 
 ROLE: Final = "taskd"
+
+_REPLIES: Final[dict[type[Event], Rpc[Any, recover_pb2.Status]]] = {
+    SwitchNic: rpcs.REPLY_SWITCH_NIC,
+    StressTest: rpcs.REPLY_STRESS_TEST,
+}
+"""The result that answers an order."""
 
 
 class Clusterd(Reporter):
@@ -72,14 +89,15 @@ class Clusterd(Reporter):
             self._arrived,
             operations=True,
             off_again=job_limits.CLUSTERD_OFF_S,
-            registered=self._give_up_interrupted,
+            registered=self._registered,
         )
         self._loop = asyncio.get_running_loop()
         self._thread = OwnThread(f"controller of {job_id}")
         self._calls: asyncio.Queue[Call] = asyncio.Queue()
         self._replying: set[str] = set()
-        # The stream of the last signal.
+        # The stream of the last signal, and of the last order that each result answers.
         self._stream = 0
+        self._asked: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._file = SwitchFile()
         self._closing = False
@@ -116,7 +134,7 @@ class Clusterd(Reporter):
         """Send a result to ClusterD; False, as an `Acknowledged` comes when ClusterD has it."""
         if reply.uuid not in self._replying:
             self._replying.add(reply.uuid)
-            self._spawn(self._send_reply(reply), f"replies {reply.rpc}")
+            self._spawn(self._send_reply(reply, self._asked.get(reply.rpc)), f"replies {reply.rpc}")
         return False
 
     def look(self) -> ProfilingSwitch | None:
@@ -148,8 +166,7 @@ class Clusterd(Reporter):
                 if self._closing:
                     raise NodeError("the Manager is closed")
                 if self._is_void(rpc, self.client.stream):
-                    self.client.counters.reports["void"] += 1
-                    self._log.info("clusterd_report_void", call=rpc.name)
+                    self._note_void(rpc)
                     return Code.SERVER_INNER_ERROR
                 try:
                     code = (await self.client.report(rpc, request)).code
@@ -165,7 +182,13 @@ class Clusterd(Reporter):
 
     # ---- inside
 
+    def _note_void(self, rpc: Rpc[Any, recover_pb2.Status]) -> None:
+        self.client.counters.reports["void"] += 1
+        self._log.info("clusterd_report_void", call=rpc.name)
+
     async def _arrived(self, event: Event) -> None:
+        if isinstance(event, SwitchNic | StressTest):
+            self._asked[_REPLIES[type(event)].name] = self.client.stream
         if not isinstance(event, Signal):
             self._take(event)
             return
@@ -217,8 +240,8 @@ class Clusterd(Reporter):
         except (ClusterdError, NodeError) as error:
             self._log.error("clusterd_report_failed", call=call.name, reason=str(error))
 
-    async def _give_up_interrupted(self) -> None:
-        """Report the calls that the Manager before did not end as failed; once each."""
+    async def _registered(self) -> None:
+        """Report the calls that the Manager before did not end as failed, once each. Then ClusterD's machine begins."""
         calls, self._interrupted = self._interrupted, []
         for call in calls:
             self._log.warning("clusterd_action_interrupted", action=f"{call.name} {call.text}".strip())
@@ -230,12 +253,18 @@ class Clusterd(Reporter):
             except ClusterdError as error:
                 self._log.error("clusterd_report_failed", call=call.name, reason=str(error))
             self._take(CallEnded((call.name,)))
+        self._take(MachineReset())
 
-    async def _send_reply(self, reply: Reply) -> None:
+    async def _send_reply(self, reply: Reply, stream: int | None) -> None:
+        """Send a result; `stream` is that of its order, None for one of the Manager before."""
         rpc, request = _result(self._job_id, reply)
         reason = ""
         try:
             for _ in range(job_limits.REPLY_ATTEMPTS):
+                if stream != self.client.stream:
+                    self._note_void(rpc)
+                    self._take(Acknowledged(reply.uuid))
+                    return
                 try:
                     code = (await self.client.call(rpc, request)).code
                     if code == Code.OK:

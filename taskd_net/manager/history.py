@@ -11,7 +11,16 @@ from operator import itemgetter
 
 from taskd_net import job_limits
 from taskd_net.job_view import OWN, DecisionView, JobCounters, MessageView
-from taskd_net.jobs.events import Event, ProfilingSwitch, Reported, RetryTime, Signal, StressTest, SwitchNic
+from taskd_net.jobs.events import (
+    Event,
+    MachineReset,
+    ProfilingSwitch,
+    Reported,
+    RetryTime,
+    Signal,
+    StressTest,
+    SwitchNic,
+)
 from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
 from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
 
@@ -113,6 +122,8 @@ def cause(event: Event) -> str:
             text = f"ClusterD asks for a stress test of {len(event.ops)} ranks"
         case ProfilingSwitch():
             text = f"profiling switch {event.state:02}"
+        case MachineReset():
+            text = "a stream of ClusterD's signals begins"
         case RetryTime():
             text = f"RetryTime {event.value}"
         case _:

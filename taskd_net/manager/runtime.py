@@ -18,7 +18,7 @@ from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
 from taskd_net.job_view import ClusterdView, JobCounters, JobView
-from taskd_net.jobs.events import Acknowledged, CallEnded, DecidesAgain, Event, ProfilingSwitch, Reported, RetryTime
+from taskd_net.jobs.events import Acknowledged, Event, ProfilingSwitch, Reported, RetryTime, Underway
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
@@ -224,7 +224,7 @@ class Manager:
 
     def signal(self, event: Event) -> bool:
         """Take in an event of ClusterD or of a file. Returns False for a signal that was taken before."""
-        self._counters.signals += not isinstance(event, Acknowledged | CallEnded | DecidesAgain)
+        self._counters.signals += not isinstance(event, Underway)
         return self._take(event)
 
     def view(self) -> JobView:

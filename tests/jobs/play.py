@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import epochs
-from taskd_net.jobs.events import Acknowledged, Event, Reported, RetryTime, Signal, StressTest, SwitchNic
+from taskd_net.jobs.events import Acknowledged, Event, MachineReset, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Command, Outcome, Restarts
@@ -49,6 +49,7 @@ STEP = st.one_of(
     st.tuples(st.just("crossing"), st.integers(1, AGENTS - 1), st.sampled_from((0.01, 1.0, 3.5))),
     st.tuples(st.just("wait"), st.sampled_from((0.01, 1.0, 3.0, 20.0, 2000.0)), st.none()),
     st.tuples(st.just("kill"), st.none(), st.none()),
+    st.tuples(st.just("reset"), st.none(), st.none()),
 )
 
 
@@ -190,6 +191,8 @@ class Play:
         """Something happens."""
         if kind == "kill":
             self.job = Job.from_json(self.job.to_json(), self.config)
+        elif kind == "reset":
+            self.take(MachineReset())
         elif kind == "wait":
             assert isinstance(first, float)
             self.now += first

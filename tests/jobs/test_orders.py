@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import CallEnded, DecidesAgain, Reported, Signal
+from taskd_net.jobs.events import CallEnded, DecidesAgain, MachineReset, Reported, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.snapshot import JobConfig
@@ -146,3 +146,16 @@ def test_one_faults_signals_run_through_with_one_uuid() -> None:
         "change_strategy upgrade",
         "change_strategy dump",
     ]
+
+
+def test_a_reset_of_the_machine_ends_a_pause_of_starts() -> None:
+    job = Job(JobConfig(fault_recover="on", clusterd=True), "s")
+    job.take(0.0, Signal("u", "pauseStartAgent"))
+    job.take(0.0, Reported(Position.agent(1), "REGISTER", 0))
+    job.take(0.0, Reported(Position.agent(1), "STATUS", 201, "3"))
+    assert job.tick(0.0).commands == []
+    assert job.take(1.0, MachineReset())
+    assert job.state.dirty
+    assert [command.code for command in job.tick(1.0).commands] == [210]
+    assert job.take(2.0, MachineReset())
+    assert not job.state.dirty, "nothing was open"

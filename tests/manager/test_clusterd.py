@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import job_limits, profiling_switch
+from taskd_net.body import Body
 from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
@@ -227,3 +228,54 @@ async def test_report_to_an_order_of_an_ended_stream_is_void(
     assert codes == [599]
     assert clusterd.requests(rpcs.STOP_COMPLETE) == []
     assert "clusterd_report_void" in caplog.text
+
+
+async def test_result_to_an_order_of_an_ended_stream_is_void(clusterd: ClusterD) -> None:
+    """ClusterD's machine is reset between two streams, and would take it for the result of its next switch."""
+    order = wire.SwitchRankList(rankID=["0"], op=[True], jobId="J")
+
+    async def answer(command: Body) -> None:
+        await one.report("ACTION", 204, "switchOK", switchNicUUID=command.extension["switchNicUUID"])
+
+    async with managed(config(clusterd)) as (node, manager), leaves(node, worker(0, 0)) as (one,):
+        await one.report("REGISTER", 101)
+        await asyncio.to_thread(clusterd.send, rpcs.SWITCH_NIC_ORDERS, order)
+        first = await one.command()
+        clusterd.end(rpcs.SWITCH_NIC_ORDERS)
+        clusterd.end(rpcs.SIGNALS)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SWITCH_NIC_ORDERS, 2)
+        await asyncio.to_thread(clusterd.send, rpcs.SWITCH_NIC_ORDERS, order)
+        second = await one.command()
+        await answer(first)
+        await until(lambda: not manager.job.state.dirty)
+        assert clusterd.requests(rpcs.REPLY_SWITCH_NIC) == []
+        await answer(second)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.REPLY_SWITCH_NIC)
+        await until(lambda: not manager.job.state.outbox.sending)
+    assert clusterd.requests(rpcs.REPLY_SWITCH_NIC) == [wire.SwitchResult(jobId="J", result=True)]
+
+
+async def test_result_whose_stream_ends_while_it_is_sent_is_void(clusterd: ClusterD) -> None:
+    clusterd.answers["ReplySwitchNicResult"].extend([400] * 1000)
+    async with managed(config(clusterd)) as (node, manager), leaves(node, worker(0, 0)) as (one,):
+        await one.report("REGISTER", 101)
+        order = wire.SwitchRankList(rankID=["0"], op=[True], jobId="J")
+        await asyncio.to_thread(clusterd.send, rpcs.SWITCH_NIC_ORDERS, order)
+        uuid = (await one.command()).extension["switchNicUUID"]
+        await one.report("ACTION", 204, "switchOK", switchNicUUID=uuid)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.REPLY_SWITCH_NIC)
+        clusterd.end(rpcs.SIGNALS)
+        await until(lambda: not manager.job.state.outbox.sending)
+        assert manager.view().clusterd.reports_void == 1
+
+
+async def test_starts_are_held_back_for_as_long_as_their_stream_stands(clusterd: ClusterD) -> None:
+    """A ClusterD that comes back with an empty memory would never send continueStartAgent."""
+    async with managed(config(clusterd)) as (node, manager), leaves(node, agent(0)) as (one,):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("pauseStartAgent"))
+        await until(lambda: manager.job.state.paused)
+        await one.register()
+        assert (await one.report("STATUS", 1400)).ok, "and the Manager has taken its 201 before"
+        assert manager.job.state.records.asking
+        clusterd.end(rpcs.SIGNALS)
+        assert (await one.command()).code == 210

@@ -2,6 +2,7 @@
 
 ```
   free ── new request ─▶ 205 to each named Worker, hold ── all have a result, or 15 minutes ─▶ reply, free
+                                                        └─ another request, or ClusterD's reset ─▶ free
 
   result of a Worker:  its answer          as it gave it
                        silent: 3 s or 30 snapshots without KEEP_ALIVE, or the 15 minutes are over   3 (timeout)
@@ -79,11 +80,13 @@ class StressTestPlugin(Plugin[Testing]):
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The stream, for a new request."""
-        return (STREAM,) if snapshot.stress_test.uuid != self.state.uuid else ()
+        return (STREAM,) if snapshot.stress_test.uuid not in ("", self.state.uuid) else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Send the commands, and wait for the results."""
         state = self.state
+        if state.until and snapshot.stress_test.uuid != state.uuid:
+            return Progress.FINAL
         if not state.until:
             self._begin(snapshot)
         else:

@@ -4,7 +4,10 @@
   free ── new request ─▶ 204 to all Workers, hold ── all: switchOK ──────────────────────▶ reply true, free
                                                   └─ one: switchFail, or a new process;
                                                      204 lost; 120 minutes ──────────────▶ reply false, free
+                                   another request, or ClusterD's reset ──────────────────▶ free
 ```
+
+ClusterD waits for one switch at a time: a further request, or its reset, says that it waits for this one no longer.
 """
 
 from __future__ import annotations
@@ -53,11 +56,13 @@ class SwitchNicPlugin(Plugin[Switching]):
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The stream, for a new request."""
-        return (STREAM,) if snapshot.switch_nic.uuid != self.state.uuid else ()
+        return (STREAM,) if snapshot.switch_nic.uuid not in ("", self.state.uuid) else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Send the command, and wait for the answers."""
         state = self.state
+        if state.until and snapshot.switch_nic.uuid != state.uuid:
+            return Progress.FINAL
         if not state.until:
             self._begin(snapshot)
         else:

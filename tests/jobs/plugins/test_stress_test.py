@@ -7,7 +7,7 @@ import json
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import StressTest
+from taskd_net.jobs.events import MachineReset, StressTest
 from taskd_net.jobs.plugins.stress_test import read_result
 from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import Scene
@@ -101,3 +101,23 @@ def test_a_test_of_nobody_has_an_empty_result() -> None:
 def test_other_answers_cannot_be_read(message: str) -> None:
     assert read_result(message) is None
     assert read_result(OK) == {"0": {"code": "0", "result": "OK"}}
+
+
+def test_a_test_that_clusterd_has_forgotten_has_no_result() -> None:
+    scene, first = begun(0)
+    scene.take(MachineReset())
+    scene.settle()
+    answer(scene, 0, first)
+    assert [reply for outcome in scene.settle() for reply in outcome.replies] == []
+    assert scene.job.state.streams["OMStressTestStream"].owner == ""
+
+
+def test_a_further_request_ends_the_wait_for_the_one_before() -> None:
+    scene, first = begun(0)
+    scene.take(StressTest({0: (0,)}))
+    scene.settle()
+    second = scene.job.state.stress_test.uuid
+    answer(scene, 0, first, '{"rankResult": {"0": {"code": "2", "result": "of the first"}}}')
+    assert [reply for outcome in scene.settle() for reply in outcome.replies] == []
+    answer(scene, 0, second)
+    assert result(scene.settle()) == {"0": "0"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import SwitchNic
+from taskd_net.jobs.events import MachineReset, SwitchNic
 from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import Scene
 
@@ -72,3 +72,23 @@ def test_a_lost_command_of_an_earlier_switch_says_nothing_of_this_one() -> None:
     plugin.state.uuid = "later"
     assert plugin.lost(command, scene.job._snapshot()) is False
     assert not plugin.state.failed
+
+
+def test_a_switch_that_clusterd_has_forgotten_has_no_result() -> None:
+    scene, first = begun(0)
+    scene.take(MachineReset())
+    scene.settle()
+    answer(scene, 0, "switchOK", first)
+    assert results(scene.settle()) == []
+    assert scene.job.state.streams["OMSwitchNicStream"].owner == ""
+
+
+def test_a_further_request_ends_the_wait_for_the_one_before() -> None:
+    scene, first = begun(0)
+    scene.take(SwitchNic((0,), (False,)))
+    scene.settle()
+    second = scene.job.state.switch_nic.uuid
+    answer(scene, 0, "switchOK", first)
+    assert results(scene.settle()) == []
+    answer(scene, 0, "switchOK", second)
+    assert results(scene.settle()) == ["true"]
