@@ -133,7 +133,10 @@ class DirectLink(BatchedLink):
             rouse(self._quiet)
 
     def _passes(self, writes: Writes) -> bool:
-        """True if the one message, or the one answer 0, may leave at once: nothing waits, and nothing joins it."""
+        """True if the one message, or the one answer 0, may leave at once: nothing waits, and nothing joins it.
+
+        A subclass of Frame says more than its data, which a batch alone carries.
+        """
         flushes = self._flushes
         return (
             (flushes.last if flushes.reading else self._eager)
@@ -141,6 +144,7 @@ class DirectLink(BatchedLink):
             and not (writes.answers or self._frames or self._answers or self._paused or self._closed or self.traces)
             and self._ahead < BATCHES_AHEAD
             and not (writes.frames and len(writes.frames[0].data) >= LARGE_WRITE_BYTES)
+            and not (writes.frames and type(writes.frames[0]) is not Frame)
             and not self._socket.closing()
         )
 

@@ -233,8 +233,10 @@ async def test_message_that_is_alone_does_not_overtake(cable: Cable) -> None:
     assert uuids == [str(link_limits.BATCHES_AHEAD), str(link_limits.BATCHES_AHEAD + 1)]
 
 
-async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable) -> None:
+async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last frame of a read alone leaves at once; what came before it waits for the end, and takes it along."""
+    # A process that the kernel sets aside here would end its turn, and so the read.
+    monkeypatch.setattr(link_limits, "DIRECT_TURN_S", 60.0)
     data = [frame(src="Worker/0/0", to="Mgr", uuid=str(number)).data for number in range(3)]
     await cable.write(b"".join(write_message(number, 3000, 0, each) for number, each in enumerate(data, 1)))
     numbers: list[int] = []
