@@ -193,24 +193,24 @@ class Connector:
         way = self._way(channel, parent, peer, continues=continues)
         failed = Failed("the parent offers no kind of link that this node uses")
         better = None
-        best = registry.best()
-        why = "" if self._kinds[0].name == best else f"this node is configured for {self._kinds[0].name} links at best"
+        first = self._kinds[0].name
+        configured = "" if first == registry.best() else f"this node is configured for {first} links at best"
+        # The reason against the first kind explains the link best, so it stays.
+        reasons: list[str] = []
         for kind in self._kinds:
             if not kind.offered(peer):
-                why = (
-                    f"the parent offers no {kind.name} link"
-                    if peer.version
-                    else "the parent knows the four calls alone"
-                )
+                offers = f"the parent offers no {kind.name} link"
+                reasons.append(offers if peer.version else "the parent knows the four calls alone")
             else:
                 try:
                     opened = await kind.open(way)
                 except Unreachable as unreachable:
                     failed = unreachable
                     better = better or kind
-                    why = f"{unreachable}{TRIED_AGAIN}"
+                    reasons.append(f"{unreachable}{TRIED_AGAIN}")
                     self._not_there(kind, unreachable)
                 else:
+                    why = reasons[0] if reasons else configured
                     opened.session.why = why[: observe_limits.STATUS_LINK_REASON_CHARS]
                     if opened.requests is not None:
                         await channel.close()

@@ -198,13 +198,17 @@ async def test_every_link_says_why_it_is_of_no_better_kind(mesh: Mesh, silent: s
     closed = await mesh.proxy(1, mgr, direct_listen="off")
     await mesh.worker(1, 0, closed)
     await mesh.worker(1, 1, closed, links="tasknet")
+    oldest = await mesh.proxy(2, mgr, links="tasknet")
+    await mesh.worker(2, 0, oldest)
     async with RawChild("Worker/0/2") as foreign:
         await foreign.join(mgr.address or "")
-        known = {"Proxy/0", "Worker/1/0", "Worker/1/1", "Worker/0/2"}
+        known = {"Proxy/0", "Worker/1/0", "Worker/1/1", "Worker/2/0", "Worker/0/2"}
         nodes = await mesh_state.until(mgr, lambda now: all(now.get(node, {}).get("link_reason") for node in known))
     port = f"127.0.0.1:{silent.getsockname()[1]}"
     assert nodes["Proxy/0"]["link_reason"] == f"port {port} does not answer, tried again every minute"
     assert nodes["Worker/1/0"]["link_reason"] == "the parent offers no direct link"
+    # The reason against the kind that it would have liked best, not against the next one.
+    assert nodes["Worker/2/0"]["link_reason"] == "the parent offers no direct link"
     assert nodes["Worker/1/1"]["link_reason"] == "this node is configured for tasknet links at best"
     assert nodes["Worker/0/2"]["link_reason"] == "a foreign node: it knows the four calls alone"
 
