@@ -16,15 +16,18 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 import shutil
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from taskd_net.links.registry import best
 from tests.faults.controlled import ANSWER_S, ControlledProcess, OrderFailed
 from tests.faults.ledger import Audit, Ledger
 from tests.faults.network import Machines
@@ -245,6 +248,7 @@ class Lab:
             for member in self.members:
                 member.start()
             self.probe(JOIN_S)
+            self.check_links()
         except BaseException:
             self.close()
             raise
@@ -274,6 +278,21 @@ class Lab:
         if self._relays is not None:
             self._relays.end()
             self._relays = None
+
+    def check_links(self) -> None:
+        """Check that every link is of the kind that the settings name, and none has fallen back to another.
+
+        Raises:
+            AssertionError: one is of another kind.
+        """
+        kinds = self.together("link", [member for member in self.members if member is not self.mgr])
+        other = {name: kind for name, kind in kinds.items() if kind != self._settings.get("links", best())}
+        assert not other, f"links of another kind: {other}"
+
+    def joins(self) -> Counter[str]:
+        """The joins of all members so far, by the kind of link."""
+        logs = [member.log() for member in self.members]
+        return Counter(kind for log in logs for kind in re.findall(r"event=joined .*link=(\w+)", log))
 
     # ---- members
 

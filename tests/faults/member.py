@@ -23,6 +23,7 @@ from typing import Any
 import uvloop
 
 from taskd_net import Message, Node, NodeClosed, NodeConfig, Tls
+from taskd_net.core.links import UP
 from taskd_net.core.ready import Ready
 from taskd_net.limits import ACK_TIMEOUT_S
 from tests.faults import traffic
@@ -76,6 +77,11 @@ class Member:
         """Wait until the node has joined. Returns the time."""
         await self.node.joined(timeout)
         return time.monotonic()
+
+    async def link(self) -> str:
+        """The kind of the link to the parent; empty without one."""
+        session = self.node.links.get(UP)
+        return session.kind if session is not None else ""
 
     async def send(self, to: str, timeout: float, body: str = "x", sync: bool = True) -> dict[str, Any]:
         """Send one message, without waiting for the join. Returns the answer and its latency."""

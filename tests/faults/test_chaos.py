@@ -66,8 +66,12 @@ def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     failed = [letter for letter in lab.ledger().letters.values() if letter.kind != "posted" and letter.code]
     without_reason = max((chaos.longest_without_fault(letter) for letter in failed), default=0.0)
     assert without_reason < RECOVERED_S, without_reason
+    joins = lab.joins()
+    assert joins["direct"] > joins.total() / 2, joins
     figures.add("chaos", "seconds:", time.monotonic() - began)
     figures.note("chaos", f"{chaos.total} faults ({', '.join(f'{n} {kind}' for kind, n in chaos.counts.items())})")
+    figures.add("chaos", "joins:", joins.total())
+    figures.add("chaos", "over direct links:", joins["direct"])
     figures.add("chaos", "messages:", audit.sent)
     figures.add("chaos", "acknowledged with 0:", audit.acked)
     figures.add("chaos", "of these not delivered:", len(audit.lost), at_most=0)

@@ -31,6 +31,7 @@ def test_any_order(form: Form, figures: Figures, tmp_path: Path) -> None:
         listening = lab.mgr.start()
         joined = lab.together("joined", below, timeout=JOIN_S)
         lab.probe()
+        lab.check_links()
         took = max(joined.values()) - listening
         figures.add("any-order", f"all {len(below)} joined in", took, "s", at_most=1.0)
     finally:
