@@ -8,9 +8,10 @@ from taskd_net import Node
 from taskd_net.job_metrics import job_metrics
 from taskd_net.job_view import JobView
 from taskd_net.manager import ManagerConfig
-from tests.manager.cluster import agent, leaves, managed, until
+from tests.manager.cluster import agent, leaves, managed
 from tests.metrics import samples
 from tests.observe.jobs import WHOLE
+from tests.polling import until
 
 
 async def scrape(node: Node) -> dict[str, float]:

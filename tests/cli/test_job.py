@@ -13,8 +13,9 @@ from taskd_net import Node, NodeConfig
 from taskd_net.manager import ManagerConfig
 from taskd_net.observe.document import Document
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
-from tests.manager.cluster import Leaf, agent, leaves, managed, until
+from tests.manager.cluster import Leaf, agent, leaves, managed
 from tests.peers.parent import RawParent
+from tests.polling import until
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -28,6 +28,7 @@ from taskd_net.wire.socket_frames import (
 )
 from tests.links.pipes import FakeNode, bodies, frame
 from tests.peers.mesh import soon
+from tests.polling import until
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.both_loops]
 
@@ -123,13 +124,6 @@ async def cable() -> AsyncIterator[Cable]:
     cable = await Cable().begin()
     yield cable
     await cable.close()
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Let the loop turn until something is so."""
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110 - the socket tells nobody else
-            await asyncio.sleep(0.001)
 
 
 # ---- what leaves

@@ -9,8 +9,8 @@ import socket
 import pytest
 
 from taskd_net.links.direct_address import Where, connected, handed_over, listening
-from tests.links.test_direct import until
 from tests.peers.mesh import soon
+from tests.polling import until
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.both_loops]
 

@@ -14,6 +14,7 @@ from taskd_net.peer_limits import Limits
 from taskd_net.tls.strangers import peers_of
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, WatchedNode, soon
+from tests.polling import until
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -54,9 +55,7 @@ def grpc_port(node: WatchedNode) -> int:
 
 async def no_calls(node: WatchedNode) -> None:
     """Wait until nobody is connected to the port of calls."""
-    async with asyncio.timeout(10):
-        while list(peers_of(grpc_port(node))):  # noqa: ASYNC110 - the kernel tells nobody
-            await asyncio.sleep(0.01)
+    await until(lambda: not list(peers_of(grpc_port(node))))
 
 
 async def test_children_close_the_channel_of_their_registration(mesh: Mesh) -> None:

@@ -79,10 +79,3 @@ def agent(rank: int) -> Callable[[str], NodeConfig]:
 def worker(node: int, rank: int) -> Callable[[str], NodeConfig]:
     """A Worker."""
     return lambda upstream: NodeConfig.worker(server_rank=node, rank=rank, upstream=upstream)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Wait for what no event tells of."""
-    async with asyncio.timeout(SOON):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)

@@ -19,7 +19,10 @@ from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.vocabulary import INCARNATION, MEANT_FOR
 from tests.jobs.scene import words
-from tests.manager.cluster import until
+from tests.polling import until
+
+RESTING_TURNS = 3
+"""Turns of the loop without anything to do: the end of a commit is taken in one turn after its thread is free."""
 
 _ALWAYS = ("plugins", "rest")
 """Parts that may be in each commit."""
@@ -210,7 +213,14 @@ class Shell:
 
     async def rest(self) -> None:
         """Wait until the Manager has nothing to do that time does not bring."""
-        await until(self._rests)
+        turns = 0
+
+        def rests() -> bool:
+            nonlocal turns
+            turns = turns + 1 if self._rests() else 0
+            return turns >= RESTING_TURNS
+
+        await until(rests, pause=0)
 
     def store_again(self) -> None:
         """The pause after a failed commit is over."""

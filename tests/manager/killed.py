@@ -19,7 +19,7 @@ from taskd_net.jobs.traffic import Command
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.keeping import Keeping
-from tests.manager.cluster import until
+from tests.polling import until
 
 
 class Points:

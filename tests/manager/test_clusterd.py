@@ -18,8 +18,9 @@ from taskd_net.recover import rpcs
 from taskd_net.recover.controller import HandlerController, Reports
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
-from tests.manager.cluster import agent, leaves, managed, until, worker
+from tests.manager.cluster import agent, leaves, managed, worker
 from tests.peers.clusterd import ClusterD
+from tests.polling import until
 
 pytestmark = pytest.mark.compat
 

@@ -9,7 +9,8 @@ import pytest
 from taskd_net import job_limits
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.guarded import Guarded
-from tests.manager.cluster import agent, leaves, managed, until, worker
+from tests.manager.cluster import agent, leaves, managed, worker
+from tests.polling import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 

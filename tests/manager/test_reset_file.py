@@ -13,7 +13,8 @@ from taskd_net import job_limits
 from taskd_net.logger import get_logger
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.reset_file import ResetFile
-from tests.manager.cluster import SOON, agent, leaves, managed, until
+from tests.manager.cluster import SOON, agent, leaves, managed
+from tests.polling import until
 
 
 def test_only_changes_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,8 @@ from taskd_net.jobs.traffic import Call, Command, Reply
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.store import Store
-from tests.manager.cluster import SOON, agent, leaves, managed, until, worker
+from tests.manager.cluster import SOON, agent, leaves, managed, worker
+from tests.polling import until
 
 
 async def test_a_fault_becomes_a_round() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from taskd_net.address import Address
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from tests.peers.mesh import soon
+from tests.polling import asked_until
 from tests.scenarios.test_processes import PATIENCE_S, ROOT, NodeProcess
 
 pytestmark = [pytest.mark.mixed, pytest.mark.timeout(180)]
@@ -89,14 +88,6 @@ async def tree(request: pytest.FixtureRequest, earlier: Path) -> AsyncIterator[T
         await tree.stop()
 
 
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again until it is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not await true():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
-
-
 async def every_pair(tree: Tree) -> None:
     """Every node reaches every other one, in order, with bodies of every size."""
     for sender in tree.nodes.values():
@@ -130,7 +121,7 @@ async def test_mgr_shows_every_node_and_its_end(tree: Tree) -> None:
         nodes = await tree.mesh()
         return all(place in nodes and (nodes[place]["inbox"] or place == "Mgr/0") for place in tree.versions)
 
-    await until(known)
+    assert await asked_until(known, PATIENCE_S)
     nodes = await tree.mesh()
     assert {nodes[place]["state"] for place in tree.versions} == {"joined"}
     for place in list(tree.versions)[1:]:
@@ -146,7 +137,7 @@ async def test_mgr_shows_every_node_and_its_end(tree: Tree) -> None:
         return (node and node["state"]) == end
 
     assert await tree.nodes["Worker/0/0"].leave() == 0
-    await until(ended)
+    assert await asked_until(ended, PATIENCE_S)
 
 
 async def test_killed_and_stopped_nodes_cost_nobody_else_anything(tree: Tree) -> None:
@@ -160,13 +151,13 @@ async def test_killed_and_stopped_nodes_cost_nobody_else_anything(tree: Tree) ->
     async def back() -> bool:
         return (await far.send("Worker/0/0", timeout=2.0))[0] == Code.OK
 
-    await until(back)
+    assert await asked_until(back, PATIENCE_S)
     leaf.signal(signal.SIGKILL)
 
     async def away() -> bool:
         return (await far.send("Worker/0/0", timeout=1.0))[0] == Code.NET_STREAM_NOT_INITED
 
-    await until(away)
+    assert await asked_until(away, PATIENCE_S)
     assert await far.send("Proxy/0") == (0, "Proxy/0")
 
 
@@ -181,5 +172,5 @@ async def test_node_that_comes_back_in_the_other_version(tree: Tree, place: str)
             asked = (tree.nodes["Mgr/0"].send(place, timeout=2.0) for place in list(tree.nodes)[1:])
             return all([(await answer)[0] == Code.OK for answer in asked])
 
-        await until(whole)
+        assert await asked_until(whole, PATIENCE_S)
     await every_pair(tree)

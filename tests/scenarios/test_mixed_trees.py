@@ -7,7 +7,7 @@ Rules here define the expectation; the table has the observation.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
@@ -17,6 +17,7 @@ from tests.peers.mesh import Mesh
 from tests.peers.original.cluster import Originals
 from tests.peers.original.mixed import EVERY, Combination, Member, Tree
 from tests.peers.original.sizes import body_for
+from tests.polling import asked_until
 from tests.scenarios.matrix import keep, table_of
 
 pytestmark = pytest.mark.timeout(180)
@@ -98,7 +99,7 @@ async def unicasts(tree: Tree) -> dict[str, str]:
         looks = {name: await member.look() for name, member in tree.members.items()}
         return all(looks[to][body] for (_, to, body), code in codes.items() if code == 0)
 
-    await until(arrived)
+    await asked_until(arrived, PATIENCE_S)
     for (_, receiver_name, body), code in codes.items():
         assert (await tree[receiver_name].look())[body] == (code == 0), (str(tree.kinds), body, code)
     return {kind: verdict(codes_seen) for kind, codes_seen in seen.items()}
@@ -183,13 +184,13 @@ async def frozen(tree: Tree) -> dict[str, str]:
     assert {*others} == {0} and took < 2.5 and code == Code.NETWORK_ACK_LOST, (str(tree.kinds), others, took, code)
     cell = YES
     for again in (worker.position, "Proxy/0"):
-        if await until(lambda: sent_code(tree["Mgr/0"], worker.position, 0), 1.5):
+        if await asked_until(lambda: sent_code(tree["Mgr/0"], worker.position, 0), 1.5):
             return {"frozen Worker": cell}
         await tree.restart(again)
         cell = f"until the {again.partition('/')[0]} joins again"
     # An answer that is late once more, as on a busy machine, costs a Proxy of theirs its link again.
     for _ in range(3):
-        if await until(lambda: sent_code(tree["Mgr/0"], worker.position, 0), 5.0):
+        if await asked_until(lambda: sent_code(tree["Mgr/0"], worker.position, 0), 5.0):
             return {"frozen Worker": cell}
         await tree.restart("Proxy/0")
     raise AssertionError(tree.kinds)
@@ -209,10 +210,10 @@ async def sizes(tree: Tree) -> dict[str, str]:
         # One of theirs loses the connection to the receiver.
         assert beyond == Code.CLIENT_ERR or mgr.theirs, (str(tree.kinds), beyond)
         break
-    assert await until(lambda: sent_code(mgr, worker.position, 0)), str(tree.kinds)
+    assert await asked_until(lambda: sent_code(mgr, worker.position, 0), PATIENCE_S), str(tree.kinds)
     up = [await sized(worker, mgr, 8 * MIB + more) for more in (-1, 0, 1)]
     assert up[:2] == [0, 0] and up[2] in (Code.CLIENT_ERR, Code.NET_ERR), (str(tree.kinds), up)
-    assert await until(lambda: sent_code(mgr, worker.position, 0)), str(tree.kinds)
+    assert await asked_until(lambda: sent_code(mgr, worker.position, 0), PATIENCE_S), str(tree.kinds)
     return {"largest message down": largest}
 
 
@@ -227,7 +228,8 @@ async def restarts(tree: Tree) -> dict[str, str]:
     cell = YES if await reached(tree, leaves) else "no"
     if cell == "no":
         for leaf in leaves:
-            assert await until(lambda leaf=leaf: sent_code(tree[leaf], "Mgr/0", 0)), (str(tree.kinds), leaf)  # type: ignore[misc]
+            back = await asked_until(lambda leaf=leaf: sent_code(tree[leaf], "Mgr/0", 0), PATIENCE_S)  # type: ignore[misc]
+            assert back, (str(tree.kinds), leaf)
         cell = "when it sends" if await reached(tree, leaves, 1.0) else "no"
     row["restart of the Mgr"] = cell
     return row
@@ -306,20 +308,11 @@ async def sent_code(sender: Member, to: str, code: int) -> bool:
     return await sender.send(to, "again") == code
 
 
-async def until(true: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> bool:
-    """Poll for a while."""
-    give_up_at = time.monotonic() + timeout
-    while not await true():
-        if time.monotonic() > give_up_at:
-            return False
-        await asyncio.sleep(0.05)
-    return True
-
-
 async def reached(tree: Tree, leaves: tuple[str, ...], timeout: float = PATIENCE_S) -> bool:
     """True if the Mgr and these leaves and their Proxies reach each other within a while."""
-    there = [until(lambda to=to: sent_code(tree["Mgr/0"], to, 0), timeout) for to in (*leaves, "Proxy/0", "Proxy/1")]  # type: ignore[misc]
+    below = (*leaves, "Proxy/0", "Proxy/1")
+    there = [asked_until(lambda to=to: sent_code(tree["Mgr/0"], to, 0), timeout) for to in below]  # type: ignore[misc]
     if not all(await asyncio.gather(*there)):
         return False
-    back = [until(lambda leaf=leaf: sent_code(tree[leaf], "Mgr/0", 0), timeout) for leaf in leaves]  # type: ignore[misc]
+    back = [asked_until(lambda leaf=leaf: sent_code(tree[leaf], "Mgr/0", 0), timeout) for leaf in leaves]  # type: ignore[misc]
     return all(await asyncio.gather(*back))

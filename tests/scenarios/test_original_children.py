@@ -9,10 +9,11 @@ import pytest
 
 from taskd_net import Code, NodeConfig, Position
 from tests.peers.mesh import Mesh, free_address, soon
-from tests.peers.original.cluster import Originals, stands, until
+from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.sizes import body_for, wire_message
 from tests.peers.parent import RawParent
 from tests.peers.wire import Wire
+from tests.polling import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -62,9 +63,10 @@ async def test_failed_register_is_a_status(mesh: Mesh, theirs: Originals) -> Non
     mgr = await mesh.mgr(max_children=1)
     await theirs.start("Worker/0/0", mgr)
     other = await theirs.start("Worker/0/1", mgr, join=False)
-    assert other.up is not None
-    await until(lambda: len(other.up.refused) >= 2)
-    assert {*other.up.refused} == {(grpc.StatusCode.UNKNOWN, "exceed max registry num")}
+    up = other.up
+    assert up is not None
+    await until(lambda: len(up.refused) >= 2)
+    assert {*up.refused} == {(grpc.StatusCode.UNKNOWN, "exceed max registry num")}
     assert len(other.up.leaked) >= 1
 
 
@@ -249,7 +251,7 @@ async def test_routes_are_kept_when_a_proxy_registers_again(mesh: Mesh, theirs: 
         leaf = await theirs.start("Worker/0/0", proxy)
         for again in range(2, 4):
             wire.cut()
-            await until(lambda again=again: proxy.up is not None and proxy.up.joins >= again)
+            await until(lambda again=again: proxy.up is not None and proxy.up.joins >= again)  # type: ignore[misc]
             await stands(mgr, "Proxy/0")
             await mesh.logged("child_joined", times=again)
             assert (await mgr.send("x", to=leaf.position)).ok

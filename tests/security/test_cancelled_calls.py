@@ -21,6 +21,7 @@ from tests.peers.child import RawChild
 from tests.peers.links import LinkChild
 from tests.peers.mesh import Mesh, WatchedNode, free_address
 from tests.peers.stubs import pb, position
+from tests.polling import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -47,13 +48,6 @@ def held(node: WatchedNode) -> dict[str, int]:
             getattr(task.get_coro(), "__qualname__", "") != "AioServer._request_call" for task in asyncio.all_tasks()
         ),
     }
-
-
-async def until(done: Callable[[], bool]) -> None:
-    """Wait for something that no event tells."""
-    async with asyncio.timeout(10):
-        while not done():  # noqa: ASYNC110 - all that a node keeps is looked at
-            await asyncio.sleep(0.002)
 
 
 async def leave(

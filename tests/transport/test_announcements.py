@@ -21,6 +21,7 @@ from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild
 from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
 from tests.peers.stubs import pb, position
+from tests.polling import until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -99,9 +100,7 @@ async def test_snapshot_is_taken_in_by_slices_and_ends_with_the_last(
     seen = slices_of(mgr, monkeypatch)
     assert await announce(child, workers(*range(10)), COMPLETE) == 0
     assert seen == [(Kind.ADD, 4, False), (Kind.ADD, 4, True), (Kind.COMPLETE, 2, True)]
-    async with asyncio.timeout(10):
-        while behind(mgr) != set(range(10)):  # noqa: ASYNC110 - the others go by slices, which nobody tells
-            await asyncio.sleep(0)
+    await until(lambda: behind(mgr) == set(range(10)), pause=0)
     assert await announce(child, workers(*range(9)), WITHDRAW) == 0
     assert [kind for kind, _, _ in seen[3:]] == [Kind.WITHDRAW] * 3
     assert behind(mgr) == {9}
@@ -144,9 +143,7 @@ async def test_others_of_the_child_wait_behind_a_long_one_and_messages_pass(mesh
 
     sending = asyncio.create_task(messages())
     long = asyncio.create_task(announce(child, workers(*range(300))))
-    async with asyncio.timeout(10):
-        while not behind(mgr):  # noqa: ASYNC110 - nobody tells of a slice
-            await asyncio.sleep(0)
+    await until(lambda: behind(mgr), pause=0)
     before = passed
     assert len(behind(mgr)) < 300
     assert await announce(child, workers(0), WITHDRAW) == 0
@@ -189,9 +186,7 @@ async def test_child_that_registers_again_ends_its_older_announcements(mesh: Mes
     mgr = await mesh.mgr(limits=Limits(routes_per_child=100, positions_per_second=20))
     await child.join(mgr.address or "")
     late = asyncio.create_task(announce(child, workers(*range(99)) * 9, COMPLETE))
-    async with asyncio.timeout(10):
-        while not behind(mgr):  # noqa: ASYNC110 - nobody tells of a slice
-            await asyncio.sleep(0)
+    await until(lambda: behind(mgr), pause=0)
     register = pb.RegisterReq(uuid="r", pos=position("Proxy/7")).SerializeToString()
     assert (await child.call("Register", register, (("taskd-net-version", "x"),))).code == 0
     assert await soon(late) == Code.CLIENT_ERR
@@ -205,17 +200,13 @@ async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh,
     wrong = [*workers(1), Position("Boss", "1"), *workers(*range(100))]
     assert await announce(child, wrong) == Code.DST_ROLE_ILLEGAL
     waits = asyncio.create_task(announce(child, workers(*range(100))))
-    async with asyncio.timeout(10):
-        while len(behind(mgr)) < 30:  # noqa: ASYNC110 - nobody tells of a slice
-            await asyncio.sleep(0)
+    await until(lambda: len(behind(mgr)) >= 30, pause=0)
     async with RawChild("Proxy/8") as other:
         await other.join(mgr.address or "")
         assert (await other.announce(*(f"Worker/8/{rank}" for rank in range(50)))).code == 0
     assert not waits.done() and len(behind(mgr)) < 100
     await give_up(child, waits)
-    async with asyncio.timeout(10):
-        while mgr.router.quota.size or mgr._requests:  # noqa: ASYNC110 - what a node keeps is looked at
-            await asyncio.sleep(0.01)
+    await until(lambda: not (mgr.router.quota.size or mgr._requests))
     check(mgr.router)
 
 
@@ -232,15 +223,11 @@ async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild, mo
     quota = proxy.router.quota
     monkeypatch.setattr(limits, "ROUTES_SLICE", 256)
     first = asyncio.create_task(announce(child, path))
-    async with asyncio.timeout(10):
-        while not quota.size:  # noqa: ASYNC110 - what a node keeps is looked at
-            await asyncio.sleep(0.01)
+    await until(lambda: quota.size)
     assert await announce(child, path) == Code.RECV_BUF_BUSY
     small = asyncio.create_task(announce(child, workers(1)))
     await give_up(child, first)
-    async with asyncio.timeout(10):
-        while quota.size:  # noqa: ASYNC110 - what a node keeps is looked at
-            await asyncio.sleep(0.01)
+    await until(lambda: not quota.size)
     small.cancel()
     await asyncio.gather(small, return_exceptions=True)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
 from taskd_net import Node, Position
 from tests.peers.original.forms import parse
 from tests.peers.original.node import PATIENCE_S, OriginalNode
+from tests.polling import until
 
 
 class Originals:
@@ -50,13 +50,4 @@ async def stands(parent: Node | OriginalNode, child: str, *, still: bool = True)
         link = parent.router.children.find(Position(*parse(child)))
         return link is not None and link.up
 
-    async with asyncio.timeout(PATIENCE_S):
-        while up() is not still:  # noqa: ASYNC110 - a stand-in tells nobody what changes in it
-            await asyncio.sleep(0.002)
-
-
-async def until(true: Any, timeout: float = PATIENCE_S) -> None:
-    """Wait for a condition without an event, by polling."""
-    async with asyncio.timeout(timeout):
-        while not true():  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.002)
+    await until(lambda: up() is still, PATIENCE_S)
