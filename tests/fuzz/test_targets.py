@@ -94,30 +94,22 @@ socket_requests = st.builds(
     end=st.sampled_from(["", "finished", "lost"]),
     announcement=st.one_of(st.none(), announcements.map(pb.PathDiscoveryReq.SerializeToString)),
 ).map(link_pb2.Request.SerializeToString)
-socket_streams = st.lists(
-    st.one_of(
-        st.builds(write_frame, st.just(Kind.REQUEST), socket_requests),
-        st.builds(write_frame, st.just(Kind.BATCH), batches.map(link_pb2.Batch.SerializeToString)),
-        socket_frames,
-    ),
-    max_size=5,
-).map(lambda frames: b"\x40" + b"".join(frames))
-
-
 replies = st.builds(
     link_pb2.Reply,
     number=st.integers(0, 2),
     ack=st.one_of(st.just(b""), st.builds(pb.Ack, code=st.integers(0, 7000)).map(pb.Ack.SerializeToString)),
     pace=st.binary(max_size=4),
 ).map(link_pb2.Reply.SerializeToString)
-socket_streams_from_above = st.lists(
-    st.one_of(
-        st.builds(write_frame, st.just(Kind.REPLY), replies),
+
+
+def direct_streams(kind: Kind, payloads: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Streams of a direct link, with frames of this kind among the batches and the frames of any kind."""
+    frames = st.one_of(
+        st.builds(write_frame, st.just(kind), payloads),
         st.builds(write_frame, st.just(Kind.BATCH), batches.map(link_pb2.Batch.SerializeToString)),
         socket_frames,
-    ),
-    max_size=5,
-).map(lambda frames: b"\x40" + b"".join(frames))
+    )
+    return st.lists(frames, max_size=5).map(lambda frames: b"\x40" + b"".join(frames))
 
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
@@ -187,8 +179,8 @@ STRATEGIES = {
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
     "socket_frames": damaged(socket_frames),
     "socket_requests": damaged(socket_requests),
-    "socket_stream": damaged(socket_streams),
-    "socket_stream_from_above": damaged(socket_streams_from_above),
+    "socket_stream": damaged(direct_streams(Kind.REQUEST, socket_requests)),
+    "socket_stream_from_above": damaged(direct_streams(Kind.REPLY, replies)),
     "child_stream": damaged(streams),
     "parent_stream": damaged(streams),
     "mesh": st.binary(max_size=150),
