@@ -9,6 +9,7 @@ import pytest
 
 from taskd_net import Code
 from tests.faults.conftest import LONG, SHORT, Form, over_links
+from tests.faults.isolation import DETECTED_S, Look
 from tests.faults.lab import Lab, Member
 
 pytestmark = pytest.mark.timeout(400)
@@ -63,7 +64,6 @@ def test_interpreter_that_is_held(lab: Lab, form: Form) -> None:
     assert lost(lab, held) == before
 
 
-# gRPC's pings end a link of another kind to a stopped process after 7 s (`test_stops`).
 @over_links((SHORT, "direct"), (LONG, "direct"))
 def test_stopped_process_keeps_its_direct_link(lab: Lab, form: Form) -> None:
     held, seconds = lab.proxies[0], seconds_of(form)
@@ -74,3 +74,18 @@ def test_stopped_process_keeps_its_direct_link(lab: Lab, form: Form) -> None:
     held.cont()
     lab.probe(to=[held, *lab.below(held)])
     assert lost(lab, held) == before
+
+
+@over_links((LONG, "batched"))
+def test_stopped_process_loses_its_link_over_grpc(lab: Lab, form: Form) -> None:
+    """gRPC's pings cannot tell a stopped process from one whose network is cut."""
+    held = lab.workers[0]
+    before = lost(lab, held)
+    since = held.stop()
+    assert Look(lab.parent(held), held).detected() - since <= DETECTED_S
+    lab.parent(held).ask(
+        "until", to=held.position, codes=[Code.NET_STREAM_NOT_INITED], patience=DETECTED_S, timeout=0.5
+    )
+    held.cont()
+    lab.probe(to=[held])
+    assert lost(lab, held) == before + 1
