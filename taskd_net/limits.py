@@ -184,9 +184,9 @@ SLICE_TURNS: Final = 3
 ANNOUNCEMENT_COST: Final = 10
 """Positions that cost as much as an announcement by itself."""
 
-ANNOUNCEMENT_COPIES: Final = 8
-"""Times that the bytes of an announcement count towards its child's quota of bytes: gRPC holds copies, and routes and
-records are made of it. With the default quota, two of the longest wait at a time."""
+ANNOUNCEMENT_COPIES: Final = 12
+"""Times that the bytes of an announcement count towards its child's quota of bytes: gRPC holds copies, and a position
+of 23 bytes becomes a route and a record of 550. With the default quota, one of the longest waits at a time."""
 
 ANNOUNCEMENT_BYTES: Final = 16 * 1024
 """Bytes of an announcement from which on it counts towards its child's quota of bytes: more than a slice has."""

@@ -31,6 +31,9 @@ STATUS_LATELY_S: Final = 10.0
 STATUS_LOOKS: Final = 100
 """Children that a node looks at in one go: some 1.5 ms, if all of them are busy."""
 
+STATUS_LOOKS_BEHIND: Final = 1000
+"""Nodes behind children that do not report at which a node looks in one go: some 0.3 ms, up to 3 ms if all are new."""
+
 STATUS_REPORT_NODES: Final = 500
 """Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
 

@@ -105,6 +105,12 @@ def test_characters_with_an_effect_stand_as_json_writes_them() -> None:
         assert printable(text) == text
 
 
+@given(st.text(st.sampled_from('\x00\x1b\n\x7f"\\nu0 é\u202e\ud800'), max_size=12))
+def test_text_is_escaped_character_by_character(text: str) -> None:
+    expected = (char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    assert printable(text) == "".join(expected)
+
+
 @given(st.text(st.characters(exclude_categories=())))
 @example(HOSTILE)
 def test_any_text_becomes_one_printable_line(text: str) -> None:

@@ -23,9 +23,9 @@ STDOUT: Final = 1
 WRITE_BYTES: Final = 16_384
 """Bytes of a long line from which on they are written."""
 
-REST: Final = 2.0
+REST: Final = 6.0
 """Rest of the writing thread after a part of a long line, as a multiple of the time that the part took to make. A part
-is made while the interpreter is held, and a body of control characters takes half a second."""
+is made while the interpreter is held, and a body of the largest size takes up to 0.2 s of it: a seventh of a core."""
 
 SWITCH_S: Final = 0.0002
 """Seconds after which a thread that runs lets another one run."""

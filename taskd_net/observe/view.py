@@ -338,22 +338,21 @@ class View:
                 # The child's own reports replace the records made from its routes.
                 self._foreign.pop(name, None)
                 continue
-            known, behind = self._foreign.setdefault(name, set()), routes.behind(link.id) - {own}
-            if known == behind:
-                continue
-            # A route that was never announced was learnt from a message.
-            status = self._status_behind(link, since=0.0)
-            for node in known ^ behind:
-                looks += 1
-                if looks % observe_limits.STATUS_LOOKS == 0:
-                    yield
-                # As it is now: routes come and go between two parts of a look.
-                if routes.next_hop(node) != link.id:
-                    known.discard(node)
-                    self.ledger.drop(str(node), name)
-                elif node not in known:
-                    known.add(node)
-                    self.ledger.put(Record(str(node), status), name)
+            known, status = self._foreign.setdefault(name, set()), b""
+            # A route that was never announced was learnt from a message. Lists, because routes come and go meanwhile.
+            for nodes in (list(known), routes.oldest(link.id, routes.claimed(link.id))):
+                for node in nodes:
+                    looks += 1
+                    if looks % observe_limits.STATUS_LOOKS_BEHIND == 0:
+                        yield
+                    if routes.next_hop(node) != link.id:
+                        if node in known:
+                            known.discard(node)
+                            self.ledger.drop(str(node), name)
+                    elif node not in known and node != own:
+                        known.add(node)
+                        status = status or self._status_behind(link, since=0.0)
+                        self.ledger.put(Record(str(node), status), name)
 
     def _status_behind(self, link: Link, since: float) -> bytes:
         """The status of all nodes behind a child that does not report."""

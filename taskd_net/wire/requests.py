@@ -41,9 +41,14 @@ class Slice(NamedTuple):
         Raises:
             Refusal: 4000, the bytes are not positions.
         """
-        # Not remembered: most are not met again, and a hostile peer names ever new ones.
-        path = _parsed(self.data).path
-        return [Position(_ROLES.get(one.role, one.role), one.serverRank, one.processRank) for one in path]
+        # Not remembered: most are not met again, and a hostile peer names ever new ones. Neighbours share a server.
+        path, server = _parsed(self.data).path, ""
+        read = []
+        for one in path:
+            if (rank := one.serverRank) != server:
+                server = rank
+            read.append(Position(_ROLES.get(one.role, one.role), server, one.processRank))
+        return read
 
 
 @dataclass(frozen=True, slots=True)

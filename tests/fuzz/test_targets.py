@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from taskd_net.wire import link_pb2, status_pb2
+from taskd_net.wire import datatrace_pb2, job_pb2, link_pb2, recover_pb2, status_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.socket_frames import (
     Greeting,
@@ -22,6 +24,7 @@ from taskd_net.wire.socket_frames import (
 from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
+PACKAGE = Path(__file__).resolve().parents[2] / "taskd_net"
 
 texts = st.one_of(st.text(max_size=6), st.sampled_from(["", "0", "7", "-1", "All", "0,1", "Worker", "Mgr", "9" * 300]))
 positions = st.builds(
@@ -112,6 +115,51 @@ def direct_streams(kind: Kind, payloads: st.SearchStrategy[bytes]) -> st.SearchS
     return st.lists(frames, max_size=5).map(lambda frames: b"\x40" + b"".join(frames))
 
 
+json_texts = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2**64) | texts,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["0", "ops", "fault_ranks", "rankResult", "code", "result"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+).map(lambda value: json.dumps(value).encode())
+job_orders = st.one_of(
+    st.builds(
+        recover_pb2.ProcessManageSignal,
+        uuid=texts,
+        jobId=texts,
+        signalType=texts,
+        actions=st.lists(texts, max_size=2),
+        faultRanks=st.lists(st.builds(recover_pb2.FaultRank, rankId=texts, faultType=texts), max_size=3),
+        nodeRankIds=st.lists(texts, max_size=2),
+        timeout=st.integers(-5, 5),
+        extraParams=texts,
+    ),
+    st.builds(
+        recover_pb2.SwitchRankList,
+        rankID=st.lists(texts, max_size=3),
+        op=st.lists(st.booleans(), max_size=3),
+        jobId=texts,
+    ),
+    st.builds(
+        datatrace_pb2.DataStatusRes,
+        code=st.sampled_from([0, 200, 400]),
+        message=texts,
+        profilingSwitch=st.builds(datatrace_pb2.ProfilingSwitch, Step=st.sampled_from(["", "on", "off", "x"])),
+    ),
+).map(lambda order: order.SerializeToString())
+job_documents = st.one_of(
+    st.builds(
+        job_pb2.Job,
+        agents=st.lists(st.builds(job_pb2.Agent, rank=st.integers(-1, 3)), max_size=2),
+        decisions=st.lists(st.builds(job_pb2.Decision), max_size=2),
+    ).map(job_pb2.Job.SerializeToString),
+    json_texts,
+)
+
+
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
 
@@ -177,6 +225,9 @@ STRATEGIES = {
         ),
     ),
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
+    "job_reports": damaged(json_texts),
+    "job_orders": damaged(job_orders),
+    "job_documents": damaged(job_documents),
     "socket_frames": damaged(socket_frames),
     "socket_requests": damaged(socket_requests),
     "socket_stream": damaged(direct_streams(Kind.REQUEST, socket_requests)),
@@ -187,11 +238,15 @@ STRATEGIES = {
 }
 
 
+SLOW = ("configuration", "job_reports")
+"""Targets that read the input many times."""
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_bytes(name: str) -> None:
     strategy = STRATEGIES[name]
 
-    @settings(max_examples=40 if name == "configuration" else 300)
+    @settings(max_examples=40 if name in SLOW else 300)
     @given(strategy)
     @example(b"")
     @example(b"\xff" * 40)
@@ -208,3 +263,40 @@ def test_what_was_found_before(file: Path) -> None:
 
 def test_corpus_is_of_targets_that_exist() -> None:
     assert {folder.name for folder in CORPUS.iterdir()} == set(TARGETS)
+
+
+# A reader of outside data is named read_…; a target calls it itself, or reads by the second function of its entry here.
+READ_BY = {
+    "read_body": "read_message",  # of a header that was split before
+    "read_decisions": "from_json",  # plain data of the same store
+    "read_file": "read_switch",  # bytes of a file
+    "read_known_frames": "from_child",  # several frames of a batch
+    "read_position": "read_message",
+    "read_probe": "read_frame",
+    "read_spans": "from_child",  # fields of a batch
+    "read_varint": "split_batch",
+    "read_kind": "read_request",  # fields of a request over a direct link
+    "read_end": "read_request",
+    "read_plain": "from_parent",  # a status of gRPC, which is an enumeration
+    "read_original": "from_parent",
+    "read_again": "configuration",  # the same files while a daemon runs
+}
+
+
+def test_every_reader_has_a_target() -> None:
+    names = {
+        node.name
+        for file in PACKAGE.rglob("*.py")
+        if "sim" not in file.parts and "demo" not in file.parts
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("read_")
+    }
+    sources = [Path(__file__).parent / f"{module}.py" for module in ("targets", "jobs", "sockets", "streams", "mesh")]
+    called = {
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for file in sources
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute | ast.Name)
+    }
+    assert names - called == set(READ_BY)
+    assert set(READ_BY.values()) <= called

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -65,6 +66,7 @@ async def test_only_so_many_that_have_vanished_are_shown(mesh: Mesh, monkeypatch
 async def test_nodes_behind_a_foreign_proxy_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also routes that come and go between two parts of a look."""
     monkeypatch.setattr(observe_limits, "STATUS_LOOKS", 1)
+    monkeypatch.setattr(observe_limits, "STATUS_LOOKS_BEHIND", 1)
     mgr = await mesh.mgr()
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
@@ -80,8 +82,27 @@ async def test_nodes_behind_a_foreign_proxy_are_looked_at_in_parts(mesh: Mesh, m
             if parts == 2:  # the first is of the children
                 mgr.router.routes.learn(Position.worker(7, 0), link.id, link.epoch)
                 mgr.router.routes.drop(Position.worker(7, 3), link.id)
-        assert parts == 1 + 4
+        assert parts == 1 + 3 + 4  # three are known, and four have routes, the Proxy among them
         assert seen(mgr) == {"Mgr/0", "Proxy/7", *(f"Worker/7/{rank}" for rank in (0, 2, 4))}
+
+
+async def test_look_behind_a_foreign_proxy_copies_no_set_of_its_nodes(mesh: Mesh) -> None:
+    nodes = 20_000
+    mgr = await mesh.mgr()
+    async with RawChild("Proxy/7") as foreign:
+        await foreign.join(str(mgr.address))
+        link = mgr.router.children.by_id[1]
+        for rank in range(nodes):
+            mgr.router.routes.learn(Position.worker(7, rank), link.id, link.epoch)
+        mgr.view.look()
+        tracemalloc.start()
+        try:
+            mgr.view.look()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert len(mgr.view.ledger) == nodes + 2
+    assert most < 32 * nodes, "lists have 8 bytes for a node, and sets 50 or more"
 
 
 async def test_nodes_of_a_proxy_that_begins_to_report_are_those_that_it_reports(mesh: Mesh) -> None:

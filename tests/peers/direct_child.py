@@ -84,7 +84,13 @@ class DirectChild(LinkChild):
         return write_frame(Kind.REQUEST, link_pb2.Request(**content).SerializeToString())
 
     async def ask(self, **content: Any) -> Any:
-        """Ask. Returns the reply."""
+        """Ask. Returns the reply.
+
+        Raises:
+            ConnectionError: the link has ended without one.
+        """
+        if self.over():
+            raise ConnectionError("the link has ended")
         number = next(self._numbers)
         self._replies[number] = asyncio.get_running_loop().create_future()
         self.put(self.request(number=number, **content))
@@ -133,6 +139,9 @@ class DirectChild(LinkChild):
                 while (frame := frames.next()) is not None:
                     self._take(frame[0], bytes(frame[1]))
         self.other.put_nowait((Kind.END, b""))
+        for reply in self._replies.values():
+            if not reply.done():
+                reply.set_exception(ConnectionError("the link has ended"))
 
     def _take(self, kind: int, payload: bytes) -> None:
         if kind == Kind.REPLY:

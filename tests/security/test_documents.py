@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.security.attacks import ATTACKS
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "security.md"
 TABLES = "## Attacks, answers, tests"
@@ -50,3 +52,12 @@ def test_every_limit_and_certificate_that_is_refused_has_a_row(file: str) -> Non
         "test_tree_of_certificates",
     }
     assert functions_in(file) - honest == {test for module, test in named() if module == file}
+
+
+def test_every_attack_has_a_row_and_every_row_an_attack() -> None:
+    found = re.search(r"<!-- attacks: generated -->\n(.*?)<!-- end of attacks -->", DOCUMENT.read_text(), re.DOTALL)
+    assert found is not None
+    rows = [line for line in found[1].splitlines() if line.startswith("| `")]
+    told = [(row.split("`")[1], ", an exception" in row.split(" | ")[0], row.split("`")[-2]) for row in rows]
+    modules = {name: f"{attack.module.replace('.', '/')}.py" for name, attack in ATTACKS.items()}
+    assert told == [(name, not attack.promised, modules[name]) for name, attack in ATTACKS.items()]

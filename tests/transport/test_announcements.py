@@ -217,7 +217,7 @@ async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild, mo
     proxy = await mesh.proxy(0, await free_address(), join=False, limits=bounds)
     await child.register(proxy.address or "")
     await child.open()
-    path = workers(*range(40_000))
+    path = workers(*range(30_000))
     size = len(write_announcement("a", HERE, path))
     assert limits.MESSAGE_BYTES / 2 < size * limits.ANNOUNCEMENT_COPIES < limits.MESSAGE_BYTES
     quota = proxy.router.quota

@@ -20,23 +20,28 @@ from tests.security.bystander.stand import MIB, Stand
 TEXTS: Final = ("\x1b", "\x1b[2Jx\n", "\U000f0000", "é\u202e")
 """Control characters, line ends, characters for private use, a change of direction."""
 
+STRIKES: Final = 30
+"""Strikes over one stream: their answers, which nobody reads, are not yet so many that it ends."""
+
 
 async def _lines(stand: Stand, child_at: type[LinkChild] = LinkChild) -> AsyncGenerator[None, None]:
     """Each message, registration and announcement could be a line of the log."""
     garbage = write_batch([b"\xff" * 8] * 200, Batch(patience=[1000] * 200, numbers=range(1, 201)))
-    async with child_at("Worker/80/0") as child:
-        await child.join(stand.address)
-        yield
-        for number in count():
-            await child.write(garbage)
-            for name in (f"Worker/{'x' * 100_000}/{number}", f"Worker/0/\n{number}", f"Boss{number}/0"):
-                liar = position(name)
-                refused = await child.call("Register", pb.RegisterReq(uuid="u", pos=liar).SerializeToString())
-                assert refused.code
-                announcement = pb.PathDiscoveryReq(uuid="u", proxyPos=liar, path=[liar])
-                assert (await child.call("PathDiscovery", announcement.SerializeToString())).code
-            assert stand.log_bytes() < MIB
-            yield
+    for life in count():
+        async with child_at("Worker/80/0") as child:
+            await child.join(stand.address)
+            if not life:
+                yield
+            for number in range(life * STRIKES, (life + 1) * STRIKES):
+                await child.write(garbage)
+                for name in (f"Worker/{'x' * 100_000}/{number}", f"Worker/0/\n{number}", f"Boss{number}/0"):
+                    liar = position(name)
+                    refused = await child.call("Register", pb.RegisterReq(uuid="u", pos=liar).SerializeToString())
+                    assert refused.code
+                    announcement = pb.PathDiscoveryReq(uuid="u", proxyPos=liar, path=[liar])
+                    assert (await child.call("PathDiscovery", announcement.SerializeToString())).code
+                assert stand.log_bytes() < MIB
+                yield
 
 
 async def _printed(to: str, stand: Stand) -> AsyncGenerator[None, None]:
