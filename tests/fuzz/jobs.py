@@ -31,7 +31,7 @@ STREAMS: Final = (rpcs.SIGNALS, rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS,
 
 
 def reports(data: bytes) -> None:
-    """What Agents and Workers say of themselves: a job takes it, decides, and can be stored and read again."""
+    """Reports of Agents and Workers: a job takes them, decides, and can be stored and read again."""
     text = data.decode("utf-8", "surrogateescape")
     extension = dict.fromkeys((*EXTENSIONS, text[:20]), text)
     config = JobConfig(nodes=2, processes_per_node=2)
