@@ -67,7 +67,7 @@ async def test_failed_register_is_a_status(mesh: Mesh, theirs: Originals) -> Non
     assert up is not None
     await until(lambda: len(up.refused) >= 2)
     assert {*up.refused} == {(grpc.StatusCode.UNKNOWN, "exceed max registry num")}
-    assert len(other.up.leaked) >= 1
+    assert len(up.leaked) >= 1
 
 
 async def test_failed_announcement_is_a_status(mesh: Mesh, theirs: Originals) -> None:
