@@ -87,6 +87,11 @@ class DirectLink(BatchedLink):
         # The next message leaves at once: it is the first since something came in, and messages come one by one.
         self._eager = False
 
+    @property
+    def lost(self) -> str:
+        """The reason for which the link has ended: the other end's, the kernel's, or that of the signs of life."""
+        return self._socket.reason or "ended by this node"
+
     def attend(self, beside: Beside) -> None:
         """Hand requests or replies to this end of them, which writes its own here."""
         self._beside = beside

@@ -36,6 +36,7 @@ from taskd_net.wire.socket_frames import FrameError, Greeting, write_frame
 
 KEY: Final = "taskd-net-direct"
 _VERSION: Final = "1"
+_CLOSED: Final = b"closed by the child"
 
 
 class _Incoming:
@@ -249,6 +250,7 @@ class _Line:
 
     def cancel(self) -> None:
         """End the link at once; what the kernel has still arrives."""
+        self._stream.control(write_frame(frames.Kind.END, _CLOSED))
         self._stream.abort("ended by this node")
 
     async def finish(self) -> None:
