@@ -60,9 +60,7 @@ async def test_cut_network_with_a_message_under_way_ends_the_link_within_its_tim
     assert not answers  # the Router answers when the link is taken down
 
 
-async def test_cut_network_at_rest_ends_the_link_after_the_ping(
-    quick: Cable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cut_network_at_rest_ends_the_link_after_the_ping(quick: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
     cut(quick.far)
     quick.stream._look(time.monotonic())  # not yet silent for long
     await until(lambda: not flushes().acknowledgements._unanswered)

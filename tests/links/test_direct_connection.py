@@ -137,9 +137,7 @@ def says_why(child: DirectChild) -> None:
         (says_why, "out of service"),
     ],
 )
-async def test_log_of_a_lost_child_has_the_reason(
-    mesh: Mesh, end: Callable[[DirectChild], None], reason: str
-) -> None:
+async def test_log_of_a_lost_child_has_the_reason(mesh: Mesh, end: Callable[[DirectChild], None], reason: str) -> None:
     mgr = await mesh.mgr()
     async with DirectChild("Worker/0/0") as child:
         await child.join(mgr.address or "")
