@@ -59,14 +59,17 @@ def cut_for(
     time.sleep(0.3)
     since = time.monotonic()
     begin()
-    if form.cut >= NOTICED_S:
-        ends = ((UP, "the Mgr", lab.mgr, away), (DOWN, "the Proxy", away, lab.mgr))
-        looks = [(name, Look(by, to)) for way, name, by, to in ends if way in ways]
-        for name, look in looks:
-            figures.add(row, f"detected by {name} after", look.detected() - since, "s", at_most=detected)
-    time.sleep(max(0.0, form.cut - (time.monotonic() - since)))
-    healing = time.monotonic()
-    end()
+    try:
+        if form.cut >= NOTICED_S:
+            ends = ((UP, "the Mgr", lab.mgr, away), (DOWN, "the Proxy", away, lab.mgr))
+            looks = [(name, Look(by, to)) for way, name, by, to in ends if way in ways]
+            for name, look in looks:
+                figures.add(row, f"detected by {name} after", look.detected() - since, "s", at_most=detected)
+        time.sleep(max(0.0, form.cut - (time.monotonic() - since)))
+    finally:
+        # Also after a failure: the next test begins with a network.
+        healing = time.monotonic()
+        end()
     again = lab.probe(to=[away, *below])
     lab.quiet()
     assert not failures_among(lab, others, since, healing)
