@@ -15,8 +15,9 @@ import pytest
 from taskd_net import limits, link_limits
 from taskd_net.links.direct_socket import flushes
 from tests.links.pipes import bodies
-from tests.links.test_direct import Cable, until
+from tests.links.test_direct import Cable
 from tests.peers.mesh import soon
+from tests.polling import until
 
 pytestmark = [
     pytest.mark.timeout(60),
