@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch.distributed.elastic.agent.server import local_elastic_agent
 import taskd_net.torch
 from taskd_net.torch import seam
 
+OTHERS: dict[str, Any] = {"create_healthcheck_server": lambda: None, "watchdog": lambda: None}
 FOLDER = Path(taskd_net.torch.__file__).parent
 
 
@@ -65,7 +67,11 @@ def test_private_names_are_in_the_list() -> None:
         own = {
             node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         }
-        own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        own |= {
+            node.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        }
         used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("_")}
         dunder = {name for name in used if name.startswith("__")}
         assert used - own - dunder <= known, path.name
@@ -74,7 +80,7 @@ def test_private_names_are_in_the_list() -> None:
 def test_name_is_replaced_in_one_thread_and_one_block() -> None:
     original = local_elastic_agent.start_processes
     seen: list[object] = []
-    with seam.starting_with(lambda **named: named):
+    with seam.replaced(start_processes=lambda **named: named, **OTHERS):
         assert local_elastic_agent.start_processes(name="ours") == {"name": "ours"}
 
         def other() -> None:
@@ -88,6 +94,6 @@ def test_name_is_replaced_in_one_thread_and_one_block() -> None:
         thread.join()
     assert "required positional argument" in str(seen[0])
     assert local_elastic_agent.start_processes is original
-    with pytest.raises(ZeroDivisionError), seam.starting_with(lambda: None):
+    with pytest.raises(ZeroDivisionError), seam.replaced(start_processes=lambda: None, **OTHERS):
         raise ZeroDivisionError
     assert local_elastic_agent.start_processes is original
