@@ -24,6 +24,7 @@ from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import ArgumentError, NodeError
 from taskd_net.jobs.events import (
+    KEEP_ALIVE,
     Acknowledged,
     CallEnded,
     DecidesAgain,
@@ -95,7 +96,7 @@ class Clusterd(Reporter):
         self._thread = OwnThread(f"controller of {job_id}")
         self._calls: asyncio.Queue[Call] = asyncio.Queue()
         self._replying: set[str] = set()
-        # The stream of the last signal, and of the last order that each result answers.
+        # The stream of the last signal that orders something, and of the last order that each result answers.
         self._stream = 0
         self._asked: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -192,7 +193,8 @@ class Clusterd(Reporter):
         if not isinstance(event, Signal):
             self._take(event)
             return
-        self._stream = self.client.stream
+        if event.signal_type != KEEP_ALIVE:
+            self._stream = self.client.stream
         if self._take(event):
             for action in unknown_actions(event):
                 self.client.counters.unknown_actions += 1

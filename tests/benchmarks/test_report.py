@@ -8,8 +8,9 @@ from benchmarks import documents, report
 from benchmarks.command import fill_own
 from benchmarks.histogram import Latencies
 from benchmarks.machine import describe
+from benchmarks.processes import ROOT
 from benchmarks.results import Results
-from benchmarks.targets import targets
+from benchmarks.targets import OF_MEASURE, targets
 
 
 def _results() -> Results:
@@ -91,3 +92,13 @@ def test_measure_with_targets_of_its_own_fills_its_section_alone(tmp_path: Path)
     assert "| Manager: memory of 9,000 records | 10.4 MB | ≤ 60 MB | ✓ |" in text
     assert "| Manager: a tick over all records | – |" in text
     assert text.endswith("<!-- targets: generated -->\n<!-- end of targets -->\n")
+
+
+def test_each_measure_with_targets_of_its_own_has_its_section_in_the_document(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    assert all(f"<!-- {name}: generated -->" in text and f"<!-- end of {name} -->" in text for name in OF_MEASURE)
+    document, results = tmp_path / "performance.md", Results()
+    document.write_text(text)
+    results.add("recovery", "idle client", "% of a core", "taskd_net", 0.0625)
+    fill_own(["recovery"], results, describe(), document)
+    assert "| Recovery: idle client | 0.06" in document.read_text()

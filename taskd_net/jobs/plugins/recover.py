@@ -3,6 +3,7 @@
 ```
          retry, dump, continue:   controller ─────────────────────────────────────────▶ free
   free ─ recover:                 203 to nodeRankIds ─ all taken, or 15 s ─ controller ─▶ free
+                                                     └ another fault's signal ──────────▶ free
          recover in place:        controller, 209 with all faulty ranks ──────────────▶ free
          saveAndExit:             controller, 203 to nodeRankIds ─────────────────────▶ free
 ```
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import SAVE_AND_EXIT, Signal
+from taskd_net.jobs.events import PRE_EXIT, SAVE_AND_EXIT, Signal
 from taskd_net.jobs.plugins.actions import IN_PLACE, RECOVERY, change_strategy, exit_nodes, restart_ranks
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.snapshot import Snapshot
@@ -52,6 +53,9 @@ class Recover(Recovery[Recovering]):
         if not self.state.until:
             return self._begin(snapshot)
         signal = self.state.signal
+        # A signal of another fault: ClusterD has forgotten the one that waits. A preExitProcess comes beside a round.
+        if snapshot.signal.signal_type != PRE_EXIT and snapshot.signal.uuid != signal.uuid:
+            return Progress.FINAL
         if snapshot.now < self.state.until and any(snapshot.exiting(node) for node in signal.node_rank_ids):
             return Progress.HOLD
         change_strategy(self, signal)

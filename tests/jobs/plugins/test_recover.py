@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jobs.scene import CLUSTERD, owner, started
 
 
@@ -12,3 +14,16 @@ def test_the_controller_recovers_without_a_node_that_cannot_be_reached() -> None
     scene.settle()
     calls = [call.name for _ in range(5) for call in scene.tick(3.0).calls]
     assert calls == ["change_strategy"] and owner(scene) == ""
+
+
+@pytest.mark.parametrize(("signal", "calls"), [("stopTrain", []), ("preExitProcess", ["change_strategy"])])
+def test_a_recovery_that_waits_ends_with_another_faults_signal(signal: str, calls: list[str]) -> None:
+    """Its result would be taken for that of the other fault. A preExitProcess comes beside a round."""
+    scene = started(0, 1, config=CLUSTERD)
+    scene.away.add("Agent/1")
+    scene.signal("changeStrategy", "change_strategy", "fault_nodes_exit", uuid="u", strategy="recover", nodes=(1,))
+    scene.settle()
+    assert owner(scene) == "recoverPlugin"
+    scene.signal(signal, uuid="another")
+    outcomes = [*scene.settle(), scene.tick(20.0)]
+    assert [call.name for outcome in outcomes for call in outcome.calls] == calls
