@@ -108,7 +108,6 @@ class PyTorchWorkers:
             running=bool(self._running()),
             finished=name == "SUCCEEDED",
             result=result,
-            state=name,
         )
 
     @property

@@ -78,14 +78,12 @@ class Looked:
         running: whether any worker runs.
         finished: whether all workers have finished their work.
         result: the framework's own form of it.
-        state: the framework's name for it; empty where it has none.
     """
 
     failed: frozenset[int] = frozenset()
     running: bool = True
     finished: bool = False
     result: object = None
-    state: str = ""
 
 
 Event = Joined | Tick | Ended | Commanded | Done | Failed | Looked
@@ -169,7 +167,6 @@ class Supervisor:
         self._ended = False  # a process, since the last look
 
         self._failed: frozenset[int] = frozenset()
-        self._state = ""  # of the workers, at the last look
         self._fault: Body | None = None  # unanswered
         self._fault_by: float | None = None
         self._restart = ""  # uuid of the last command that restarts workers
@@ -226,7 +223,7 @@ class Supervisor:
 
     def _tick(self, now: float) -> None:
         if self._started:
-            self._report(messages.keep_alive(self._state))
+            self._report(messages.keep_alive())
         if self._until is not None and now >= self._until:
             self._resume()
         if self._leaving:
@@ -295,7 +292,6 @@ class Supervisor:
             self._plan.clear()
 
     def _looked(self, seen: Looked, now: float, at: int) -> None:
-        self._state = seen.state
         if self._awaiting:
             if not seen.running:
                 self._resume()
@@ -305,7 +301,7 @@ class Supervisor:
             self._waiting.append(self._plans.finished(seen.result))
         elif seen.failed != self._failed:
             self._failed = seen.failed
-            told = messages.fault(seen.failed, at, self._restart, seen.state)
+            told = messages.fault(seen.failed, at, self._restart)
             self._report(told)
             self._repeat_at = now + self._times.repeat
             self._fault = told if seen.failed else None

@@ -67,9 +67,8 @@ def files(specs: DefaultLogsSpecs, name: str) -> str:
 
 def until_written(specs: DefaultLogsSpecs, name: str) -> None:
     """Wait until a process has written to its file."""
-    path = Path(specs._run_log_dir or "") / name
-    while not path.exists() or not path.read_text():
-        select.select([], [], [], 0.01)
+    while not files(specs, name):
+        pass
 
 
 def test_rank_that_fails_leaves_the_others_alone(start: Start, logs: DefaultLogsSpecs) -> None:
