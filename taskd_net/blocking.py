@@ -194,7 +194,7 @@ class BlockingNode:
         Raises:
             NodeClosed: the node is closed.
         """
-        return self._call(_received_all(self._running))
+        return self._call(self._running.receive_all())
 
     def close_inbox(self) -> None:
         """Refuse further messages for this node with 5000; see `Node.close_inbox`.
@@ -357,15 +357,6 @@ async def _received(node: Node, timeout: float | None) -> Message:
             return await node.receive()
     except TimeoutError:
         raise NodeTimeout(f"{node.position} has received nothing within {timeout} s") from None
-
-
-async def _received_all(node: Node) -> Sequence[Message]:
-    messages = [await node.receive()]
-    with contextlib.suppress(TimeoutError):
-        while node.router.door.held:
-            async with asyncio.timeout(0):  # the rest may be unreadable, and then there is nothing to wait for
-                messages.append(await node.receive())
-    return messages
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

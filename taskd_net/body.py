@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from taskd_net.codes import ArgumentError
 from taskd_net.untrusted import json_value, shown
@@ -68,7 +68,10 @@ class Body:
     def to_json(self) -> str:
         """The body as it goes over the wire."""
         fields = {"msg_type": self.msg_type, "code": self.code, "message": self.message}
-        return json.dumps({**fields, "extension": dict(self.extension)}, ensure_ascii=False)
+        return _encode({**fields, "extension": dict(self.extension)})
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _texts(extension: Any) -> Any:

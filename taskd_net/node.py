@@ -8,7 +8,7 @@ from functools import partial
 from taskd_net import fork, limits
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, Refusal
 from taskd_net.core.decisions import Statistics
-from taskd_net.core.frame import Ack
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.lifecycle import Lifecycle
 from taskd_net.observe import status_codec as status_wire
 from taskd_net.observe.probe_codec import Echo
@@ -158,20 +158,34 @@ class Node(Lifecycle):
             NodeClosed: the node is closed and the inbox is empty.
         """
         while True:
-            while not self._inbox:
-                if self.closed:
-                    raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is closed")
-                self._delivered.clear()
-                await self._delivered.wait()
+            await self._filled()
             frame = self._inbox.popleft()
-            ready = self.router.inbox_taken(self.now())
-            if ready:
-                self.perform(ready)
+            self._make_room(1)
             try:
                 return read_message(frame)
             except Refusal as refusal:
-                # Hops read the header alone. The first hop checks the rest, and this one has not.
-                self.log.error("message_unreadable", uuid=frame.uuid, src=str(frame.src), detail=refusal.detail)
+                self._unreadable(frame, refusal)
+
+    async def receive_all(self) -> list[Message]:
+        """Wait for the next message, and take all that are in the inbox. Cancelling loses no message.
+
+        Messages that come together cost less than with `receive`.
+
+        Raises:
+            NodeClosed: the node is closed and the inbox is empty.
+        """
+        messages: list[Message] = []
+        while not messages:
+            await self._filled()
+            frames = list(self._inbox)
+            self._inbox.clear()
+            self._make_room(len(frames))
+            for frame in frames:
+                try:
+                    messages.append(read_message(frame))
+                except Refusal as refusal:
+                    self._unreadable(frame, refusal)
+        return messages
 
     async def messages(self) -> AsyncIterator[Message]:
         """Take messages, one by one, until the node is closed and the inbox is empty."""
@@ -188,6 +202,24 @@ class Node(Lifecycle):
         Without an answer in its time a sender gets 6001, and sends again.
         """
         self.perform(self.router.confirm([(message.uuid, message.src) for message in messages]))
+
+    async def _filled(self) -> None:
+        """Wait until there is a message in the inbox."""
+        while not self._inbox:
+            if self.closed:
+                raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is closed")
+            self._delivered.clear()
+            await self._delivered.wait()
+
+    def _make_room(self, count: int) -> None:
+        """Let further messages into the inbox, for those that were taken."""
+        ready = self.router.inbox_taken(self.now(), count)
+        if ready:
+            self.perform(ready)
+
+    def _unreadable(self, frame: Frame, refusal: Refusal) -> None:
+        """Log a message that its first hop has not checked. Hops read the header alone."""
+        self.log.error("message_unreadable", uuid=frame.uuid, src=str(frame.src), detail=refusal.detail)
 
     # ---- state
 

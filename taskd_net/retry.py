@@ -42,12 +42,12 @@ async def repeat(attempt: Callable[[], Awaitable[Ack]], pauses: Iterable[float],
     Returns:
         The last answer.
     """
-    ack = await attempt()
-    for pause in pauses:
-        if ack.code < least:
+    left = iter(pauses)
+    while (ack := await attempt()).code >= least:
+        pause = next(left, None)
+        if pause is None:
             break
         await asyncio.sleep(pause)
-        ack = await attempt()
     return ack
 
 

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from taskd_net import Ack, MeshError, Message, NetworkError, Position
+from taskd_net import Ack, MeshError, Message, NetworkError, NodeClosed, Position, Retry
 from taskd_net.core.frame import Frame
 from taskd_net.wire.codec import write_message
 from tests.peers.mesh import Mesh, free_address, soon
@@ -49,11 +49,17 @@ async def test_message_that_nobody_on_the_way_looked_into_harms_nobody(mesh: Mes
     good = write_message(Message("u-1", "", True, worker.position, Position.mgr(), 0, "x"))
     answers: list[Ack] = []
     bad = Frame("u-1", True, worker.position, good.dst, good.data[:-1] + b"\xff")
-    worker.perform(worker.router.submit(worker.now(), bad, worker.request(answers.append), 1.0))
-    assert (await worker.send("readable", to="Mgr")).ok
-    assert (await mgr.take()).body == "readable"
-    assert [ack.uuid for ack in answers] == ["u-1"]
-    assert mesh.count("message_unreadable", uuid="u-1") == 1
+    for number, together in enumerate((mgr.take, mgr.receive_all), 1):
+        worker.perform(worker.router.submit(worker.now(), bad, worker.request(answers.append), 1.0))
+        await mesh.until(lambda: mgr.waiting() == 1)
+        taking = asyncio.create_task(together())
+        await mesh.until(lambda: not mgr.waiting())
+        assert (await worker.send("readable", to="Mgr")).ok
+        taken = await soon(taking)
+        assert [one.body for one in (taken if isinstance(taken, list) else [taken])] == ["readable"]
+        assert len(answers) == mesh.count("message_unreadable") == number
+        bad = Frame("u-2", True, worker.position, good.dst, bad.data.replace(b"u-1", b"u-2"))
+    assert [ack.uuid for ack in answers] == ["u-1", "u-2"]
 
 
 @pytest.mark.compat
@@ -92,6 +98,29 @@ async def test_cancelled_receive_leaves_nothing_behind(mesh: Mesh) -> None:
     assert not mgr._delivered._waiters
     assert (await mgr.send("x", to="Mgr")).ok
     assert (await mgr.take()).body == "x"
+
+
+async def test_all_messages_are_taken_at_once_and_make_room(mesh: Mesh) -> None:
+    mgr = await mesh.mgr(inbox=2)
+    worker = await mesh.worker(0, 0, mgr)
+    again = Retry(attempts=1000)
+    sends = [asyncio.create_task(worker.send(str(i), to="Mgr", timeout=20, retry=again)) for i in range(5)]
+    received: list[str] = []
+    while len(received) < 5:
+        messages = await soon(mgr.receive_all())
+        assert 0 < len(messages) <= 2
+        received += [message.body for message in messages]
+    assert sorted(received) == ["0", "1", "2", "3", "4"]
+    assert {ack.code for ack in await soon(asyncio.gather(*sends))} == {0}
+    waiting = asyncio.create_task(mgr.receive_all())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert (await worker.send("last", to="Mgr")).ok
+    await mgr.close()
+    assert [message.body for message in await mgr.receive_all()] == ["last"]
+    with pytest.raises(NodeClosed):
+        await mgr.receive_all()
 
 
 async def test_two_receivers_share_the_inbox(mesh: Mesh) -> None:

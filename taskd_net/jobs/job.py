@@ -255,13 +255,13 @@ class Job:
         current = self.state
         match item:
             case Command():
-                answers = self._agents(item) if item.code in _ANSWERS else []
+                agents = self._agents(item)
+                answers = agents if item.code in _ANSWERS else []
                 ended = answers if item.code == vocabulary.EXIT else []
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
                 outcome.answered += self._unanswered(answers)
-                extension = item.extension | self._receiver(item)
-                command = replace(item, uuid=current.uuid(), owner=owner, extension=extension)
+                command = item.signed(current.uuid(), owner, self._receiver(item, agents))
                 current.outbox.add(current.now, command)
                 outcome.commands.append(command)
                 item = command
@@ -288,12 +288,10 @@ class Job:
                 assert_never(item)
         outcome.decided.append((owner, item))
 
-    def _receiver(self, command: Command) -> dict[str, str]:
+    def _receiver(self, command: Command, agents: list[int]) -> dict[str, str]:
         """The process that a command to one Agent is for, where the Agent is one of this package."""
-        agents = self.state.records.agents
-        ranks = self._agents(command) if command.destination.unicast else []
-        process = agents[ranks[0]].incarnation if ranks and ranks[0] in agents else ""
-        return {vocabulary.MEANT_FOR: process} if process else {}
+        agent = self.state.records.agents.get(agents[0]) if agents and command.destination.unicast else None
+        return {vocabulary.MEANT_FOR: agent.incarnation} if agent is not None and agent.incarnation else {}
 
     def _unanswered(self, ranks: list[int]) -> list[float]:
         """Times of arrival of the faults of these Agents that no command on its way answers."""

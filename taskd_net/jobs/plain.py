@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
@@ -32,7 +32,8 @@ def _plain(value: object) -> object:
     """The next level of a value that JSON does not have."""
     if isinstance(value, set):
         return sorted(value)
-    return {name: getattr(value, name) for name in _stored(cast(Hashable, type(value)))}
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in _stored(kind)}
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode

@@ -207,7 +207,7 @@ class Records:
         if agent is None:
             return
         fault = agent.fault
-        if fault is None or not fault.is_newer(restart, None if agent.incarnation else sent):
+        if fault is not None and not fault.is_newer(restart, None if agent.incarnation else sent):
             agent.fault = None
             self.faulty.discard(rank)
             self._agent_changed(rank)

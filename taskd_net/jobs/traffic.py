@@ -77,6 +77,11 @@ class Command:
         numbers = (natural(text, _COUNT_MOST) for text in _read_texts(self.message) or ())
         return [number for number in numbers if number is not None]
 
+    def signed(self, uuid: str, owner: str, extension: dict[str, str]) -> Command:
+        """This command with its uuid, its owner, and further details."""
+        more = self.extension | extension
+        return Command(self.to, self.code, self.message, more, self.msg_type, self.mtype, uuid, owner)
+
     def require(self) -> None:
         """Check that receivers of every make survive this command.
 

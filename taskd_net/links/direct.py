@@ -12,6 +12,7 @@ link writes as many batches as the kernel takes when it is flushed, and goes on 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, Self, cast
 
 from taskd_net import limits
@@ -84,8 +85,8 @@ class DirectLink(BatchedLink):
         self._held = False
         # Messages of the last batch that had any.
         self._last = 0
-        # The next message leaves at once: it is the first since something came in, and messages come one by one.
-        self._eager = False
+        # Nothing has been written since something came in.
+        self._fresh = False
 
     def attend(self, beside: Beside) -> None:
         """Hand requests or replies to this end of them, which writes its own here."""
@@ -132,6 +133,13 @@ class DirectLink(BatchedLink):
         if self._paused:
             rouse(self._quiet)
 
+    def _leaves_at_once(self, frames: Sequence[Frame]) -> bool:
+        """True for the first output since something came in, if its messages come one by one.
+
+        Answers outside a read are all there: those of an application that confirms what it has handled.
+        """
+        return self._fresh and (self._last <= 1 or not frames)
+
     def _passes(self, writes: Writes) -> bool:
         """True if the one message, or the one answer 0, may leave at once: nothing waits, and nothing joins it.
 
@@ -139,7 +147,7 @@ class DirectLink(BatchedLink):
         """
         flushes = self._flushes
         return (
-            (flushes.last if flushes.reading else self._eager)
+            (flushes.last if flushes.reading else self._leaves_at_once(writes.frames))
             and self.numbered
             and not (writes.answers or self._frames or self._answers or self._paused or self._closed or self.traces)
             and self._ahead < BATCHES_AHEAD
@@ -150,7 +158,7 @@ class DirectLink(BatchedLink):
 
     def _write_alone(self, writes: Writes) -> None:
         """Write a batch of one message, or of one answer 0."""
-        self._eager = False
+        self._fresh = False
         self._ahead += 1
         taken, self._taken = self._taken, 0
         taken = min(taken, _MOST_TAKEN)
@@ -240,7 +248,7 @@ class DirectLink(BatchedLink):
 
     def take_in(self, kind: int, data: bytes | memoryview) -> bool:
         """Decide on a batch."""
-        self._eager = self._last <= 1
+        self._fresh = True
         try:
             if kind == _BATCH:
                 self._take_in(data)
@@ -336,8 +344,8 @@ class DirectLink(BatchedLink):
         """Something was queued."""
         if self._sleep is not None:
             self._sleep = None
-            if self._eager and not self._flushes.reading:
-                self._eager = False
+            if not self._flushes.reading and self._leaves_at_once(self._frames):
+                self._fresh = False
                 self.flush()
             else:
                 self._flushes.add(self)

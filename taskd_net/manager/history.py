@@ -35,7 +35,7 @@ class History:
 
     def __init__(self, stored: Iterable[DecisionView] = (), on_the_way: Iterable[str] = ()) -> None:
         ordered = sorted(stored, key=lambda each: each.number)
-        self._decisions = OrderedDict((each.number, each) for each in ordered)
+        self._decisions = OrderedDict((each.number, _Entry(each)) for each in ordered)
         # The commands of a decision have consecutive uuids.
         with_commands = [each for each in ordered if each.messages]
         firsts = [_number(each.messages[0].uuid) for each in with_commands]
@@ -49,11 +49,12 @@ class History:
     @property
     def decisions(self) -> tuple[DecisionView, ...]:
         """All, oldest first."""
-        return tuple(self._decisions.values())
+        return tuple(each.view() for each in self._decisions.values())
 
     def get(self, number: int) -> DecisionView | None:
         """A decision by its number; None for one that is no longer kept."""
-        return self._decisions.get(number)
+        entry = self._decisions.get(number)
+        return None if entry is None else entry.view()
 
     def add(self, now: float, cause: str, decided: Iterable[tuple[str, Item]], counters: JobCounters) -> None:
         """Take in what one tick has decided: a decision for each plugin in a row."""
@@ -68,8 +69,8 @@ class History:
             other = [item for item in items if isinstance(item, Call | Reply)][: job_limits.MESSAGES_SHOWN]
             calls = tuple(map(_words, other))
             restarts = next((item.left for item in items if isinstance(item, Restarts)), None)
-            self._decisions[self._last] = DecisionView(
-                self._last, now, owner, cause, shown, len(commands), 0, 0, calls, restarts
+            self._decisions[self._last] = _Entry(
+                DecisionView(self._last, now, owner, cause, shown, len(commands), 0, 0, calls, restarts)
             )
             self.unsaved.add(self._last)
             self._open |= dict.fromkeys((item.uuid for item in commands), self._last)
@@ -90,20 +91,31 @@ class History:
 
     def _settle(self, uuid: str, code: int | None, *, lost: bool, ends: bool) -> None:
         number = self._open.pop(uuid, None) if ends else self._open.get(uuid)
-        decision = None if number is None else self._decisions.get(number)
-        if number is None or decision is None:
+        entry = None if number is None else self._decisions.get(number)
+        if number is None or entry is None:
             return
-        messages = tuple(
-            replace(each, answer=each.answer if code is None else code, lost=lost) if each.uuid == uuid else each
-            for each in decision.messages
-        )
-        self._decisions[number] = replace(
-            decision,
-            messages=messages,
-            acknowledged=decision.acknowledged + (ends and not lost),
-            lost=decision.lost + lost,
-        )
+        message = entry.messages.get(uuid)
+        if message is not None:
+            entry.messages[uuid] = replace(message, answer=message.answer if code is None else code, lost=lost)
+        entry.acknowledged += ends and not lost
+        entry.lost += lost
         self.unsaved.add(number)
+
+
+class _Entry:
+    """A decision, and what has become of its commands: by uuid those that are shown, and numbers of all."""
+
+    __slots__ = ("_decided", "acknowledged", "lost", "messages")
+
+    def __init__(self, decided: DecisionView) -> None:
+        self._decided = decided
+        self.messages = {each.uuid: each for each in decided.messages}
+        self.acknowledged, self.lost = decided.acknowledged, decided.lost
+
+    def view(self) -> DecisionView:
+        """The decision as it stands."""
+        shown = tuple(self.messages.values())
+        return replace(self._decided, messages=shown, acknowledged=self.acknowledged, lost=self.lost)
 
 
 def cause(event: Event) -> str:

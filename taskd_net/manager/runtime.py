@@ -266,8 +266,8 @@ class Manager:
             self._cause = text
         return taken
 
-    def _take_message(self, message: Message) -> None:
-        """Take in a message to the Mgr.
+    def _take_message(self, message: Message) -> bool:
+        """Take in a message to the Mgr. Returns whether it is confirmed at once: a heartbeat.
 
         Raises:
             Unreadable: its body is none of TaskD's.
@@ -277,19 +277,15 @@ class Manager:
         except ArgumentError as error:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
-        report = Reported(
-            *(message.src, body.msg_type, body.code, body.message, dict(body.extension)),
-            uuid=message.uuid,
-            mtype=message.mtype,
-        )
-        taken = self._take(report)
-        if body.msg_type == KEEP_ALIVE:
-            self._node.confirm([message])
-        else:
-            self._unconfirmed.append(message)
-            self._changed.set()
+        said = body.msg_type, body.code, body.message, dict(body.extension)
+        taken = self._take(Reported(message.src, *said, uuid=message.uuid, mtype=message.mtype))
         self._counters.reports += taken
         self._counters.refused += not taken
+        if body.msg_type == KEEP_ALIVE:
+            return True
+        self._unconfirmed.append(message)
+        self._changed.set()
+        return False
 
     def _retried(self, value: int) -> None:
         if value != self.job.state.retry_time:
@@ -300,10 +296,14 @@ class Manager:
             self._take(switch)
 
     async def _read(self) -> None:
-        with Reading(self._node) as reading:
-            async for message in self._node.messages():
-                with reading.survive(message):
-                    self._take_message(message)
+        with Reading(self._node) as reading, contextlib.suppress(NodeClosed):
+            while True:
+                heartbeats = []
+                for message in await self._node.receive_all():
+                    with reading.survive(message):
+                        if self._take_message(message):
+                            heartbeats.append(message)
+                self._node.confirm(heartbeats)
 
     async def _listen(self, signals: asyncio.Queue[Event]) -> None:
         while True:

@@ -146,8 +146,9 @@ def test_a_command_to_several_or_to_strangers_names_no_process() -> None:
     scene.signal("preExitProcess", "pre exit process", nodes=(7,))
     (command,) = scene.tick().commands
     assert (command.to, command.extension) == ("Agent/7", {})
-    scene.job.state.outbox.add(scene.now, Command("Agent/All", 203, uuid="x"))
-    assert scene.job._receiver(Command("Agent/All", 203)) == {}
+    everybody = Command("Agent/All", 203, uuid="x")
+    scene.job.state.outbox.add(scene.now, everybody)
+    assert scene.job._receiver(everybody, scene.job._agents(everybody)) == {}
 
 
 def test_an_outcome_names_answered_faults_and_withdrawn_commands() -> None:

@@ -134,6 +134,15 @@ def test_an_agent_that_was_sent_203_counts_as_faulty_whatever_it_says() -> None:
     check(records)
 
 
+def test_settling_an_agent_without_a_fault_changes_nothing() -> None:
+    records = Records()
+    registered(records)
+    records.forget_changes()
+    records.unsaved_agents.clear()
+    records.settle(1, "u-1")
+    assert (records.changed_agents, records.unsaved_agents) == (set(), set())
+
+
 def test_settling_an_agent_that_is_not_there_changes_nothing() -> None:
     records = Records()
     records.settle(1, "u-1")

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from taskd_net import Ack, Code, Position, limits, link_limits
-from taskd_net.core.ready import Ready
+from taskd_net.core.ready import Ready, Writes
 from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.wire import codec, link_pb2
@@ -187,6 +187,25 @@ async def test_answer_leaves_at_the_end_of_the_read_that_brought_its_message(cab
     assert cable.node.delivered == ["up"]
 
 
+async def test_answer_that_is_confirmed_later_leaves_at_once(cable: Cable) -> None:
+    """Also where messages went to that end in batches before."""
+    for message in bodies(2):
+        cable.node.send(message)
+    assert len((await cable.next_batch())[0]) == 2
+    said = link_pb2.Batch(accepted_numbers=[1, 2], taken=1)
+    await cable.write(write_frame(Kind.BATCH, said.SerializeToString()))
+    await until(lambda: not cable.child.in_flight.count)
+    for number in (8, 9):
+        confirmed = Writes()
+        confirmed.accepted.append(number)
+        cable.link.write(confirmed)
+    assert cable.link._answers == 1
+    kind, payload = await cable.next_frame()
+    assert (kind, read_delivered(payload)[0]) == (Kind.DELIVERED, 8)
+    kind, payload = await cable.next_frame()
+    assert (kind, list(link_pb2.Batch.FromString(payload).accepted_numbers)) == (Kind.BATCH, [9])
+
+
 async def test_answer_to_a_message_that_is_alone_lets_the_next_one_leave_at_once(cable: Cable) -> None:
     messages = bodies(3)
     cable.node.send(messages[0])
@@ -245,7 +264,7 @@ async def test_message_alone_that_the_kernel_does_not_take_stays_under_way(cable
     """It is written when the kernel has its last byte, and what comes after it waits."""
     large = frame("x" * 60_000, uuid="0")
     await cable.write(write_frame(Kind.PING))
-    cable.link._eager = True
+    cable.link._fresh = True
     cable.node.send(large)
     assert cable.stream.unsent > 0
     assert (cable.child.queued_messages, cable.link.busy) == (1, True)
@@ -261,7 +280,7 @@ async def test_message_alone_that_the_kernel_does_not_take_stays_under_way(cable
 
 async def test_message_alone_of_a_broken_link_was_not_sent_or_may_have_been(cable: Cable) -> None:
     """6000 for what the kernel had not in full; the other end has seen no more than its beginning."""
-    cable.link._eager = True
+    cable.link._fresh = True
     answers = cable.node.send(frame("x" * 60_000, uuid="0"))
     assert cable.stream.unsent > 0
     cable.stream.abort()

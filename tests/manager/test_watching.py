@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -221,3 +222,36 @@ async def test_clusterd_has_the_say(path: Path, often: None) -> None:
     async with managed(ManagerConfig(job_id="J", clusterd=True), signals=asyncio.Queue()) as (_, manager):
         assert not any("profiling switch" in task.get_name() for task in manager._tasks)
         assert manager.job.state.profiling is None
+
+
+ENDS = """
+import asyncio, os, sys, threading, time, types
+from pathlib import Path
+from taskd_net.manager.watching import watch
+
+class Late:
+    # It is collected after the functions of atexit. A thread that wants the interpreter from now on never gets it.
+    def __del__(self, sleep=time.sleep, enumerate=threading.enumerate, write=os.write):
+        alive = [thread.name for thread in enumerate() if thread.name.startswith("watches")]
+        sleep(0.5)
+        write(1, repr(alive).encode())
+
+late = sys.modules["late"] = types.ModuleType("late")
+late.last = Late()
+del late
+path, looks = Path(sys.argv[1]), threading.Semaphore(0)
+watching = watch(str(path), looks.release, print)
+threading.Thread(target=asyncio.run, args=(watching,), daemon=True).start()
+looks.acquire()
+while not looks.acquire(timeout=0.1):
+    path.write_text(str(time.time()))  # until the folder is watched
+time.sleep(0.3)  # it is watched again
+"""
+
+
+@pytest.mark.compat
+def test_process_ends_after_its_watching_threads(tmp_path: Path) -> None:
+    """With old releases of `watchfiles` a thread that is still in it aborts the process, with newer ones it hangs."""
+    command = [sys.executable, "-c", ENDS, str(tmp_path / "file")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "[]", "")
