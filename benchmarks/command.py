@@ -94,7 +94,9 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
             output.print(report.verdicts(reached))
         output.print(caption(machine), style="bright_black")
     if plots is not None and names and OF_MEASURE.keys() >= set(names):
-        fill_own(names, results, machine, plots.parent / "performance.md")
+        document = plots.parent / "performance.md"
+        for name in fill_own(names, results, machine, document):
+            messages.print(f"{document} has no place for {name}: nothing is written there", style="bold red")
     elif plots is not None:
         _write(bench, machine, reached, plots)
     for failure in results.failures:
@@ -115,11 +117,17 @@ def for_targets(bench: Bench) -> None:
     tls(bench)
 
 
-def fill_own(names: Sequence[str], results: Results, machine: Machine, document: Path) -> None:
-    """Write the targets of measures that have their own into their sections; the results of all measures stay."""
+def fill_own(names: Sequence[str], results: Results, machine: Machine, document: Path) -> list[str]:
+    """Write the targets of measures that have their own into their sections; the results of all measures stay.
+
+    Returns the measures that have no section there.
+    """
+    missing = []
     for name in names:
         verdicts = report.markdown_targets(list(OF_MEASURE[name](results)))
-        documents.fill(document, name, f"{verdicts}\n\n{caption(machine)}.")
+        if not documents.fill(document, name, f"{verdicts}\n\n{caption(machine)}."):
+            missing.append(name)
+    return missing
 
 
 def _data(bench: Bench, machine: Machine, reached: Sequence[Target]) -> dict[str, object]:

@@ -160,7 +160,9 @@ class Node(Lifecycle):
         while True:
             await self._filled()
             frame = self._inbox.popleft()
-            self._make_room(1)
+            ready = self.router.inbox_taken(self.now())
+            if ready:
+                self.perform(ready)
             try:
                 return read_message(frame)
             except Refusal as refusal:
@@ -179,7 +181,9 @@ class Node(Lifecycle):
             await self._filled()
             frames = list(self._inbox)
             self._inbox.clear()
-            self._make_room(len(frames))
+            ready = self.router.inbox_taken(self.now(), len(frames))
+            if ready:
+                self.perform(ready)
             for frame in frames:
                 try:
                     messages.append(read_message(frame))
@@ -210,12 +214,6 @@ class Node(Lifecycle):
                 raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is closed")
             self._delivered.clear()
             await self._delivered.wait()
-
-    def _make_room(self, count: int) -> None:
-        """Let further messages into the inbox, for those that were taken."""
-        ready = self.router.inbox_taken(self.now(), count)
-        if ready:
-            self.perform(ready)
 
     def _unreadable(self, frame: Frame, refusal: Refusal) -> None:
         """Log a message that its first hop has not checked. Hops read the header alone."""

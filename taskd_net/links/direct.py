@@ -12,7 +12,6 @@ link writes as many batches as the kernel takes when it is flushed, and goes on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, Final, Self, cast
 
 from taskd_net import limits
@@ -85,7 +84,8 @@ class DirectLink(BatchedLink):
         self._held = False
         # Messages of the last batch that had any.
         self._last = 0
-        # Nothing has been written since something came in.
+        # Nothing was written since something came in. Outside a read the next output leaves at once then: a message, if
+        # they come one by one, and answers, as an application that confirms gives all of them in one go.
         self._fresh = False
 
     def attend(self, beside: Beside) -> None:
@@ -133,13 +133,6 @@ class DirectLink(BatchedLink):
         if self._paused:
             rouse(self._quiet)
 
-    def _leaves_at_once(self, frames: Sequence[Frame]) -> bool:
-        """True for the first output since something came in, if its messages come one by one.
-
-        Answers outside a read are all there: those of an application that confirms what it has handled.
-        """
-        return self._fresh and (self._last <= 1 or not frames)
-
     def _passes(self, writes: Writes) -> bool:
         """True if the one message, or the one answer 0, may leave at once: nothing waits, and nothing joins it.
 
@@ -147,7 +140,7 @@ class DirectLink(BatchedLink):
         """
         flushes = self._flushes
         return (
-            (flushes.last if flushes.reading else self._leaves_at_once(writes.frames))
+            (flushes.last if flushes.reading else self._fresh and (self._last <= 1 or not writes.frames))
             and self.numbered
             and not (writes.answers or self._frames or self._answers or self._paused or self._closed or self.traces)
             and self._ahead < BATCHES_AHEAD
@@ -344,7 +337,7 @@ class DirectLink(BatchedLink):
         """Something was queued."""
         if self._sleep is not None:
             self._sleep = None
-            if not self._flushes.reading and self._leaves_at_once(self._frames):
+            if self._fresh and (self._last <= 1 or not self._frames) and not self._flushes.reading:
                 self._fresh = False
                 self.flush()
             else:

@@ -81,12 +81,21 @@ def test_only_what_stands_between_the_markers_is_written(tmp_path: Path) -> None
     assert document.read_text() == "before\n<!-- table: generated -->\n\nnew\n\n<!-- end of table -->\nafter\n"
 
 
+def test_performance_has_a_place_for_the_figures_of_a_jobs_manager(tmp_path: Path) -> None:
+    document = tmp_path / "performance.md"
+    document.write_text((ROOT / "docs" / "performance.md").read_text())
+
+    assert fill_own(["job"], Results(), describe(), document) == []
+
+    assert "| Manager: a tick over all records | –" in document.read_text()
+
+
 def test_measure_with_targets_of_its_own_fills_its_section_alone(tmp_path: Path) -> None:
     document, results = tmp_path / "performance.md", Results()
     results.add("job", "memory of 9,000 records", "MB", "taskd_net", 10.4)
     document.write_text("".join(f"<!-- {name}: generated -->\n<!-- end of {name} -->\n" for name in ("job", "targets")))
 
-    fill_own(["job", "recovery"], results, describe(), document)
+    assert fill_own(["job", "recovery"], results, describe(), document) == ["recovery"]
 
     text = document.read_text()
     assert "| Manager: memory of 9,000 records | 10.4 MB | ≤ 60 MB | ✓ |" in text

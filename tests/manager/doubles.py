@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,9 +94,11 @@ class MeshNode:
         """A message arrives."""
         self._inbox.put_nowait(message)
 
-    async def messages(self) -> AsyncIterator[Message]:
-        while True:
-            yield await self._inbox.get()
+    async def receive_all(self) -> list[Message]:
+        messages = [await self._inbox.get()]
+        while not self._inbox.empty():
+            messages.append(self._inbox.get_nowait())
+        return messages
 
     def confirm(self, messages: Sequence[Message]) -> None:
         if messages:
