@@ -227,6 +227,11 @@ class BlockingNode:
         """Counters since the node was made."""
         return self._running.statistics
 
+    @property
+    def is_joined(self) -> bool:
+        """True if the Mgr knows the way to this node. It answers at once, also while the loop stands still."""
+        return self._node is not None and self._node.is_joined
+
     def routes(self) -> Mapping[Position, Position]:
         """Every node below, with the child that leads to it."""
         return self._call(_in_thread(self._running.routes))

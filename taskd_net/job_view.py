@@ -45,6 +45,7 @@ class AgentView:
         exited: it was sent 203, and no other process has registered since.
         heartbeat: time of its last KEEP_ALIVE.
         commands: codes of the commands on their way to it.
+        worker_state: state of its training processes in its last report, a name of torch's WorkerState; else empty.
     """
 
     rank: int = 0
@@ -56,6 +57,7 @@ class AgentView:
     exited: bool = False
     heartbeat: float = 0.0
     commands: tuple[int, ...] = ()
+    worker_state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

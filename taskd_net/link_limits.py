@@ -104,6 +104,10 @@ announcement, a report and the word that it leaves; with more the link ends."""
 DIRECT_REQUEST_FIELDS: Final = 32
 """Fields of such a request or reply; there are five, and others of a later version."""
 
+DIRECT_LOOK_S: Final = 0.25
+"""Seconds between two looks at what the other machine's kernel has acknowledged. A shorter time finds a cut
+sooner after its 2 s (KEEPALIVE_TIMEOUT_S); a look costs 2 µs for each link that has something outstanding."""
+
 DIRECT_CONNECT_S: Final = 0.05
 """Seconds for a connection to the offered port: a firewall that drops packets costs no join more than this."""
 

@@ -104,21 +104,26 @@ def question(remaining: str) -> Body:
     return Body(vocabulary.STATUS, vocabulary.MAY_I_START, remaining)
 
 
-def fault(ranks: Collection[int], at: int, after: str = "") -> Body:
+def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = "") -> Body:
     """202: the workers with these global ranks have failed.
 
     Args:
         ranks: of the workers.
         at: the time at which it was seen, in seconds since the epoch.
         after: uuid of the last command that has restarted workers; empty for none.
+        worker_state: of all workers, as the framework names it; empty where it has no name.
     """
-    extension = {vocabulary.FAULT_TIME: str(at)} | ({vocabulary.AFTER: after} if after else {})
+    extension = {vocabulary.FAULT_TIME: str(at)} | ({vocabulary.AFTER: after} if after else {}) | _named(worker_state)
     return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), extension)
 
 
-def keep_alive() -> Body:
-    """The Agent runs."""
-    return Body(vocabulary.KEEP_ALIVE, 0, _state(()))
+def keep_alive(worker_state: str = "") -> Body:
+    """The Agent runs, and its workers are in this state; empty where the framework has no name for it."""
+    return Body(vocabulary.KEEP_ALIVE, 0, _state(()), _named(worker_state))
+
+
+def _named(worker_state: str) -> dict[str, str]:
+    return {vocabulary.WORKER_STATE: worker_state} if worker_state else {}
 
 
 def _state(ranks: Collection[int]) -> str:

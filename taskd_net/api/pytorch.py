@@ -108,6 +108,7 @@ class PyTorchWorkers:
             running=bool(self._running()),
             finished=name == "SUCCEEDED",
             result=result,
+            state=name,
         )
 
     @property

@@ -78,12 +78,14 @@ class Looked:
         running: whether any worker runs.
         finished: whether all workers have finished their work.
         result: the framework's own form of it.
+        state: the framework's name for it; empty where it has none.
     """
 
     failed: frozenset[int] = frozenset()
     running: bool = True
     finished: bool = False
     result: object = None
+    state: str = ""
 
 
 Event = Joined | Tick | Ended | Commanded | Done | Failed | Looked
@@ -167,6 +169,7 @@ class Supervisor:
         self._ended = False  # a process, since the last look
 
         self._failed: frozenset[int] = frozenset()
+        self._state = ""  # of the workers, at the last look
         self._fault: Body | None = None  # unanswered
         self._fault_by: float | None = None
         self._restart = ""  # uuid of the last command that restarts workers
@@ -223,7 +226,7 @@ class Supervisor:
 
     def _tick(self, now: float) -> None:
         if self._started:
-            self._report(messages.keep_alive())
+            self._report(messages.keep_alive(self._state))
         if self._until is not None and now >= self._until:
             self._resume()
         if self._leaving:
@@ -292,6 +295,7 @@ class Supervisor:
             self._plan.clear()
 
     def _looked(self, seen: Looked, now: float, at: int) -> None:
+        self._state = seen.state
         if self._awaiting:
             if not seen.running:
                 self._resume()
@@ -301,7 +305,7 @@ class Supervisor:
             self._waiting.append(self._plans.finished(seen.result))
         elif seen.failed != self._failed:
             self._failed = seen.failed
-            told = messages.fault(seen.failed, at, self._restart)
+            told = messages.fault(seen.failed, at, self._restart, seen.state)
             self._report(told)
             self._repeat_at = now + self._times.repeat
             self._fault = told if seen.failed else None

@@ -133,6 +133,8 @@ def _agent(agent: Document, now: float) -> str:
     if agent["state"] == "faulty":
         ranks = ",".join(map(str, agent["fault_ranks"]))
         words[0] += f": ranks {ranks}" if ranks else ": ranks unknown"
+    if agent.get("worker_state"):
+        words.append(f"workers {agent['worker_state']}")
     for word, at in (("reported", agent["fault_at"]), ("heartbeat", agent["heartbeat"])):
         if at is not None:
             words.append(f"{word} {duration(now - at)} ago")

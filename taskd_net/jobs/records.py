@@ -68,12 +68,14 @@ class AgentRecord(Record):
         mtype: of that 201.
         fault: its unanswered fault.
         exited: a 203 was sent. It counts as faulty until its next process registers, whatever it reports.
+        worker_state: of its training processes, in its last report; empty for none. Not stored.
     """
 
     asked: str | None = None
     mtype: str = "default"
     fault: Fault | None = None
     exited: bool = False
+    worker_state: str = field(default="", compare=False, metadata=UNSTORED)
 
 
 @dataclass(slots=True)
@@ -251,6 +253,8 @@ class Records:
             if self._full():
                 return Taken.REFUSED
             agent = self.agents[rank] = AgentRecord(birth=self._birth())
+        if (state := report.extension.get(vocabulary.WORKER_STATE)) in vocabulary.WORKER_STATES:
+            agent.worker_state = state
         if not _keep(now, agent, report):
             return Taken.NOTHING
         if report.msg_type == vocabulary.STATUS:

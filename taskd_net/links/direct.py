@@ -88,6 +88,11 @@ class DirectLink(BatchedLink):
         # they come one by one, and answers, as an application that confirms gives all of them in one go.
         self._fresh = False
 
+    @property
+    def lost(self) -> str:
+        """The reason for which the link has ended: the other end's, the kernel's, or that of the signs of life."""
+        return self._socket.reason or "ended by this node"
+
     def attend(self, beside: Beside) -> None:
         """Hand requests or replies to this end of them, which writes its own here."""
         self._beside = beside
@@ -249,19 +254,16 @@ class DirectLink(BatchedLink):
                 self._take_in_alone(kind, data)
         except FrameError as error:
             self.broken(str(error))
-        except Exception:
-            # A fault of this package: seen in the log, and the link begins again with a new socket.
-            self._host.log.exception("link_failed", peer=str(self.peer))
-            self.close()
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._failed(error)
         return bool(self._rest)
 
     def take_in_slice(self) -> bool:
         """Decide on the next slice of it."""
         try:
             self._take_in_rest()
-        except Exception:
-            self._host.log.exception("link_failed", peer=str(self.peer))
-            self.close()
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._failed(error)
         return bool(self._rest)
 
     def pinged(self) -> None:
@@ -303,6 +305,11 @@ class DirectLink(BatchedLink):
         """The other end has broken the rules of the link."""
         host = self._host
         host.perform(self._router.bounds_broken(host.now(), self.link, self, Violation(Code.NET_ERR, reason)))
+
+    def _failed(self, error: Exception) -> None:
+        """Log a fault of this package, and end the link: it begins again with a new socket."""
+        self._host.log.error("link_failed", peer=str(self.peer), exc_info=error)
+        self.close()
 
     def _take_in_alone(self, kind: int, data: bytes | memoryview) -> None:
         """Decide on a batch of one message, or of one answer 0.

@@ -35,7 +35,7 @@ from taskd_net.wire import socket_frames as frames
 from taskd_net.wire.socket_frames import FrameError, Greeting, write_frame
 
 KEY: Final = "taskd-net-direct"
-_VERSION: Final = "1"
+_CLOSED: Final = b"closed by the child"
 
 
 class _Incoming:
@@ -136,7 +136,7 @@ class DirectAcceptor(Acceptor):
         self._token_of[link] = token = secrets.token_bytes(link_limits.DIRECT_TOKEN_BYTES)
         # The call of gRPC is over when the token comes.
         self._offers[token] = link, Caller(caller.remote, lambda: names)
-        return ((KEY, f"{_VERSION} {self._port} {token.hex()}"),)
+        return ((KEY, f"{frames.VERSION} {self._port} {token.hex()}"),)
 
     def forget(self, link: LinkId) -> None:
         """The token is good no more."""
@@ -249,6 +249,7 @@ class _Line:
 
     def cancel(self) -> None:
         """End the link at once; what the kernel has still arrives."""
+        self._stream.control(write_frame(frames.Kind.END, _CLOSED))
         self._stream.abort("ended by this node")
 
     async def finish(self) -> None:
@@ -342,7 +343,7 @@ def _read_offer(peer: Peer) -> tuple[int, bytes] | None:
     version, _, rest = peer.said.get(KEY, "").partition(" ")
     port, _, token = rest.partition(" ")
     number = natural(port, 65535)
-    if version != _VERSION or not number or len(token) != 2 * link_limits.DIRECT_TOKEN_BYTES:
+    if version != str(frames.VERSION) or not number or len(token) != 2 * link_limits.DIRECT_TOKEN_BYTES:
         return None
     try:
         return number, bytes.fromhex(token)

@@ -13,13 +13,13 @@ import asyncio
 import os
 import socket
 import struct
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from taskd_net import limits, link_limits
+from taskd_net.links.acknowledgements import Acknowledgements, acknowledges
 from taskd_net.links.turns import Turns
 from taskd_net.wire.socket_frames import HEAD, Buffers, FrameError, FrameReader, Kind, write_frame
 
@@ -30,10 +30,6 @@ _BESIDE: Final = (Kind.REQUEST, Kind.REPLY)
 _BATCH: Final = int(Kind.BATCH)
 _BATCHES: Final = (int(Kind.MESSAGE), int(Kind.DELIVERED), _BATCH)
 _pack_head: Final = HEAD.pack
-
-# Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, and milliseconds since the last
-# acknowledgement.
-_TCP_INFO: Final = struct.Struct("=3xB20xI28xI")
 
 # Linux's `struct linger`: a close resets the connection.
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -87,6 +83,7 @@ class Flushes:
         last: the frame that is being decided on is the last one of the read.
         buffers: what sockets write into that are read.
         large: the turns of large writes, without a rest in between: the kernel copies a part of one at a time.
+        acknowledgements: of what was written.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -95,6 +92,7 @@ class Flushes:
         self.reading = self.last = False
         self.buffers = Buffers()
         self.large = Turns(limits.LARGE_WRITES_AHEAD)
+        self.acknowledgements = Acknowledgements(loop)
 
     def add(self, link: Writer) -> None:
         """Flush a link at the end of the read, or in the next turn of the loop."""
@@ -143,6 +141,8 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
+        # The kernel is asked whether the other machine acknowledges, or it cannot be asked.
+        self._asked = True
         # The last sign of the other end, and the beginning of this turn of reading.
         self._heard = self._turn = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
@@ -157,6 +157,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         """The socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._connected = True
+        self._asked = not acknowledges(self.info("socket"))
         self.closing = self._transport.is_closing
         if self._aborted:
             self._transport.abort()
@@ -227,6 +228,9 @@ class DirectSocket(asyncio.BufferedProtocol):
     def write(self, frame: bytes) -> bool:
         """Write a frame. Returns whether the kernel has all of it; if not, `drained` comes."""
         self._transport.write(frame)
+        if not self._asked:
+            self._asked = True
+            self._flushes.acknowledgements.await_from(self)
         return not self._full
 
     def write_batch(self, parts: Sequence[bytes]) -> bool:
@@ -235,12 +239,15 @@ class DirectSocket(asyncio.BufferedProtocol):
         if size < link_limits.DIRECT_JOINED_BYTES:
             return self.write(b"".join((_pack_head(size, _BATCH), *parts)))
         self._transport.writelines((_pack_head(size, _BATCH), *parts))
+        if not self._asked:
+            self._asked = True
+            self._flushes.acknowledgements.await_from(self)
         return not self._full
 
     def control(self, frame: bytes) -> bool:
         """Write frames beside the batches. Returns whether the kernel has all of it; if not, `drained` comes."""
         if not self.closing():
-            self._transport.write(frame)
+            self.write(frame)
         return not self._full
 
     def close(self) -> None:
@@ -366,9 +373,6 @@ class DirectSocket(asyncio.BufferedProtocol):
             if silent >= limits.SILENT_S:
                 self._give_up(f"no sign of life for {silent:.0f} s")
                 return
-            if silent >= limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S and self._unreachable():
-                self._give_up(f"the network is cut: nothing was acknowledged for {silent:.0f} s")
-                return
             if silent >= limits.NOT_ANSWERING_S and not self._silent:
                 self._answering(seen=False)
         if not self._full:
@@ -386,15 +390,10 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._link is not None:
             self._link.answering(seen=seen)
 
-    def _unreachable(self) -> bool:
-        """True if this kernel waits for an acknowledgement of the other machine's, which has been silent as well.
+    def acknowledged(self) -> None:
+        """The other machine has all that was written."""
+        self._asked = False
 
-        `TCP_USER_TIMEOUT` would also end a link whose other end lives and does not read, as a process that holds its
-        interpreter: its window is closed, and its kernel acknowledges.
-        """
-        if sys.platform != "linux":
-            return False
-        info = self.info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-        probes, unacknowledged, since = _TCP_INFO.unpack(info)
-        # A closed window is probed, and each probe answered. Packets that do not leave this machine are probes as well.
-        return bool(unacknowledged or probes > 1) and since >= 1000.0 * (limits.KEEPALIVE_TIME_S + 1.0)
+    def cut(self) -> None:
+        """The other machine acknowledges nothing."""
+        self._give_up(f"the network is cut: nothing was acknowledged for {limits.KEEPALIVE_TIMEOUT_S:g} s")

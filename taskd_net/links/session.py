@@ -140,6 +140,14 @@ class Session(ABC, Generic[T]):
         """The terms of the stream, for the Router, without those of probes."""
         return Terms()
 
+    @property
+    def lost(self) -> str:
+        """At a parent: the reason for which the stream has ended, for people, unless this node has ended it.
+
+        gRPC reports no more than this.
+        """
+        return "the call has ended: cancelled by the child, or the connection was lost"
+
     @abstractmethod
     def write(self, writes: Writes) -> None:
         """Queue messages and answers."""

@@ -73,4 +73,5 @@ def _view(rank: int, records: Records, outbox: Outbox) -> AgentView:
         exited=record.exited,
         heartbeat=record.heartbeat,
         commands=tuple(outbox.codes_to(agent(rank))),
+        worker_state=record.worker_state,
     )

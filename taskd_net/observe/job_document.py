@@ -88,6 +88,7 @@ def _agent(agent: AgentView) -> Document:
         "fault_at": _time(agent.fault_at),
         "heartbeat": _time(agent.heartbeat),
         "commands": list(agent.commands),
+        "worker_state": agent.worker_state or None,
     }
 
 

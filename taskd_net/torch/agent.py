@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
+import time
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from torch.distributed.elastic.agent.server import RunResult, WorkerGroup
+from torch.distributed.elastic.agent.server import RunResult, WorkerGroup, WorkerState
+from torch.distributed.elastic.agent.server.health_check_server import HealthCheckServer
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
 from taskd_net.address import Address
-from taskd_net.api import init_taskd_agent, register_func, start_taskd_agent
+from taskd_net.api import agent as api_agent
+from taskd_net.api import init_taskd_agent, node_proxy, register_func, start_taskd_agent
 from taskd_net.api.agent import RANK_VARIABLE
 from taskd_net.api.arguments import server_rank
+from taskd_net.api.member import Refused, Slot
 from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER
 from taskd_net.api.worker import UPSTREAM
+from taskd_net.blocking import BlockingNode
 from taskd_net.codes import TaskdNetError
+from taskd_net.logger import late_logger
 from taskd_net.torch import clean_store, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes
 from taskd_net.torch.guardian import Guardian
+from taskd_net.torch.health import PORT, HealthServer, Loop
+from taskd_net.torch.watchdog import Watchdog
+from taskd_net.untrusted import shown
+
+log: Final = late_logger()
 
 
 class NotSupervised(TaskdNetError):
@@ -51,6 +65,8 @@ class ElasticAgent(LocalElasticAgent):
             {} if node_rank is None else {"ServerRank": node_rank}, RANK_VARIABLE["PyTorch"]
         )
         self._guardian: Guardian
+        self._health_check_server: HealthCheckServer | None  # torch sets it
+        self._loop = Loop()
 
     def run(self, role: str = "default") -> RunResult:
         """Run the workers to their end.
@@ -67,7 +83,13 @@ class ElasticAgent(LocalElasticAgent):
             NotSupervised: the Agent could not begin.
         """
         with Guardian() as self._guardian:
-            return super().run(role)
+            try:
+                with self._in_place_of_torchs():
+                    self._start_healthcheck()
+                return super().run(role)
+            finally:
+                if self._health_check_server is not None:
+                    self._health_check_server.stop()
 
     # ---- torch's steps
 
@@ -84,10 +106,15 @@ class ElasticAgent(LocalElasticAgent):
         result = start_taskd_agent()
         if not isinstance(result, RunResult):
             raise NotSupervised("the Agent could not run the workers, or was destroyed; the log says why")
-        self._exit_barrier()  # node 0 has the workers' store, so it stays until the others have finished
+        with self._loop.busy():
+            self._exit_barrier()  # node 0 has the workers' store, so it stays until the others have finished
         return result
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        with self._loop.busy():
+            self._meet(worker_group)
+
+    def _meet(self, worker_group: WorkerGroup) -> None:
         super()._rendezvous(worker_group)
         if worker_group.group_rank != self._server_rank:
             text = f"the rendezvous has made this node {worker_group.group_rank}, and its Agent is {self._server_rank}"
@@ -95,27 +122,86 @@ class ElasticAgent(LocalElasticAgent):
         clean_store.meet(worker_group)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        with seam.starting_with(partial(start_processes, self._guardian)):
+        with self._in_place_of_torchs():
             pids: dict[int, Any] = super()._start_workers(worker_group)
         return pids
 
     def _stop_workers(self, worker_group: WorkerGroup) -> None:
         """End all workers of the node, or those of a part of the group."""
-        if worker_group is self._worker_group:
-            super()._stop_workers(worker_group)
-        else:
-            self._context.stop_ranks([worker.local_rank for worker in worker_group.workers], self._shutdown_timeout)
+        with self._loop.busy():
+            if worker_group is self._worker_group:
+                super()._stop_workers(worker_group)
+            else:
+                local_ranks = [worker.local_rank for worker in worker_group.workers]
+                self._context.stop_ranks(local_ranks, self._shutdown_timeout)
 
     def _restart_workers(self, worker_group: WorkerGroup) -> None:
         """Restart the workers of a group in place: without rendezvous, with their ranks."""
         workers = {worker.local_rank: worker for worker in worker_group.workers}
-        for local_rank, pid in self._context.restart_ranks(workers, self._shutdown_timeout).items():
+        with self._loop.busy():
+            pids = self._context.restart_ranks(workers, self._shutdown_timeout)
+        for local_rank, pid in pids.items():
             workers[local_rank].id = pid
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result = super()._monitor_workers(worker_group)
         worker_group.state = result.state
+        self._loop.move()
         return result
+
+    def _setup_healthcheck(self) -> None:
+        """Do nothing at a start of the workers: `run` has started the server for all of them."""
+
+    def _start_healthcheck(self) -> None:
+        """Start the server of `TORCHELASTIC_HEALTH_CHECK_PORT`, unless the caller has given one."""
+        port = os.environ.get(PORT)
+        if self._health_check_server is not None or port is None:
+            return
+        super()._setup_healthcheck()
+        if self._health_check_server is None:
+            log.warning("no_health_check", reason=f"{PORT} is {shown(port)}; expected a number")
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        server, self._health_check_server = self._health_check_server, None  # torch would stop it between two attempts
+        try:
+            super()._shutdown(death_sig, timeout)
+        finally:
+            self._health_check_server = server
+
+    # ---- health
+
+    def _in_place_of_torchs(self) -> AbstractContextManager[None]:
+        return seam.replaced(
+            start_processes=partial(start_processes, self._guardian),
+            create_healthcheck_server=self._create_healthcheck_server,
+            watchdog=Watchdog,
+        )
+
+    def _create_healthcheck_server(self, alive_callback: object, port: int, timeout: int) -> HealthServer:
+        """torch's callback is the present time, or the watchdog's, which does not move while no worker has a timer."""
+        return HealthServer(lambda: math.ceil(time.time() - self._loop.seconds), port, timeout, self._health)
+
+    def _health(self) -> dict[str, object]:
+        """The state of the Agent, the Proxy and the workers; those of the loop's last turn."""
+        watchdog = self._worker_watchdog
+        progress = None if watchdog is None else round(time.time() - watchdog.get_last_progress_time(), 1)
+        group, context = self._worker_group, self._pcontext
+        states = context.states if isinstance(context, RankContext) else {}
+        return {
+            "agent": {"rank": self._server_rank, "state": group.state.name, "joined": _joined(api_agent.slot)},
+            "proxy": {"joined": _joined(node_proxy.slot)},
+            "workers": [
+                {
+                    "rank": worker.global_rank,
+                    "local_rank": worker.local_rank,
+                    "pid": worker.id,
+                    "state": states.get(worker.local_rank, WorkerState.INIT).name,
+                }
+                for worker in group.workers
+            ],
+            "loop_seconds": round(self._loop.seconds, 1),
+            "watchdog_seconds": progress,
+        }
 
     @property
     def _context(self) -> RankContext:
@@ -128,3 +214,13 @@ class ElasticAgent(LocalElasticAgent):
             address = Address.parse(upstream, UPSTREAM)
             config |= {"UpstreamAddr": address.host, "UpstreamPort": address.port}
         return config
+
+
+def _joined(slot: Slot[Any]) -> bool | None:
+    """True while the Mgr knows the way to the node of a slot; None where this process has none."""
+    try:
+        member = slot.member
+    except Refused:
+        return None
+    node: BlockingNode = getattr(member, "node", member)
+    return node.is_joined

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from torch.distributed.elastic.agent.server import WorkerState
 from torch.distributed.elastic.multiprocessing.api import (
     DefaultLogsSpecs,
     RunProcsResult,
@@ -70,6 +71,7 @@ class RankContext(SubprocessContext):
         )
         self._running_local_ranks: set[int]
         self._guardian = guardian
+        self._states: dict[int, WorkerState] = {}
         self._prefixes = log_line_prefixes
         copied: list[_Copied] = [(kept.tee_stdouts, sys.stdout, None), (kept.tee_stderrs, sys.stderr, None)]
         if duplicate_stdout_filters:
@@ -103,6 +105,11 @@ class RankContext(SubprocessContext):
         self.stop_ranks(local_ranks, timeout)
         return {local_rank: self._restart(local_rank) for local_rank in local_ranks}
 
+    @property
+    def states(self) -> dict[int, WorkerState]:
+        """The state of each local rank, in torch's words, as of the last `wait`."""
+        return dict(self._states)
+
     # ---- torch's own steps
 
     def _start(self) -> None:
@@ -114,6 +121,10 @@ class RankContext(SubprocessContext):
         for local_rank in self._take_ended():
             if (failure := self._failures.get(local_rank)) is not None:
                 log.error("worker_failed", local_rank=local_rank, pid=failure.pid, code=failure.exitcode)
+        for local_rank in self.subprocess_handlers:
+            running = local_rank in self._running_local_ranks
+            ended = WorkerState.FAILED if local_rank in self._failures else WorkerState.SUCCEEDED
+            self._states[local_rank] = WorkerState.HEALTHY if running else ended
         if self._failures:
             return RunProcsResult(failures=dict(self._failures), stdouts=self.stdouts, stderrs=self.stderrs)
         # All that are left have succeeded: torch closes the context, and answers for them.
@@ -121,6 +132,8 @@ class RankContext(SubprocessContext):
 
     def _close(self, death_sig: signal.Signals, timeout: float = 30) -> None:
         self._end(self.subprocess_handlers.keys(), death_sig, timeout)
+        for local_rank in self._running_local_ranks:
+            self._states[local_rank] = WorkerState.STOPPED
         super()._close(death_sig, timeout)
         for handler in self.subprocess_handlers.values():
             self._forget(handler)
@@ -256,7 +269,7 @@ def start_processes(
     context = RankContext(guardian, entrypoint=entrypoint, **arguments)
     try:
         context.start()
-    except Exception:
+    except Exception:  # any: the ranks before the one that could not be started run
         context.close()
         raise
     return context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from threading import get_ident
@@ -23,7 +23,6 @@ from taskd_net.codes import TaskdNetError
 ELASTIC: Final = "torch.distributed.elastic"
 AGENT: Final = f"{ELASTIC}.agent.server.api:SimpleElasticAgent"
 LOCAL: Final = f"{ELASTIC}.agent.server.local_elastic_agent"
-GROUPS: Final = "torch.distributed.distributed_c10d"
 PROCESSES: Final = f"{ELASTIC}.multiprocessing.api"
 
 
@@ -61,21 +60,6 @@ class Attributes:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
-    """Members of a class of torch's that is not written in Python.
-
-    Args:
-        path: `module:Class`.
-        reason: the use that this package makes of them.
-        names: their names.
-    """
-
-    path: str
-    reason: str
-    names: tuple[str, ...]
-
-
 CHECKED: Final = ("2.13",)
 """Versions of torch on which the tests of `make torch` have run."""
 
@@ -92,6 +76,36 @@ NAMES: Final = (
             "name entrypoint args envs logs_specs log_line_prefixes start_method numa_options "
             "duplicate_stdout_filters duplicate_stderr_filters"
         ),
+    ),
+    Name(
+        f"{LOCAL}:create_healthcheck_server",
+        "replaced likewise, because torch's server does nothing",
+        _same("alive_callback port timeout"),
+    ),
+    Name(
+        f"{ELASTIC}.timer:FileTimerServer.__init__",
+        "replaced likewise, by a subclass",
+        _same("self file_path run_id max_interval daemon log_event"),
+    ),
+    Name(
+        f"{ELASTIC}.timer:FileTimerServer._reap_worker",
+        "extended: a timer that expires ends its worker, and not the Agent",
+        _same("self worker_pid signal"),
+    ),
+    Name(
+        f"{ELASTIC}.timer:FileTimerServer.get_last_progress_time",
+        "called: the health check shows it",
+        _same("self"),
+    ),
+    Name(
+        f"{LOCAL}:LocalElasticAgent._setup_healthcheck",
+        "extended: the server lives as long as the Agent",
+        _same("self"),
+    ),
+    Name(
+        f"{ELASTIC}.agent.server.health_check_server:HealthCheckServer.__init__",
+        "the base class of the server",
+        _same("self alive_callback port timeout"),
     ),
     Name(
         f"{PROCESSES}:SubprocessContext.__init__",
@@ -137,7 +151,9 @@ NAMES: Final = (
     ),
     Name(f"{LOCAL}:LocalElasticAgent._monitor_workers", "registered as MONITOR", _same("self worker_group")),
     Name(
-        f"{LOCAL}:LocalElasticAgent._shutdown", "called by torch: it ends the context", _same("self death_sig timeout")
+        f"{LOCAL}:LocalElasticAgent._shutdown",
+        "extended: it ends the context and the watchdog, and not the health check",
+        _same("self death_sig timeout"),
     ),
     Name(
         "torch.distributed.launcher.api:launch_agent",
@@ -146,16 +162,6 @@ NAMES: Final = (
     ),
     Name("torch.distributed.run:get_args_parser", "called: `taskd-net run` has torchrun's arguments", _same("")),
     Name("torch.distributed.run:run", "called by `taskd-net run`", _same("args")),
-    Name(f"{GROUPS}:_abort_process_group", "called: it breaks groups of NCCL", _same("group")),
-)
-
-MEMBERS: Final = (
-    Members(
-        f"{GROUPS}:ProcessGroupGloo",
-        "its devices are made here, so that its connections can be found",
-        ("__init__", "_Options", "create_default_device", "create_device"),
-    ),
-    Members(f"{GROUPS}:ProcessGroupGloo._Options", "likewise", ("_devices", "_threads", "_timeout")),
 )
 
 ATTRIBUTES: Final = (
@@ -163,7 +169,16 @@ ATTRIBUTES: Final = (
         AGENT, "the group of workers, and the restarts that remain", ("_worker_group", "_remaining_restarts", "_store")
     ),
     Attributes(f"{AGENT}", "seconds that workers have to end", ("_shutdown_timeout",)),
-    Attributes(f"{LOCAL}:LocalElasticAgent", "the context of the workers", ("_pcontext", "_logs_specs")),
+    Attributes(
+        f"{LOCAL}:LocalElasticAgent",
+        "the context of the workers, the watchdog and the health check",
+        ("_pcontext", "_logs_specs", "_worker_watchdog", "_health_check_server"),
+    ),
+    Attributes(
+        f"{ELASTIC}.agent.server.health_check_server:HealthCheckServer",
+        "what the server answers by",
+        ("_alive_callback", "_port", "_timeout"),
+    ),
     Attributes(
         f"{PROCESSES}:SubprocessContext",
         "the processes, those that run, and those that have failed",
@@ -206,10 +221,6 @@ def check(version: str = torch.__version__) -> None:
         missing = [] if assigned is None else [one for one in each.names if one not in assigned.__code__.co_names]
         if assigned is None or missing:
             raise UnsupportedTorch(f"{each.path} of torch {version} has no {', '.join(missing or each.names)}")
-    for members in MEMBERS:
-        found = _resolve(members.path)
-        if missing := [one for one in members.names if not hasattr(found, one)]:
-            raise UnsupportedTorch(f"{members.path} of torch {version} has no {', '.join(missing)}")
 
 
 def _parameters(path: str) -> str:
@@ -229,25 +240,36 @@ def _resolve(path: str) -> Any:
     return inspect.unwrap(found) if callable(found) else None
 
 
-_starting: Final = fork.Lock()
+_replacing: Final = fork.Lock()
 
 
 @contextmanager
-def starting_with(start: Callable[..., object]) -> Iterator[None]:
-    """Have LocalElasticAgent start its processes by `start`, in this thread and this block alone.
+def replaced(
+    *,
+    start_processes: Callable[..., object],
+    create_healthcheck_server: Callable[..., object],
+    watchdog: Callable[..., object],
+) -> Iterator[None]:
+    """Have LocalElasticAgent use functions of this package, in this thread and this block alone.
 
     Args:
-        start: called with the keyword arguments of torch's `start_processes`; returns the context.
+        start_processes: called with the keyword arguments of torch's; returns the context.
+        create_healthcheck_server: called with the keyword arguments of torch's; returns the server.
+        watchdog: called as torch's class `FileTimerServer`.
     """
     ours = get_ident()
-    with _starting:
-        original = local_elastic_agent.start_processes
+    names = (
+        (local_elastic_agent, "start_processes", start_processes),
+        (local_elastic_agent, "create_healthcheck_server", create_healthcheck_server),
+        (local_elastic_agent.timer, "FileTimerServer", watchdog),
+    )
+    with _replacing, ExitStack() as stack:
+        for module, name, function in names:
+            original = getattr(module, name)
 
-        def choose(*args: object, **kwargs: object) -> object:
-            return (start if get_ident() == ours else original)(*args, **kwargs)
+            def choose(*args: object, _function: Any = function, _original: Any = original, **kwargs: object) -> object:
+                return (_function if get_ident() == ours else _original)(*args, **kwargs)
 
-        local_elastic_agent.start_processes = choose
-        try:
-            yield
-        finally:
-            local_elastic_agent.start_processes = original
+            stack.callback(setattr, module, name, original)
+            setattr(module, name, choose)
+        yield

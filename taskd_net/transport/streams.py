@@ -133,7 +133,7 @@ class Streams:
             self._connections.stream_ended(connection, link.id)
             end = self._ends.pop(session, None)
             if session.successor is None:
-                self._ended(link, session, incoming.position, "by the child" if end is None else end.value)
+                self._ended(link, session, incoming.position, session.lost if end is None else end.value)
         if end is not None:
             await incoming.end(end)
 

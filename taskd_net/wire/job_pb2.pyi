@@ -71,7 +71,7 @@ class Stream(_message.Message):
     def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., plugins: _Optional[_Iterable[str]] = ..., barred: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Agent(_message.Message):
-    __slots__ = ("rank", "registered", "asking", "fault", "fault_ranks", "fault_at", "exited", "heartbeat", "commands")
+    __slots__ = ("rank", "registered", "asking", "fault", "fault_ranks", "fault_at", "exited", "heartbeat", "commands", "worker_state")
     RANK_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     ASKING_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,7 @@ class Agent(_message.Message):
     EXITED_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_STATE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     registered: bool
     asking: bool
@@ -90,7 +91,8 @@ class Agent(_message.Message):
     exited: bool
     heartbeat: float
     commands: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ...) -> None: ...
+    worker_state: str
+    def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ..., worker_state: _Optional[str] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("number", "at", "plugin", "cause", "messages", "sent", "acknowledged", "lost", "calls", "restarts")

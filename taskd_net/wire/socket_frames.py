@@ -20,7 +20,9 @@ _MESSAGE_HEAD: Final = struct.Struct("<IBQIB")
 _DELIVERED: Final = struct.Struct("<QB")
 _DELIVERED_FRAME: Final = struct.Struct("<IBQB")
 _MAGIC: Final = b"taskd-net direct"
-_VERSION: Final = 1
+VERSION: Final = 2
+"""Of offers and greetings: a new frame, or a request of another kind, needs the next one. A parent and a child of
+different versions do without direct links. Version 1 had no `MESSAGE` and no `DELIVERED`."""
 _GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{link_limits.DIRECT_TOKEN_BYTES}s")
 _CONTINUES: Final = 1
 _JOINED: Final = {None: b"\x00", True: b"\x01", False: b"\x02"}
@@ -75,7 +77,7 @@ def write_frame(kind: Kind, payload: bytes = b"") -> bytes:
 def write_greeting(greeting: Greeting) -> bytes:
     """A child's first frame."""
     flags = _CONTINUES if greeting.continues else 0
-    return write_frame(Kind.GREETING, _GREETING.pack(_MAGIC, _VERSION, flags, greeting.token))
+    return write_frame(Kind.GREETING, _GREETING.pack(_MAGIC, VERSION, flags, greeting.token))
 
 
 def read_greeting(kind: int, payload: bytes) -> Greeting:
@@ -87,8 +89,10 @@ def read_greeting(kind: int, payload: bytes) -> Greeting:
     if kind != Kind.GREETING or len(payload) != _GREETING.size:
         raise FrameError("the first frame is no greeting")
     magic, version, flags, token = _GREETING.unpack(payload)
-    if magic != _MAGIC or version != _VERSION:
-        raise FrameError("the greeting is of another protocol or version")
+    if magic != _MAGIC:
+        raise FrameError("the greeting is of another protocol")
+    if version != VERSION:
+        raise FrameError(f"the greeting is of version {version}, not {VERSION}")
     return Greeting(token, bool(flags & _CONTINUES))
 
 

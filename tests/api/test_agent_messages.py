@@ -71,4 +71,7 @@ def test_reports() -> None:
     message = '{"fault_ranks": [3, 11], "restart_times": -1}'
     assert messages.fault({11, 3}, 1_700_000_000) == Body("STATUS", 202, message, {"REPORT_FAULT_TIME": "1700000000"})
     assert messages.fault((), 7, "u").extension == {"REPORT_FAULT_TIME": "7", "AfterRestart": "u"}
-    assert messages.keep_alive() == Body("KEEP_ALIVE", 0, '{"fault_ranks": [], "restart_times": -1}')
+    assert messages.fault((), 7, "", "FAILED").extension == {"REPORT_FAULT_TIME": "7", "WorkerState": "FAILED"}
+    empty = '{"fault_ranks": [], "restart_times": -1}'
+    assert messages.keep_alive() == Body("KEEP_ALIVE", 0, empty)
+    assert messages.keep_alive("HEALTHY") == Body("KEEP_ALIVE", 0, empty, {"WorkerState": "HEALTHY"})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.api import agent_messages as messages
 from taskd_net.api.plans import MindSporePlans, PyTorchPlans
-from taskd_net.api.supervision import Times
-from tests.api.transcripts import BEGIN, played
+from taskd_net.api.supervision import Commanded, Done, Joined, Looked, Report, Supervisor, Tick, Times
+from tests.api.transcripts import BEGIN, TIMES, played
 
 pytestmark = pytest.mark.compat
 
@@ -475,3 +476,15 @@ def test_worker_that_ends_during_a_plan_is_looked_at_after_it() -> None:
         """,
         PyTorchPlans(),
     )
+
+
+def test_reports_name_the_state_of_the_workers() -> None:
+    supervisor = Supervisor(PyTorchPlans(), TIMES, "incarnation", "2", 0.0)
+    supervisor.handle(Joined(), 0.0, 0)
+    supervisor.handle(Commanded(messages.Go(2)), 0.0, 0)
+    supervisor.handle(Done(), 0.0, 0)
+    supervisor.handle(Tick(), 1.0, 1)
+    supervisor.handle(Looked(state="HEALTHY"), 1.0, 1)
+    assert Report(messages.keep_alive("HEALTHY")) in supervisor.handle(Tick(), 2.0, 2)
+    failed = supervisor.handle(Looked(failed=frozenset({3}), state="FAILED"), 2.0, 2)
+    assert failed == [Report(messages.fault({3}, 2, worker_state="FAILED"))]

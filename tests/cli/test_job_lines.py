@@ -30,7 +30,7 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
         "\n  orders   12 taken, 1 repeated, 2 foreign, 3 unreadable; 40 keep-alives\n  actions  1 unknown, 2 failed\n",
         "\n  reports  5 sent, 1 refused, 4 unanswered, 1 void\n",
         "AGENTS  4 of 4, 2 in trouble; 8 of 8 Workers, profiling 6 unknown, 2 in 1410",
-        "Agent/2    FAULTY: ranks 4,5  reported 1 s ago",
+        "Agent/2    FAULTY: ranks 4,5  workers FAILED  reported 1 s ago",
         "Agent/1    sent away (203), has not come back  heartbeat 7 s ago  on their way: 203 exit",
         "Agent/3    waits for its start",
         "Manager  after Agent/3 STATUS 201 3\n      210 start (3) to Agent 0-1: acknowledged\n",

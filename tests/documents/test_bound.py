@@ -121,8 +121,9 @@ FIGURES: Final = {
     "docs/reliability.md": [
         f"After {_seconds(limits.NOT_ANSWERING_S)} without a sign of life",
         f"routes for {_seconds(limits.SILENT_S)}",
-        f"After {_seconds(limits.KEEPALIVE_TIME_S)} of silence the neighbour is pinged",
-        f"acknowledged nothing for {_seconds(limits.KEEPALIVE_TIMEOUT_S)} more",
+        f"detected after {_seconds(limits.KEEPALIVE_TIMEOUT_S)} with data under way",
+        f"pinged after {_seconds(limits.KEEPALIVE_TIME_S)} of silence",
+        f"detected after {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         f"counts as lost after {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         f"at most {_seconds(limits.BACKOFF_MAX_S)}",
         f"each link holds {limits.LINK_MESSAGES:,} messages or {limits.LINK_BYTES // _MIB} MiB",

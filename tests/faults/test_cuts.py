@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.conftest import EACH_KIND, Form
+from taskd_net import limits
+from tests.faults.conftest import EACH_KIND, SHORT, Form, over_links
 from tests.faults.figures import Figures
 from tests.faults.isolation import DETECTED_S, Look, failures_among
 from tests.faults.lab import Lab
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.timeout(400)
 REJOINED_S = 2.0
 # From here on a cut lasts longer than its detection.
 NOTICED_S = 9.0
+# A dead network with data under way: 2 s without an acknowledgement, and the kernel's own timers.
+UNDER_WAY_S = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,7 @@ def cut_for(
     begin: Callable[[], object],
     end: Callable[[], object],
     ways: Collection[str] = (UP, DOWN),
+    detected: float = DETECTED_S,
 ) -> None:
     """Cut off the last node for a while. The others notice nothing, and all recover.
 
@@ -47,6 +51,7 @@ def cut_for(
         row: the row of the figures.
         begin, end: cut and heal.
         ways: the directions in which nothing arrives.
+        detected: seconds promised until the detection.
     """
     away, others = lab.proxies[1], [lab.mgr, lab.proxies[0], *lab.below(lab.proxies[0])]
     below = lab.below(away)
@@ -54,14 +59,17 @@ def cut_for(
     time.sleep(0.3)
     since = time.monotonic()
     begin()
-    if form.cut >= NOTICED_S:
-        ends = ((UP, "the Mgr", lab.mgr, away), (DOWN, "the Proxy", away, lab.mgr))
-        looks = [(name, Look(by, to)) for way, name, by, to in ends if way in ways]
-        for name, look in looks:
-            figures.add(row, f"detected by {name} after", look.detected() - since, "s", at_most=DETECTED_S)
-    time.sleep(max(0.0, form.cut - (time.monotonic() - since)))
-    healing = time.monotonic()
-    end()
+    try:
+        if form.cut >= NOTICED_S:
+            ends = ((UP, "the Mgr", lab.mgr, away), (DOWN, "the Proxy", away, lab.mgr))
+            looks = [(name, Look(by, to)) for way, name, by, to in ends if way in ways]
+            for name, look in looks:
+                figures.add(row, f"detected by {name} after", look.detected() - since, "s", at_most=detected)
+        time.sleep(max(0.0, form.cut - (time.monotonic() - since)))
+    finally:
+        # Also after a failure: the next test begins with a network.
+        healing = time.monotonic()
+        end()
     again = lab.probe(to=[away, *below])
     lab.quiet()
     assert not failures_among(lab, others, since, healing)
@@ -99,7 +107,29 @@ def far_lab(
 
 @EACH_KIND
 def test_link_down(far_lab: Lab, machines: Machines, form: Form, figures: Figures) -> None:
-    cut_for(far_lab, form, figures, "link-down", lambda: machines.link(up=False), lambda: machines.link(up=True))
+    cut_for(
+        far_lab,
+        form,
+        figures,
+        "link-down",
+        lambda: machines.link(up=False),
+        lambda: machines.link(up=True),
+        detected=UNDER_WAY_S,
+    )
+
+
+@over_links((SHORT, "direct"), (SHORT, "batched"))
+def test_dead_network_with_data_under_way_is_detected_before_a_ping(far_lab: Lab, machines: Machines) -> None:
+    mgr, away = far_lab.mgr, far_lab.proxies[1]
+    machines.link(up=False)
+    since = time.monotonic()
+    try:
+        ends = [Look(mgr, away), Look(away, mgr)]
+        detected = [look.detected() - since for look in ends]
+    finally:
+        machines.link(up=True)
+        far_lab.probe()
+    assert max(detected) < limits.KEEPALIVE_TIME_S, detected
 
 
 @EACH_KIND
@@ -112,4 +142,5 @@ def test_packets_lost_one_way(far_lab: Lab, machines: Machines, form: Form, figu
         "link-one-way",
         lambda: machines.drop_packets(machine),
         lambda: machines.pass_packets(machine),
+        detected=UNDER_WAY_S,
     )

@@ -64,6 +64,19 @@ def test_a_heartbeat_is_no_change() -> None:
     assert not records.changed_agents and not records.changed_workers
 
 
+def test_state_of_an_agents_processes_is_that_of_its_last_report() -> None:
+    records = Records()
+    assert records.take(5.0, said("Agent/1", "KEEP_ALIVE", 0, WorkerState="HEALTHY")) is Taken.NOTHING
+    assert records.agents[1].worker_state == "HEALTHY"
+    records.take(6.0, said("Agent/1", "STATUS", 202, FAULT, WorkerState="FAILED"))
+    for unknown in ("", "GREAT", "failed"):
+        records.take(7.0, said("Agent/1", "KEEP_ALIVE", 0, WorkerState=unknown))
+    records.take(7.0, said("Agent/1", "KEEP_ALIVE", 0))
+    assert records.agents[1].worker_state == "FAILED"
+    registered(records)
+    assert records.agents[1].worker_state == ""
+
+
 @pytest.mark.parametrize("src", ["Agent/1", "Worker/0/1"])
 def test_registrations_of_one_incarnation_are_one(src: str) -> None:
     records = Records()

@@ -511,6 +511,7 @@ async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
     """A link whose seconds are twentieths."""
     for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "NOT_ANSWERING_S", "SILENT_S"):
         monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
+    monkeypatch.setattr(link_limits, "DIRECT_LOOK_S", link_limits.DIRECT_LOOK_S / 20)
     cable = await Cable().begin()
     yield cable
     await cable.close()

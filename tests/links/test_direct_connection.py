@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from taskd_net import Code, Position
 from taskd_net.peer_limits import Limits
 from taskd_net.tls.strangers import peers_of
+from taskd_net.wire.socket_frames import Kind, write_frame
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, WatchedNode, soon
 from tests.polling import until
@@ -105,6 +108,49 @@ async def test_address_of_a_child_is_that_of_its_socket(mesh: Mesh) -> None:
     host, _, port = mgr.view.connections.address(link.id).rpartition(":")
     direct = [a._port for a in mgr._server._acceptors if hasattr(a, "_port")]  # type: ignore[union-attr]
     assert (host, int(port)) in set(peers_of(direct[0]))
+
+
+def reset(child: DirectChild) -> None:
+    """Reset the connection."""
+    assert child.writer is not None
+    linger = struct.pack("ii", 1, 0)
+    child.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    child.writer.transport.abort()
+
+
+def killed(child: DirectChild) -> None:
+    """End as a process that is killed: its kernel closes the connection."""
+    assert child.writer is not None
+    child.writer.close()
+
+
+def says_why(child: DirectChild) -> None:
+    """End the link with a reason."""
+    child.put(write_frame(Kind.END, b"out of service"))
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (reset, "the connection broke: [Errno 104] Connection reset by peer"),
+        (killed, "the connection was closed"),
+        (says_why, "out of service"),
+    ],
+)
+async def test_log_of_a_lost_child_has_the_reason(mesh: Mesh, end: Callable[[DirectChild], None], reason: str) -> None:
+    mgr = await mesh.mgr()
+    async with DirectChild("Worker/0/0") as child:
+        await child.join(mgr.address or "")
+        end(child)
+        await mesh.logged("child_lost", child="Worker/0/0")
+        assert mesh.count("child_lost", child="Worker/0/0", reason=reason) == 1
+
+
+async def test_log_of_a_child_that_closes_says_so(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    await soon(worker.close())
+    await mesh.logged("child_lost", reason="closed by the child")
 
 
 async def test_training_process_has_two_threads_and_its_forked_children_end_cleanly(mesh: Mesh) -> None:

@@ -18,7 +18,7 @@ from taskd_net.links import direct_kind
 from taskd_net.links.direct_kind import KEY, DirectAcceptor
 from taskd_net.links.kind import Way
 from taskd_net.links.peer import Metadata
-from taskd_net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
+from taskd_net.wire.socket_frames import VERSION, Greeting, Kind, write_frame, write_greeting
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
@@ -269,6 +269,34 @@ async def test_stranger_is_hung_up_on_without_a_word_and_logged_once(mesh: Mesh,
     assert mgr.statistics.violations == 1
     worker = await mesh.worker(0, 0, mgr)
     assert mesh.count("joined", node=worker.position, link="direct") == 1
+
+
+async def test_greeting_of_an_earlier_version_is_refused_in_words(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    earlier = bytearray(GREETING)
+    earlier[len(write_frame(Kind.GREETING)) + len(b"taskd-net direct")] = VERSION - 1
+    assert await answer_to(await port_of(mgr), bytes(earlier)) == b""
+    await mesh.logged("violation", detail=f"a direct link: the greeting is of version {VERSION - 1}, not {VERSION}")
+
+
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+async def test_offer_of_another_version_leads_to_the_batched_link(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """Frames that one end does not know would end the link, and each one that follows."""
+    offer = DirectAcceptor.offer
+
+    def of_another(acceptor: DirectAcceptor, *arguments: object) -> Metadata:
+        offered = offer(acceptor, *arguments)  # type: ignore[arg-type]
+        return tuple((key, f"{version} {value.partition(' ')[2]}") for key, value in offered)
+
+    monkeypatch.setattr(DirectAcceptor, "offer", of_another)
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    assert mesh.count("joined", node=worker.position, link="batched") == 1
+    assert (await soon(worker.send("up", to="Mgr"))).ok
+    assert (await soon(mgr.send("down", to=worker.position))).ok
+    assert mesh.count("upstream_lost") == mesh.count("violation") == 0
 
 
 async def test_silent_and_slow_strangers_have_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ WHOLE: Final = JobView(
     agents=(
         AgentView(0, True, heartbeat=AT - 1, commands=(208,)),
         AgentView(1, True, exited=True, heartbeat=AT - 7, commands=(203,)),
-        AgentView(2, True, fault=True, fault_ranks=(4, 5), fault_at=AT - 1, heartbeat=AT - 1),
+        AgentView(2, True, fault=True, fault_ranks=(4, 5), fault_at=AT - 1, heartbeat=AT - 1, worker_state="FAILED"),
         AgentView(3, asking=True),
     ),
     agents_known=4,

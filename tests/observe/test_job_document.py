@@ -30,6 +30,7 @@ def test_a_job_in_trouble() -> None:
     assert [stream["owner"] for stream in found["streams"]] == [None, "PodReschedulingPlugin"]
     assert found["agents"][2] == {
         "rank": 2, "state": "faulty", "fault_ranks": [4, 5], "fault_at": AT - 1, "heartbeat": AT - 1, "commands": [],
+        "worker_state": "FAILED",
     }  # fmt: skip
     assert found["profiling"] == {"-1": 6, "10": 2}
     assert found["counters"]["fault_to_command"] == 0.125

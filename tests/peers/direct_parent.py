@@ -11,7 +11,7 @@ import grpc
 from taskd_net import limits, link_limits
 from taskd_net.links.direct_kind import KEY
 from taskd_net.wire import link_pb2
-from taskd_net.wire.socket_frames import Buffers, FrameReader, Kind, write_accepted, write_frame
+from taskd_net.wire.socket_frames import VERSION, Buffers, FrameReader, Kind, write_accepted, write_frame
 from tests.peers.links import LinkParent
 from tests.peers.stubs import pb, position
 
@@ -58,7 +58,7 @@ class DirectParent(LinkParent):
         """Listen at `address`, and at any port for direct links."""
         self._sockets = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._sockets.sockets[0].getsockname()[1]
-        self._says += ((KEY, f"1 {port} {'00' * link_limits.DIRECT_TOKEN_BYTES}"),)
+        self._says += ((KEY, f"{VERSION} {port} {'00' * link_limits.DIRECT_TOKEN_BYTES}"),)
         return await super().start(listen, credentials)
 
     async def write(self, stream: Any, data: bytes) -> None:

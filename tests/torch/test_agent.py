@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.torch.cluster import PLAIN, Cluster, await_end, children, kill, lives
+from tests.torch.cluster import PLAIN, SOON, Cluster, await_end, children, kill, lives
 
 
 @pytest.fixture
@@ -55,6 +55,25 @@ def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
         (node.folder / f"end-{rank}").write_text("0\n")
     assert node.status() == 0, node.said()
     assert not any(map(lives, third))
+
+
+def test_bad_commands_leave_the_workers_alone(cluster: Cluster) -> None:
+    node = cluster.start(str(PLAIN))
+    pids = [node.pid(rank) for rank in (0, 1)]
+    for code, message in (
+        *((209, "[]"), (213, "[]")),  # nobody
+        *((209, '["2", "77"]'), (213, "[2]")),  # ranks of other nodes
+        *((209, "no JSON"), (209, ""), (213, '["x"]'), (208, "many")),
+        *((204, ""), (299, "?")),
+    ):
+        cluster.command(code, message)
+    assert cluster.mgr.send("no JSON", to="Agent/0", timeout=SOON).ok
+    cluster.command(213, "[1]")  # commands are carried out in order
+    assert faults(cluster) == [1]
+    assert lives(pids[0]) and [node.pid(rank) for rank in (0, 1)] == pids
+    assert node.log().count("command_failed") == 6, node.log()
+    cluster.command(203)
+    assert node.status() == 1
 
 
 @pytest.mark.parametrize(("code", "message"), [(203, ""), (208, "-1")])

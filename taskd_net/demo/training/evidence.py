@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+STEPS: Final = 40
+"""Steps of the training."""
+
 CLOSE: Final = 1e-4
 """Relative difference of two losses of one step: sums of several ranks may be rounded differently."""
 
@@ -35,7 +38,7 @@ class Evidence:
 
     Args:
         pids: the processes of each rank, in order.
-        exits: the exit codes of each launcher, in order, by name.
+        exits: the exit codes of each launcher, and of each other process that was killed, in order, by name.
         steps: the steps of all ranks, in order for each rank.
         logs: number of log files with the beginning of a training process.
         left: processes that ran after the last launcher had ended.
@@ -54,13 +57,13 @@ class Course:
 
     Args:
         lives: number of processes of each rank.
-        exits: exit codes of each launcher.
-        last: the last step of every rank; None where it does not come to its end.
+        exits: exit codes, as in `Evidence`.
+        ends: every rank comes to the last step; else none does.
     """
 
     lives: Mapping[int, int]
     exits: Mapping[str, list[int]]
-    last: int | None
+    ends: bool = True
 
     def differences(self, seen: Evidence) -> Iterator[str]:
         """Each point in which the evidence is not as expected, in words."""
@@ -91,10 +94,11 @@ class Course:
                     yield f"rank {rank} has gone back from step {before.step} to {after.step}"
             if strange := {each.pid for each in steps} - set(seen.pids.get(rank, ())):
                 yield f"rank {rank} has steps of other processes: {sorted(strange)}"
-            if self.last is not None and steps[-1].step != self.last:
-                yield f"rank {rank} ended with step {steps[-1].step}; expected {self.last}"
+            if (steps[-1].step == STEPS - 1) is not self.ends:
+                expected = STEPS - 1 if self.ends else "an earlier end"
+                yield f"rank {rank} ended with step {steps[-1].step}; expected {expected}"
             for each in steps:
                 if not math.isclose(losses.setdefault(each.step, each.loss), each.loss, rel_tol=CLOSE):
                     yield f"rank {rank} has loss {each.loss} in step {each.step}, after {losses[each.step]}"
-        if self.last is not None and losses and not losses[max(losses)] < losses[min(losses)] / 2:
+        if self.ends and losses and not losses[max(losses)] < losses[min(losses)] / 2:
             yield f"the loss went from {losses[min(losses)]} to {losses[max(losses)]}; expected less than half"

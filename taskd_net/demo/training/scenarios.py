@@ -9,8 +9,9 @@ from typing import Final
 
 from taskd_net.demo.job.run import Result
 from taskd_net.demo.job.stage import Missed
-from taskd_net.demo.training.evidence import Course
-from taskd_net.demo.training.stage import PATIENCE_S, STEPS, Stage
+from taskd_net.demo.training.evidence import STEPS, Course
+from taskd_net.demo.training.stage import LOCAL, NODES, PATIENCE_S, Stage
+from taskd_net.vocabulary import GRACE_EXIT, STOP_RANKS
 
 FIRST: Final = 5
 """The step after which something happens."""
@@ -26,7 +27,6 @@ class Scenario:
         play: the steps.
         expected: the course that they have to lead to.
         restarts: restarts of the job.
-        in_place: the Manager restarts failed workers alone.
     """
 
     name: str
@@ -34,7 +34,6 @@ class Scenario:
     play: Callable[[Stage], Awaitable[None]]
     expected: Course
     restarts: int = 3
-    in_place: bool = False
 
 
 async def _to_the_end(stage: Stage) -> None:
@@ -44,70 +43,158 @@ async def _to_the_end(stage: Stage) -> None:
 
 async def _worker_killed(stage: Stage) -> None:
     await stage.start_job()
-    await _replace_node_1(stage)
+    await stage.until_step(FIRST)
+    stage.kill(3)
+    await _node_1_returns(stage)
+
+
+async def _two_killed(stage: Stage) -> None:
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    stage.kill(2)
+    stage.kill(3)
+    await _node_1_returns(stage)
+
+
+async def _rank_0_killed(stage: Stage) -> None:
+    """The platform replaces the other node, too: torch's store was in the launcher of node 0."""
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    stage.kill(0)
+    await stage.ended(0)
+    stage.end(1)
+    await stage.ended(1)
+    for node in range(NODES):
+        await stage.launch(node)
     await stage.until_step(STEPS - 1, lives=2)
     await _both_end(stage)
 
 
-async def _worker_killed_in_place(stage: Stage) -> None:
-    await stage.start_job()
+async def _worker_hangs(stage: Stage) -> None:
+    await stage.start_job(operated=True)
     await stage.until_step(FIRST)
-    stage.kill(3)
-    await stage.until_step(STEPS - 1)
-    await _both_end(stage)
+    stage.freeze(3)
+    await stage.until_stalled()
+    stage.command("Agent/1", STOP_RANKS, "[3]")
+    await _node_1_returns(stage)
 
 
 async def _restarts_exhausted(stage: Stage) -> None:
     await stage.start_job()
-    await _replace_node_1(stage)
+    await stage.until_step(FIRST)
+    stage.kill(3)
+    await stage.ended(1)
+    await stage.launch(1)
     await stage.until_step(FIRST, lives=2)
     stage.kill(3)
     await _both_end(stage)
 
 
-async def _replace_node_1(stage: Stage) -> None:
-    """A worker of node 1 is killed; its Agent leaves, and the platform starts it again."""
+async def _graceful_exit(stage: Stage) -> None:
+    await stage.start_job(operated=True)
     await stage.until_step(FIRST)
+    for node in range(NODES):
+        stage.command(f"Agent/{node}", 0, msg_type=GRACE_EXIT)
+    await _both_end(stage)
+
+
+async def _manager_killed(stage: Stage) -> None:
+    """A training process is killed while there is no Manager."""
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    await stage.kill_daemon("Mgr")
     stage.kill(3)
+    await stage.start_mgr()
+    await _node_1_returns(stage)
+
+
+async def _proxy_killed(stage: Stage) -> None:
+    """A training process is killed while its node has no Proxy."""
+    await stage.start_mgr()
+    for node in range(NODES):
+        await stage.start_proxy(node)
+        await stage.launch(node)
+    await stage.until_step(FIRST)
+    await stage.kill_daemon("Proxy/1")
+    stage.kill(3)
+    await stage.start_proxy(1)
+    await _node_1_returns(stage)
+
+
+async def _node_1_returns(stage: Stage) -> None:
+    """The Agent of node 1 leaves, the platform starts it again, and the training comes to its end."""
     await stage.ended(1)
     await stage.launch(1)
+    await stage.until_step(STEPS - 1, lives=2)
+    await _both_end(stage)
 
 
 async def _both_end(stage: Stage) -> None:
-    await stage.ended(0)
-    await stage.ended(1)
+    for node in range(NODES):
+        await stage.ended(node)
 
 
 def _each(lives: int) -> dict[int, int]:
-    return dict.fromkeys(range(4), lives)
+    return dict.fromkeys(range(NODES * LOCAL), lives)
 
+
+_KILLED: Final = {"Agent/0": [0], "Agent/1": [1, 0]}
 
 SCENARIOS: Final = (
     Scenario(
         "to-the-end",
         "Four ranks on two nodes train to the last step",
         _to_the_end,
-        Course(_each(1), {"Agent/0": [0], "Agent/1": [0]}, STEPS - 1),
+        Course(_each(1), {"Agent/0": [0], "Agent/1": [0]}),
     ),
     Scenario(
         "worker-killed",
         "Its node leaves (203) and returns, the other one restarts (208), from the checkpoint",
         _worker_killed,
-        Course(_each(2), {"Agent/0": [0], "Agent/1": [1, 0]}, STEPS - 1),
+        Course(_each(2), _KILLED),
     ),
     Scenario(
-        "worker-killed-in-place",
-        "The worker alone is restarted (209), the others rejoin in their processes, and the loss continues",
-        _worker_killed_in_place,
-        Course({**_each(1), 3: 2}, {"Agent/0": [0], "Agent/1": [0]}, STEPS - 1),
-        in_place=True,
+        "two-killed",
+        "Both workers of a node are killed at once: the same course",
+        _two_killed,
+        Course(_each(2), _KILLED),
+    ),
+    Scenario(
+        "rank-0-killed",
+        "Node 0 leaves (203), and the platform starts both nodes again",
+        _rank_0_killed,
+        Course(_each(2), {"Agent/0": [1, 0], "Agent/1": [1, 0]}),
+    ),
+    Scenario(
+        "worker-hangs",
+        "A worker hangs, an operator has it stopped (213), and its end is a fault as any other",
+        _worker_hangs,
+        Course(_each(2), _KILLED),
     ),
     Scenario(
         "restarts-exhausted",
         "A second worker is killed, no restart remains, and both nodes leave with 1",
         _restarts_exhausted,
-        Course(_each(2), {"Agent/0": [1], "Agent/1": [1, 1]}, None),
+        Course(_each(2), {"Agent/0": [1], "Agent/1": [1, 1]}, ends=False),
         restarts=1,
+    ),
+    Scenario(
+        "graceful-exit",
+        "GRACE_EXIT ends all workers by SIGTERM, and both nodes leave with 0",
+        _graceful_exit,
+        Course(_each(1), {"Agent/0": [0], "Agent/1": [0]}, ends=False),
+    ),
+    Scenario(
+        "manager-killed",
+        "The Manager and a worker are killed; the next Manager decides on the worker",
+        _manager_killed,
+        Course(_each(2), {**_KILLED, "Mgr": [-9]}),
+    ),
+    Scenario(
+        "proxy-killed",
+        "The Proxy of a node and a worker are killed; the report comes over the next Proxy",
+        _proxy_killed,
+        Course(_each(2), {**_KILLED, "Proxy/1": [-9]}),
     ),
 )
 
@@ -116,7 +203,7 @@ async def play(scenario: Scenario, patience: float = PATIENCE_S) -> Result:
     """Play one scenario."""
     began = time.monotonic()
     problems: list[str] = []
-    async with Stage(scenario.restarts, patience, in_place=scenario.in_place) as stage:
+    async with Stage(scenario.restarts, patience) as stage:
         try:
             await scenario.play(stage)
         except Missed as error:

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,18 +19,21 @@ from typing import Final, Self
 
 import taskd_net
 from taskd_net.demo.job.stage import Missed
-from taskd_net.demo.training.evidence import Evidence, Step
+from taskd_net.demo.training.evidence import STEPS, Evidence, Step
 
+CLI: Final = "taskd_net.cli"
 NODES: Final = 2
 LOCAL: Final = 2
 SCRIPT: Final = Path(taskd_net.__file__).parent / "torch" / "small_training.py"
-STEPS: Final = 40
 PAUSE_S: Final = 0.1
 
 PATIENCE_S: Final = 120.0
 """Seconds for one step of a scenario: four processes import torch in it, on a busy machine."""
 
 LOOK_S: Final = 0.02
+STALLED_S: Final = 1.0
+"""Seconds without a step in which a training counts as hanging."""
+
 LEFT_S: Final = 3.0
 """Seconds after the last launcher's end until nothing is left."""
 
@@ -46,6 +50,8 @@ class Stage:
 
     Attributes:
         evidence: everything that was seen from outside.
+        folder: the folder in which all processes work.
+        host: the first three numbers of their addresses.
     """
 
     def __init__(self, restarts: int = 3, patience: float = PATIENCE_S, *, in_place: bool = False) -> None:
@@ -57,9 +63,9 @@ class Stage:
         self.folder = Path(self._folder.name)
         self._mark = str(self.folder)
         # Own addresses, so that the ports are free.
-        self._host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
+        self.host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
         with socket.socket() as free:
-            free.bind((f"{self._host}.1", 0))
+            free.bind((f"{self.host}.1", 0))
             self._port: int = free.getsockname()[1]
         self._processes: dict[str, asyncio.subprocess.Process] = {}
 
@@ -82,30 +88,40 @@ class Stage:
 
     # ---- processes
 
-    async def start_mgr(self) -> None:
-        """Start the Manager, and wait until it listens."""
-        arguments = ["--listen", f"{self._host}.1:9601", "--job-id", "demo", "--expect", f"{NODES}x{LOCAL}"]
+    async def start_mgr(self, *, operated: bool = False) -> None:
+        """Start the Manager, and wait until it listens.
+
+        Args:
+            operated: it sends what `command` says, too.
+        """
+        if operated:
+            await self._start("Mgr", "taskd_net.demo.training.manager", "--listen", f"{self.host}.1:9601")
+            await self._listens("Mgr")
+            return
+        arguments = ["--listen", f"{self.host}.1:9601", "--job-id", "demo", "--expect", f"{NODES}x{LOCAL}"]
         more = ["--in-place"] if self._in_place else []
-        await self._start("Mgr", "mgr", *arguments, "--state", "state", "--reset-file", "none", *more)
-        mgr = self._processes["Mgr"]
-        assert mgr.stdout is not None
-        async with asyncio.timeout(self._patience):
-            await mgr.stdout.readline()
+        await self._start("Mgr", CLI, "mgr", *arguments, "--state", "state", "--reset-file", "none", *more)
+        await self._listens("Mgr")
+
+    async def start_proxy(self, node: int) -> None:
+        """Start the Proxy of a node in a process of its own, and wait until it listens."""
+        who = f"Proxy/{node}"
+        addresses = ["--listen", self._proxy(node), "--upstream", f"{self.host}.1:9601"]
+        await self._start(who, CLI, "proxy", "--server-rank", str(node), *addresses)
+        await self._listens(who)
 
     async def launch(self, node: int) -> None:
         """Start the launcher of a node, as the platform does, also again after it has left."""
         who = f"Agent/{node}"
         torchrun = [f"--nnodes={NODES}", f"--node-rank={node}", f"--nproc-per-node={LOCAL}", "--redirects=3"]
-        torchrun += [f"--master-addr={self._host}.1", f"--master-port={self._port}", f"--log-dir={self.folder}/logs"]
+        torchrun += [f"--master-addr={self.host}.1", f"--master-port={self._port}", f"--log-dir={self.folder}/logs"]
         script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={PAUSE_S}"]
-        upstream = f"{self._host}.{10 + node}:9602"
-        await self._start(
-            who, "run", *torchrun, f"--max-restarts={self._restarts}", *script, TASKD_NET_UPSTREAM=upstream
-        )
+        restarts = f"--max-restarts={self._restarts}"
+        await self._start(who, CLI, "run", *torchrun, restarts, *script, TASKD_NET_UPSTREAM=self._proxy(node))
 
-    async def start_job(self) -> None:
+    async def start_job(self, *, operated: bool = False) -> None:
         """Start the Manager and both nodes."""
-        await self.start_mgr()
+        await self.start_mgr(operated=operated)
         for node in range(NODES):
             await self.launch(node)
 
@@ -119,6 +135,28 @@ class Stage:
     def kill(self, rank: int) -> None:
         """End a training process as a crash does."""
         os.kill(self.evidence.pids[rank][-1], signal.SIGKILL)
+
+    def freeze(self, rank: int) -> None:
+        """Stop a training process where it stands."""
+        os.kill(self.evidence.pids[rank][-1], signal.SIGSTOP)
+
+    async def kill_daemon(self, who: str) -> None:
+        """End the Mgr or a Proxy as a crash does."""
+        process = self._processes[who]
+        process.kill()
+        self.evidence.exits.setdefault(who, []).append(await process.wait())
+
+    def end(self, node: int) -> None:
+        """Ask the launcher of a node to end, as the platform does, unless it has ended."""
+        with suppress(ProcessLookupError):
+            self._processes[f"Agent/{node}"].terminate()
+
+    def command(self, to: str, code: int, message: str = "", msg_type: str = "ACTION") -> None:
+        """Have an operated Manager send a command."""
+        stdin = self._processes["Mgr"].stdin
+        assert stdin is not None
+        command = {"to": to, "msg_type": msg_type, "code": code, "message": message}
+        stdin.write(json.dumps(command).encode() + b"\n")
 
     async def settle(self) -> None:
         """Wait until nothing is left of the launchers, within 3 s, and read what is on disk."""
@@ -155,6 +193,28 @@ class Stage:
 
         await self.until(done, f"all ranks have done step {step}")
 
+    async def until_stalled(self) -> None:
+        """Wait until the training hangs: no rank does a step."""
+        seen, since = -1, 0.0
+
+        def stalled() -> bool:
+            nonlocal seen, since
+            if len(self.evidence.steps) != seen:
+                seen, since = len(self.evidence.steps), time.monotonic()
+            return time.monotonic() - since >= STALLED_S
+
+        await self.until(stalled, "the training hangs")
+
+    def _proxy(self, node: int) -> str:
+        """The address of a node's Proxy."""
+        return f"{self.host}.{10 + node}:9602"
+
+    async def _listens(self, who: str) -> None:
+        stdout = self._processes[who].stdout
+        assert stdout is not None
+        async with asyncio.timeout(self._patience):
+            await stdout.readline()
+
     def _look(self) -> None:
         """Take in the processes and the steps."""
         for rank, pid in self._workers():
@@ -184,15 +244,15 @@ class Stage:
                 if str((path / "cwd").readlink()) == self._mark:
                     yield int(path.name)
 
-    async def _start(self, who: str, *arguments: str, **variables: str) -> None:
+    async def _start(self, who: str, module: str, *arguments: str, **variables: str) -> None:
         ours = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "PROCESS_RECOVER", "MASTER_", "TORCHELASTIC_", "PET_")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         logs = {"TASKD_LOG_PATH": str(self.folder / "log"), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
         with (self.folder / f"{who.replace('/', '-')}.stderr").open("ab") as stderr:
             self._processes[who] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "taskd_net.cli", *arguments),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE if who == "Mgr" else stderr,
+                *(sys.executable, "-m", module, *arguments),
+                stdin=asyncio.subprocess.PIPE if module != CLI else asyncio.subprocess.DEVNULL,
+                stdout=stderr if who.startswith("Agent/") else asyncio.subprocess.PIPE,
                 stderr=stderr,
                 env={**clean, **logs, **variables},
                 cwd=self.folder,

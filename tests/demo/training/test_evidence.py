@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net.demo.training.evidence import Course, Evidence, Step
+from taskd_net.demo.training.evidence import STEPS, Course, Evidence, Step
 from taskd_net.demo.training.scenarios import SCENARIOS, Scenario
-from taskd_net.demo.training.stage import STEPS
 
 
 def loss(step: int) -> float:
@@ -30,7 +29,7 @@ def steps(pids: list[int], rank: int, last: int) -> list[Step]:
 def seen(course: Course) -> Evidence:
     """The evidence of a course."""
     pids = {rank: [100 * rank + life for life in range(lives)] for rank, lives in course.lives.items()}
-    last = 20 if course.last is None else course.last
+    last = STEPS - 1 if course.ends else 20
     every = [step for rank in pids for step in steps(pids[rank], rank, last)]
     exits = {who: list(codes) for who, codes in course.exits.items()}
     return Evidence(pids, exits, every, sum(course.lives.values()))
@@ -99,7 +98,7 @@ def test_each_deviation_is_a_problem(scenario: Scenario, broken: Callable[[Evide
     assert list(course.differences(evidence)) != []
 
 
-@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.expected.last], ids=lambda each: each.name)
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.expected.ends], ids=lambda each: each.name)
 def test_training_that_begins_again_or_stops_early_is_a_problem(scenario: Scenario) -> None:
     course = scenario.expected
     evidence = seen(course)
@@ -118,3 +117,11 @@ def test_loss_that_does_not_fall_is_a_problem() -> None:
     evidence = seen(course)
     evidence.steps = [replace(step, loss=1.0) for step in evidence.steps]
     assert list(course.differences(evidence)) == ["the loss went from 1.0 to 1.0; expected less than half"]
+
+
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if not each.expected.ends], ids=lambda each: each.name)
+def test_training_that_comes_to_its_end_all_the_same_is_a_problem(scenario: Scenario) -> None:
+    evidence = seen(replace(scenario.expected, ends=True))
+    assert any(
+        "ended with step 39; expected an earlier end" in each for each in scenario.expected.differences(evidence)
+    )

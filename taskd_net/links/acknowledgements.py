@@ -1,0 +1,106 @@
+"""Acknowledgements of the other machine's kernel: without them, a network is cut, whatever the process there does.
+
+A kernel acknowledges also for a process that is stopped or holds its interpreter. `TCP_USER_TIMEOUT` would end the link
+of such a process all the same as soon as its window is closed. So the kernel is asked (`TCP_INFO`), several times a
+second, and only about connections that have something outstanding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import socket
+import struct
+import sys
+import termios
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from taskd_net import limits, link_limits
+
+# Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, and milliseconds since the last
+# transmission and the last acknowledgement.
+_TCP_INFO: Final = struct.Struct("=3xB20xI16xI8xI")
+_BYTES: Final = struct.Struct("=i")
+
+
+class Connection(Protocol):
+    """A connection that has written something.
+
+    Attributes:
+        closing: true when nothing can be written any more.
+    """
+
+    closing: Callable[[], bool]
+
+    def info(self, name: str) -> Any:
+        """A property of the transport, such as `socket`."""
+
+    def acknowledged(self) -> None:
+        """The other machine has all that was written: nothing is looked at until the next write."""
+
+    def cut(self) -> None:
+        """The other machine has acknowledged nothing for `KEEPALIVE_TIMEOUT_S`."""
+
+
+class Acknowledgements:
+    """The connections of one event loop that have something outstanding.
+
+    Args:
+        loop: the event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # The looks in a row at which each one had no answer to its last transmission.
+        self._unanswered: dict[Connection, int] = {}
+
+    def await_from(self, connection: Connection) -> None:
+        """Look at a connection until the other machine has acknowledged all that was written."""
+        if not self._unanswered:
+            self._loop.call_later(link_limits.DIRECT_LOOK_S, self._look)
+        self._unanswered[connection] = 0
+
+    def _look(self) -> None:
+        # A look that comes late, because this loop stood still, counts as one.
+        most = limits.KEEPALIVE_TIMEOUT_S / link_limits.DIRECT_LOOK_S
+        for connection, looks in list(self._unanswered.items()):
+            if connection.closing():
+                del self._unanswered[connection]
+                continue
+            connected = connection.info("socket")
+            if not _outstanding(connected.fileno()):
+                del self._unanswered[connection]
+                connection.acknowledged()
+                continue
+            silent = _silent(connected)
+            self._unanswered[connection] = looks + 1 if silent else 0
+            if looks + 1 >= most and silent >= limits.KEEPALIVE_TIMEOUT_S:
+                del self._unanswered[connection]
+                connection.cut()
+        if self._unanswered:
+            self._loop.call_later(link_limits.DIRECT_LOOK_S, self._look)
+
+
+def acknowledges(connected: socket.socket) -> bool:
+    """True where the kernel tells about the acknowledgements of a connection."""
+    return sys.platform == "linux" and connected.family in (socket.AF_INET, socket.AF_INET6)
+
+
+def _outstanding(descriptor: int) -> int:
+    """Bytes that were written and not acknowledged."""
+    found: int = _BYTES.unpack(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(_BYTES.size)))[0]
+    return found
+
+
+def _silent(connected: socket.socket) -> float:
+    """Seconds since the last acknowledgement, where a later transmission has none; else 0.
+
+    A closed window is probed in growing pauses, and a living kernel answers each probe. Packets that do not leave this
+    machine count as probes as well.
+    """
+    info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+    probes, unacknowledged, sent, acknowledged = _TCP_INFO.unpack(info)
+    if probes > 1 or (unacknowledged and sent < acknowledged):
+        return float(acknowledged) / 1000.0
+    return 0.0

@@ -1,0 +1,104 @@
+"""A cut network under a direct link, and a process that does not read: the kernels at both ends are real."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import socket
+import struct
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskd_net import limits, link_limits
+from taskd_net.links.direct_socket import flushes
+from tests.links.pipes import bodies
+from tests.links.test_direct import Cable
+from tests.peers.mesh import soon
+from tests.polling import until
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.both_loops,
+    pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked by TCP_INFO"),
+]
+
+# `linux/filter.h`: a program of one instruction, which returns 0, so that a socket takes in no packet.
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
+_DROP = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0), 8)
+
+
+def cut(end: socket.socket) -> None:
+    """Drop every packet to one end of a connection: it acknowledges nothing."""
+    end.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HxxxxxxP", 1, ctypes.addressof(_DROP)))
+
+
+def heal(end: socket.socket) -> None:
+    """Undo `cut`."""
+    end.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+
+
+@pytest.fixture
+async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
+    """A link whose times for acknowledgements are quarters."""
+    monkeypatch.setattr(limits, "KEEPALIVE_TIMEOUT_S", limits.KEEPALIVE_TIMEOUT_S / 4)
+    monkeypatch.setattr(link_limits, "DIRECT_LOOK_S", link_limits.DIRECT_LOOK_S / 4)
+    cable = await Cable().begin()
+    yield cable
+    await cable.close()
+
+
+async def test_cut_network_with_a_message_under_way_ends_the_link_within_its_time(quick: Cable) -> None:
+    cut(quick.far)
+    began = time.monotonic()
+    answers = quick.node.send(bodies(1)[0])
+    await soon(quick.running)
+    took = time.monotonic() - began
+    assert quick.link.lost.startswith("the network is cut: nothing was acknowledged for")
+    assert limits.KEEPALIVE_TIMEOUT_S <= took < limits.KEEPALIVE_TIME_S
+    assert not answers  # the Router answers when the link is taken down
+
+
+async def test_cut_network_at_rest_ends_the_link_after_the_ping(quick: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut(quick.far)
+    quick.stream._look(time.monotonic())  # not yet silent for long
+    await until(lambda: not flushes().acknowledgements._unanswered)
+    began = time.monotonic()
+    monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 0.0)
+    quick.stream._look(began)
+    await soon(quick.running)
+    assert quick.stream.reason.startswith("the network is cut")
+    assert time.monotonic() - began < limits.SILENT_S
+
+
+async def test_short_cut_is_survived(quick: Cable) -> None:
+    cut(quick.far)
+    quick.node.send(bodies(1)[0])
+    await until(lambda: 2 in flushes().acknowledgements._unanswered.values())
+    heal(quick.far)
+    assert (await quick.next_batch())[0]
+    await until(lambda: not flushes().acknowledgements._unanswered)
+    assert not quick.running.done()
+
+
+async def test_process_that_does_not_read_keeps_its_link(quick: Cable) -> None:
+    """Its kernel answers the probes of a closed window, in pauses that become longer than the time of a cut."""
+    quick.stream.write(bytes(1_000_000))
+    most, until_s = 0, time.monotonic() + 4.0 * limits.KEEPALIVE_TIMEOUT_S
+    while time.monotonic() < until_s:
+        info = quick.stream.info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 60)
+        most = max(most, struct.unpack_from("I", info, 56)[0])
+        await asyncio.sleep(0.01)
+    assert most > 1000.0 * limits.KEEPALIVE_TIMEOUT_S
+    assert quick.stream in flushes().acknowledgements._unanswered
+    assert not quick.running.done()
+
+
+async def test_link_without_anything_outstanding_is_not_looked_at(quick: Cable) -> None:
+    quick.node.send(bodies(1)[0])
+    assert (await quick.next_batch())[0]
+    await until(lambda: not flushes().acknowledgements._unanswered)
+    quick.node.send(bodies(1)[0])
+    await until(lambda: quick.stream in flushes().acknowledgements._unanswered)
