@@ -13,6 +13,8 @@ OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 structlog==23.1.0 
   cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
 # For the data loader's forked workers.
 TORCH = torch==2.13.0
+# An older and a newer version; `taskd_net/torch/seam.py` has the same ones.
+TORCH_RANGE = 2.12.1 2.15.0
 AUDIT = pip-audit==2.10.1
 
 # -q twice: errors only.
@@ -35,7 +37,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint matrix mixed mutants profile proto proto-check soak test torch
+.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint matrix mixed mutants profile proto proto-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -114,6 +116,11 @@ guide: .venv/stamp-test  ## write the output of the commands, and the table of s
 torch: .venv-torch/stamp  ## PyTorch's processes under the Manager, and a data loader that forks 400 times beside a node
 	@.venv-torch/bin/python -m pytest -m torch tests/api tests/torch $(ARGS)
 
+# The default builds bring several GB of CUDA libraries each. With builds for CPUs: PIP_EXTRA_INDEX_URL=(their index) make torch-range
+torch-range: $(TORCH_RANGE:%=.venv-torch-%/stamp)  ## an older and a newer torch: the names in use, and a training with a killed worker
+	@for version in $(TORCH_RANGE); do echo "torch $$version"; \
+	  .venv-torch-$$version/bin/python -m pytest -m torch_range tests/torch $(ARGS) || exit 1; done
+
 fuzz: .venv/stamp-fuzz  ## fuzz all input for MINUTES=10; fail on a broken invariant
 	@.venv/bin/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
 
@@ -129,11 +136,12 @@ install-test:  ## a new user: the wheel in a clean environment, the README, the 
 	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/*.whl
 
 clean:  ## remove the environments and the files of the tools
-	rm -rf .venv .venv-audit .venv-install .venv-oldest .venv-proto .venv-torch .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-audit .venv-install .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python:
+.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python \
+  $(TORCH_RANGE:%=.venv-torch-%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
 	@echo "setting up $(@D:/bin=)"
@@ -181,6 +189,10 @@ clean:  ## remove the environments and the files of the tools
 
 .venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python
 	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' $(TORCH)
+	@touch $@
+
+$(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
+	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' torch==$*
 	@touch $@
 
 .venv-proto/stamp: Makefile | .venv-proto/bin/python

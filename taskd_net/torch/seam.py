@@ -1,7 +1,9 @@
 """The undocumented names of torch that this package uses: each with its reason, and its form in every checked version.
 
-`check` compares the installed torch with this list, before anything is started. To support another version of torch,
-run the tests of `make torch` on it, and add its forms here.
+`check` compares the installed torch with this list, before anything is started. A version in which a name has another
+form is refused: it would fail in the middle of a recovery. A version whose names all have a form of a checked one is
+used with a warning, as torch has a new version every two months and these names seldom change. To check another
+version, put it into `TORCH_RANGE` of the Makefile, run `make torch-range`, and add it to `CHECKED`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from threading import get_ident
 from typing import Any, Final
@@ -19,6 +22,9 @@ from torch.distributed.elastic.agent.server import local_elastic_agent
 
 from taskd_net import fork
 from taskd_net.codes import TaskdNetError
+from taskd_net.logger import late_logger
+
+log: Final = late_logger()
 
 ELASTIC: Final = "torch.distributed.elastic"
 AGENT: Final = f"{ELASTIC}.agent.server.api:SimpleElasticAgent"
@@ -27,7 +33,7 @@ PROCESSES: Final = f"{ELASTIC}.multiprocessing.api"
 
 
 class UnsupportedTorch(TaskdNetError):
-    """This version of torch has not been checked, or does not have the form that was checked; the text says which."""
+    """A name of the installed torch has no form that was checked; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Name:
     Args:
         path: `module:name` or `module:Class.method`.
         reason: the use that this package makes of it.
-        parameters: its parameters, in the checked versions.
+        parameters: its parameters, by checked version.
     """
 
     path: str
@@ -60,12 +66,13 @@ class Attributes:
     names: tuple[str, ...]
 
 
-CHECKED: Final = ("2.13",)
-"""Versions of torch on which the tests of `make torch` have run."""
+CHECKED: Final = ("2.12", "2.13", "2.15")
+"""Versions of torch on which the tests of `make torch` or `make torch-range` have run."""
 
 
-def _same(parameters: str) -> Mapping[str, str]:
-    return dict.fromkeys(CHECKED, parameters)
+def _same(parameters: str, **others: str) -> Mapping[str, str]:
+    """The form in all checked versions, but for `v2_12` and the like."""
+    return {**dict.fromkeys(CHECKED, parameters), **{name[1:].replace("_", "."): form for name, form in others.items()}}
 
 
 NAMES: Final = (
@@ -158,7 +165,7 @@ NAMES: Final = (
     Name(
         "torch.distributed.launcher.api:launch_agent",
         "replaced by `patch`: torchrun starts an Agent of this package, with as many restarts as TaskD's",
-        _same("config entrypoint args health_check_server"),
+        _same("config entrypoint args health_check_server", v2_12="config entrypoint args"),
     ),
     Name("torch.distributed.run:get_args_parser", "called: `taskd-net run` has torchrun's arguments", _same("")),
     Name("torch.distributed.run:run", "called by `taskd-net run`", _same("args")),
@@ -199,28 +206,34 @@ ATTRIBUTES: Final = (
 
 
 def check(version: str = torch.__version__) -> None:
-    """Compare the installed torch with the checked ones.
+    """Compare the installed torch with the checked versions. One that was not checked is logged, once.
 
     Args:
         version: of torch.
 
     Raises:
-        UnsupportedTorch: it has another version, or another form.
+        UnsupportedTorch: a name has another form.
     """
     release = ".".join(version.split(".")[:2])
-    if release not in CHECKED:
-        raise UnsupportedTorch(f"torch is {version}; taskd_net.torch has been checked with {', '.join(CHECKED)}")
     for name in NAMES:
-        expected = name.parameters[release]
-        came = _parameters(name.path)
-        if came != expected:
-            text = f"{name.path} of torch {version} has the parameters ({came or 'none'})"
-            raise UnsupportedTorch(f"{text}; expected ({expected or 'none'})")
+        forms = {name.parameters[release]} if release in CHECKED else set(name.parameters.values())
+        if (came := _parameters(name.path)) not in forms:
+            expected = " or ".join(f"({form or 'none'})" for form in sorted(forms))
+            text = f"{name.path} of torch {version} has the parameters ({came or 'none'}); expected {expected}"
+            raise UnsupportedTorch(f"{text}. taskd_net.torch has been checked with {', '.join(CHECKED)}")
     for each in ATTRIBUTES:
         assigned = _resolve(f"{each.path}.__init__")
         missing = [] if assigned is None else [one for one in each.names if one not in assigned.__code__.co_names]
         if assigned is None or missing:
-            raise UnsupportedTorch(f"{each.path} of torch {version} has no {', '.join(missing or each.names)}")
+            text = f"{each.path} of torch {version} has no {', '.join(missing or each.names)}"
+            raise UnsupportedTorch(f"{text}. taskd_net.torch has been checked with {', '.join(CHECKED)}")
+    if release not in CHECKED:
+        _warn(version)
+
+
+@cache
+def _warn(version: str) -> None:
+    log.warning("torch_unchecked", version=version, checked=", ".join(CHECKED))
 
 
 def _parameters(path: str) -> str:

@@ -20,7 +20,15 @@ BRIEF_S = 3.0
 """Seconds for each step after one that was left out."""
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+RANGE = "worker-killed"
+"""The scenario for other versions of torch: it starts, ends and restarts processes."""
+
+
+def _marks(scenario: Scenario) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.torch_range] if scenario.name == RANGE else []
+
+
+@pytest.mark.parametrize("scenario", [pytest.param(each, id=each.name, marks=_marks(each)) for each in SCENARIOS])
 async def test_scenario_goes_as_expected(scenario: Scenario) -> None:
     result = await play(scenario)
     assert result.ok, "\n".join(result.problems)

@@ -14,8 +14,12 @@ from torch.distributed.elastic.agent.server import local_elastic_agent
 import taskd_net.torch
 from taskd_net.torch import seam
 
+pytestmark = pytest.mark.torch_range
+
 OTHERS: dict[str, Any] = {"create_healthcheck_server": lambda: None, "watchdog": lambda: None}
 FOLDER = Path(taskd_net.torch.__file__).parent
+LAUNCH = "torch.distributed.launcher.api:launch_agent"
+OLD, NEW = "config entrypoint args", "config entrypoint args health_check_server"
 
 
 def test_installed_torch_is_checked() -> None:
@@ -23,10 +27,44 @@ def test_installed_torch_is_checked() -> None:
     assert ".".join(torch.__version__.split(".")[:2]) in seam.CHECKED
 
 
-@pytest.mark.parametrize("version", ["1.13.0", "2.12.9", "2.14.0a0", "3.0", "later"])
-def test_other_versions_are_refused(version: str) -> None:
-    with pytest.raises(seam.UnsupportedTorch, match=rf"torch is {version}; .* checked with 2\.13"):
+@pytest.mark.parametrize("version", ["1.13.0", "2.14.1", "2.16.0a0", "later"])
+def test_other_versions_with_the_same_names_are_logged_once(version: str, caplog: pytest.LogCaptureFixture) -> None:
+    seam._warn.cache_clear()
+    seam.check(version)
+    seam.check(version)
+    assert [record.getMessage() for record in caplog.records] == [
+        f'event=torch_unchecked version={version} checked="2.12, 2.13, 2.15" level=warning'
+    ]
+
+
+def test_checked_versions_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+    seam.check()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("version", "form", "fits"),
+    [
+        ("2.12.1", OLD, True),
+        ("2.12.1", NEW, False),
+        ("2.13.0", OLD, False),
+        ("2.15.0", NEW, True),
+        ("2.14.0", OLD, True),
+        ("2.16.0", NEW, True),
+        ("2.16.0", "config", False),
+    ],
+)
+def test_form_has_to_be_that_of_the_version(
+    version: str, form: str, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a version that was not checked, any known form will do."""
+    real = seam._parameters
+    monkeypatch.setattr(seam, "_parameters", lambda path: form if path == LAUNCH else real(path))
+    if fits:
         seam.check(version)
+    else:
+        with pytest.raises(seam.UnsupportedTorch, match=rf"launch_agent of torch {version} has .*\({form}\); expected"):
+            seam.check(version)
 
 
 def test_function_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
