@@ -24,7 +24,6 @@ from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import ArgumentError, NodeError
 from taskd_net.jobs.events import (
-    KEEP_ALIVE,
     Acknowledged,
     CallEnded,
     DecidesAgain,
@@ -96,7 +95,7 @@ class Clusterd(Reporter):
         self._thread = OwnThread(f"controller of {job_id}")
         self._calls: asyncio.Queue[Call] = asyncio.Queue()
         self._replying: set[str] = set()
-        # The stream of the last signal that orders something, and of the last order that each result answers.
+        # The stream of the last signal, and of the last order that each result answers.
         self._stream = 0
         self._asked: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -193,8 +192,7 @@ class Clusterd(Reporter):
         if not isinstance(event, Signal):
             self._take(event)
             return
-        if event.signal_type != KEEP_ALIVE:
-            self._stream = self.client.stream
+        self._stream = self.client.stream
         if self._take(event):
             for action in unknown_actions(event):
                 self.client.counters.unknown_actions += 1
@@ -277,6 +275,7 @@ class Clusterd(Reporter):
                     reason = str(error)
                 await asyncio.sleep(job_limits.REPLY_PAUSE_S)
             self._log.error("clusterd_report_failed", call=rpc.name, reason=reason)
+            self._take(Acknowledged(reply.uuid))
         finally:
             self._replying.discard(reply.uuid)
 

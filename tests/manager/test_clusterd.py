@@ -114,6 +114,17 @@ async def test_switch_of_cards_is_answered_until_clusterd_has_it(clusterd: Clust
     assert replies == [wire.SwitchResult(jobId="J", result=True)] * 3
 
 
+async def test_result_is_given_up_after_ten_tries(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
+    clusterd.answers["ReplySwitchNicResult"].extend([400] * 100)
+    async with managed(config(clusterd)) as (_, manager):  # without Workers nothing is switched
+        order = wire.SwitchRankList(rankID=["0"], op=[True], jobId="J")
+        await asyncio.to_thread(clusterd.send, rpcs.SWITCH_NIC_ORDERS, order)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.REPLY_SWITCH_NIC)
+        await until(lambda: not manager.job.state.outbox.sending)
+    assert clusterd.requests(rpcs.REPLY_SWITCH_NIC) == [wire.SwitchResult(jobId="J", result=False)] * 10
+    assert caplog.text.count("clusterd_report_failed") == 1
+
+
 async def test_stress_test_brings_the_results_of_all(clusterd: ClusterD) -> None:
     async with managed(config(clusterd)) as (node, _), leaves(node, worker(0, 0)) as (one,):
         await one.report("REGISTER", 101)

@@ -16,7 +16,7 @@ from taskd_net.recover import ClusterdError, Code, DLRecoverManager, HandlerCont
 from taskd_net.recover.blocking import address_of
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
-from tests.peers.clusterd import ClusterD
+from tests.peers.clusterd import RPCS, ClusterD
 
 pytestmark = pytest.mark.compat
 
@@ -162,6 +162,43 @@ def test_close_ends_whatever_waits(clusterd: ClusterD, made: Made) -> None:
         manager.register(INFO)
 
 
+WAITING: dict[str, Callable[[DLRecoverManager], object]] = {
+    "Register": lambda manager: manager.register(INFO),
+    "ReportStopComplete": lambda _: recover.report_stop_complete(0, "", {}),
+    "ReportRecoverStrategy": lambda _: recover.report_recover_strategy({}, ["exit"]),
+    "ReportRecoverStatus": lambda _: recover.report_recover_status(0, "", {}, "dump"),
+    "ReportProcessFault": lambda _: recover.report_process_fault({}),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_close_ends_a_call_that_clusterd_never_answers(clusterd: ClusterD, made: Made, name: str) -> None:
+    silence = threading.Event()
+    ended: list[Exception] = []
+
+    def wait() -> int:
+        silence.wait()
+        return 0
+
+    def call() -> None:
+        try:
+            WAITING[name](manager)
+        except NodeError as error:
+            ended.append(error)
+
+    clusterd.answers[name].append(wait)
+    manager = made(INFO, clusterd.address)
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        clusterd.wait_for(next(rpc for rpc in RPCS.values() if rpc.name == name))
+        manager.close()
+        thread.join(5.0)
+        assert ended and not thread.is_alive()
+    finally:
+        silence.set()
+
+
 def test_orders_are_carried_out_once_in_the_subscribing_thread(clusterd: ClusterD, made: Made) -> None:
     taken: list[tuple[Call, threading.Thread]] = []
 
@@ -205,6 +242,20 @@ def test_orders_that_nobody_carries_out_are_answered(
     assert "action=jump" in caplog.text
     seen = manager.statistics()
     assert (seen.taken, seen.unknown_actions, seen.failed_actions) == (5, 2, 3)
+
+
+def test_without_a_controller_clusterd_need_not_wait(
+    clusterd: ClusterD, made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = made(INFO, clusterd.address)
+    thread = subscribed(manager)
+    clusterd.send(rpcs.SIGNALS, order("stop_train"), order("on_global_rank", "v"))
+    (stop,) = clusterd.wait_for(rpcs.STOP_COMPLETE)
+    (strategy,) = clusterd.wait_for(rpcs.RECOVER_STRATEGY)
+    manager.close()
+    thread.join(20.0)
+    assert (stop.status.code, list(strategy.strategies)) == (404, ["exit"])
+    assert caplog.text.count("no_controller") == 1
 
 
 def test_report_to_an_order_of_an_ended_stream_is_void(clusterd: ClusterD, made: Made) -> None:
@@ -269,6 +320,17 @@ def test_elastic_agents_form_speaks_tls(made: Made, tmp_path: Path) -> None:
         plain = made(info, clusterd.address, secure_conn=False)
         with pytest.raises(ClusterdError, match="UNAVAILABLE"):
             plain.register(info)
+
+
+def test_without_a_certificate_those_of_the_system_are_trusted(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = certificates.Folder(tmp_path)
+    pair = (Path(files.key).read_bytes(), Path(files.crt).read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", files.ca)
+    with ClusterD(grpc.ssl_server_credentials([pair])) as clusterd:
+        info = pb.ClientInfo(ip="10.0.0.1", port="1", taskId="T", role="master agent")
+        assert made(info, clusterd.address).register(info).code == 0
 
 
 def test_generated_and_foreign_infos_are_taken(clusterd: ClusterD, made: Made) -> None:
