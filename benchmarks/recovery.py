@@ -35,7 +35,7 @@ POLL_S: Final = 0.5
 ROW_S: Final = 60.0
 
 SIGNAL_STREAM: Final = "SubscribeProcessManageSignal"
-_PRE_EXIT: Final = "{type: preExitProcess, actions: [pre exit process], ranks: [0], nodes: [0]"
+_PRE_EXIT: Final = "{{type: preExitProcess, actions: [pre exit process], ranks: [{rank}], nodes: [0]"
 """A signal that one command answers, a 213 to Agent 0, and that needs no decision before the next one."""
 
 
@@ -122,12 +122,16 @@ async def _agent(mgr: Mgr) -> AsyncIterator[Agent]:
 async def _signals(bench: Bench) -> None:
     # Pauses of different lengths around the Manager's interval.
     waits = [0.05 + number * 37 % 100 / 1000 for number in range(SIGNALS)]
-    steps = [f"{{when: subscribed, wait: {wait:.3f}, signal: {_PRE_EXIT}}}}}" for wait in waits]
+    # A rank each, as a 213 supersedes an unconfirmed one on the same ranks.
+    orders = [_PRE_EXIT.format(rank=number) for number in range(SIGNALS)]
+    timed = zip(waits, orders, strict=True)
+    steps = [f"{{when: subscribed, wait: {wait:.3f}, signal: {order}}}}}" for wait, order in timed]
     async with managed(steps) as (mgr, clusterd), _agent(mgr) as agent, clusterd:
         took = []
         for number in range(SIGNALS):
-            while await agent.command() != STOP_RANKS:
-                pass
+            async with asyncio.timeout(WAIT_S):
+                while await agent.command() != STOP_RANKS:
+                    pass
             answered = cast(float, await mgr.ask("answer"))
             took.append(answered - clusterd.times["sent"][number])
     _percentiles(bench, "signal sent until its command is acknowledged", took)
@@ -144,7 +148,7 @@ async def _returns(bench: Bench) -> None:
 
 
 async def _row(bench: Bench) -> None:
-    steps = [f"{{when: subscribed, signal: {_PRE_EXIT}, count: {ROW}}}}}"]
+    steps = [f"{{when: subscribed, signal: {_PRE_EXIT.format(rank=0)}, count: {ROW}}}}}"]
     async with managed(steps) as (mgr, clusterd), clusterd:
         first = (await clusterd.until("sent"))[0]
         taken, distinct, last = 0, 0, first
