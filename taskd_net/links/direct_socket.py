@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from taskd_net import limits, link_limits
 from taskd_net.links.acknowledgements import Acknowledgements, acknowledges
@@ -107,15 +107,18 @@ class Flushes:
             link.flush()
 
 
-_FLUSHES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Flushes]] = WeakKeyDictionary()
+_FLUSHES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, ref[Flushes]]] = WeakKeyDictionary()
+"""By loop. The sockets hold them: they hold the loop, which would else never be freed."""
 
 
 def flushes() -> Flushes:
     """The links of the running loop."""
     loop = asyncio.get_running_loop()
-    found = _FLUSHES.get(loop)
+    known = _FLUSHES.get(loop)
+    found = known() if known is not None else None
     if found is None:
-        found = _FLUSHES[loop] = Flushes(loop)
+        found = Flushes(loop)
+        _FLUSHES[loop] = ref(found)
     return found
 
 

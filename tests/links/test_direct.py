@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import time
-from collections.abc import AsyncIterator
+import weakref
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+import uvloop
 
 from taskd_net import Ack, Code, Position, limits, link_limits
 from taskd_net.core.ready import Ready, Writes
@@ -559,3 +562,22 @@ async def test_end_is_not_blamed_for_a_loop_that_stood_still(quick: Cable) -> No
     await quick.write(write_frame(Kind.PONG))
     assert await quick.next_frame() == (Kind.PING, b"")
     assert not quick.running.done()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_loop_of_a_link_is_freed_when_it_is_closed(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """A process may have many, one after another, each with a buffer for what its links read."""
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def play() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        cable = await Cable().begin()
+        cable.node.send(frame(uuid="sent"))
+        assert (await cable.next_batch())[0] == ["sent"]
+        await cable.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(play())
+    del runner
+    gc.collect()
+    assert loops[0]() is None
