@@ -124,6 +124,8 @@ async def test_announcements_that_wait_for_a_parent(mesh: Mesh) -> None:
     async with LinkChild("Worker/0/0") as child:
         await child.register(proxy.address or "")
         await child.open()
+        # The node begins the tasks of a stream after it has accepted it.
+        await until(lambda: "writes to Worker/0/0" in {task.get_name() for task in asyncio.all_tasks()})
         announce = child.channel.unary_unary("/TaskNet/PathDiscovery")
         await leave(
             mesh, proxy, lambda deadline: announce(request, timeout=deadline), lambda: held(proxy)["announcing"]
