@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from taskd_net import limits, link_limits
@@ -124,7 +126,8 @@ class _Wire(asyncio.Transport):
         return 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+        # No kernel tells about its acknowledgements.
+        return SimpleNamespace(family=socket.AF_UNIX) if name == "socket" else default
 
 
 class _Parent:
