@@ -82,9 +82,9 @@ class Acknowledgements:
             self._loop.call_later(link_limits.DIRECT_LOOK_S, self._look)
 
 
-def acknowledges(connected: socket.socket) -> bool:
-    """True where the kernel tells about the acknowledgements of a connection."""
-    return sys.platform == "linux" and connected.family in (socket.AF_INET, socket.AF_INET6)
+def acknowledges(connected: socket.socket | None) -> bool:
+    """True where the kernel tells about the acknowledgements of a connection; None: its transport has no socket."""
+    return sys.platform == "linux" and connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6)
 
 
 def _outstanding(descriptor: int) -> int:
