@@ -54,21 +54,24 @@ class Acknowledgements:
         self._loop = loop
         # The looks in a row at which each one had no answer to its last transmission.
         self._unanswered: dict[Connection, int] = {}
+        self._looking = False
 
     def await_from(self, connection: Connection) -> None:
         """Look at a connection until the other machine has acknowledged all that was written."""
-        if not self._unanswered:
-            self._loop.call_later(link_limits.DIRECT_LOOK_S, self._look)
         self._unanswered[connection] = 0
+        if not self._looking:
+            self._looking = True
+            self._loop.call_later(link_limits.DIRECT_LOOK_S, self._look)
 
     def _look(self) -> None:
         # A look that comes late, because this loop stood still, counts as one.
         most = limits.KEEPALIVE_TIMEOUT_S / link_limits.DIRECT_LOOK_S
         for connection, looks in list(self._unanswered.items()):
-            if connection.closing():
+            connected = connection.info("socket")
+            # A transport of TLS that is gone has no socket, and does not say that it closes.
+            if connected is None or connection.closing():
                 del self._unanswered[connection]
                 continue
-            connected = connection.info("socket")
             if not _outstanding(connected.fileno()):
                 del self._unanswered[connection]
                 connection.acknowledged()
@@ -78,7 +81,8 @@ class Acknowledgements:
             if looks + 1 >= most and silent >= limits.KEEPALIVE_TIMEOUT_S:
                 del self._unanswered[connection]
                 connection.cut()
-        if self._unanswered:
+        self._looking = bool(self._unanswered)
+        if self._looking:
             self._loop.call_later(link_limits.DIRECT_LOOK_S, self._look)
 
 

@@ -9,6 +9,7 @@ import struct
 import sys
 import time
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
@@ -94,6 +95,27 @@ async def test_process_that_does_not_read_keeps_its_link(quick: Cable) -> None:
     assert most > 1000.0 * limits.KEEPALIVE_TIMEOUT_S
     assert quick.stream in flushes().acknowledgements._unanswered
     assert not quick.running.done()
+
+
+class Gone:
+    """A connection whose transport of TLS has ended."""
+
+    def closing(self) -> bool:
+        """The answer of such a transport."""
+        return False
+
+    def info(self, _: str) -> None:
+        """None: it has no socket."""
+
+
+async def test_ended_transport_of_tls_is_left_out_and_others_are_looked_at(quick: Cable) -> None:
+    """It has no socket any more, and says that it is not closing."""
+    flushes().acknowledgements.await_from(cast(Any, Gone()))
+    cut(quick.far)
+    quick.node.send(bodies(1)[0])
+    await soon(quick.running)
+    assert quick.link.lost.startswith("the network is cut")
+    assert not flushes().acknowledgements._unanswered
 
 
 async def test_link_without_anything_outstanding_is_not_looked_at(quick: Cable) -> None:
