@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -78,9 +79,22 @@ class Rotation:
         Args:
             client_changed: called when the credentials towards the parent have changed.
         """
+        ended = asyncio.Event()
+        watching = asyncio.create_task(self._watch(client_changed, ended))
+        try:
+            await asyncio.shield(watching)
+        finally:
+            # `awatch` that is cancelled leaves its thread in Rust. One that returns from there while the interpreter
+            # ends aborts the process.
+            ended.set()
+            await asyncio.wait([watching], timeout=limits.CLOSE_GRACE_S)
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def _watch(self, client_changed: Callable[[], None], ended: asyncio.Event) -> None:
         from watchfiles import awatch
 
-        while True:
+        while not ended.is_set():
             try:
                 async for _ in awatch(
                     *self._folders,
@@ -88,12 +102,16 @@ class Rotation:
                     recursive=False,
                     rust_timeout=int(limits.CERTIFICATES_LOOK_S * 1000),
                     yield_on_timeout=True,
+                    stop_event=ended,
                 ):
                     await self._look(client_changed)
             except (OSError, RuntimeError) as error:
                 # The folder is gone, this system cannot watch it, or has no watch left.
                 self._log.debug("watch_failed", reason=str(error))
-                await asyncio.sleep(limits.CERTIFICATES_LOOK_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(limits.CERTIFICATES_LOOK_S):
+                        await ended.wait()
+                        return
                 await self._look(client_changed)
 
     async def _look(self, client_changed: Callable[[], None]) -> None:

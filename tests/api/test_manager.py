@@ -210,6 +210,16 @@ def test_ipv6(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.destroy_taskd_manager()
 
 
+def test_local_proxy_listens_on_loopback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_PROXY_ENABLE", "on")
+    monkeypatch.setenv("POD_IP", "192.0.2.1")  # of no host: to listen there fails
+    port = free_port()
+    monkeypatch.setattr(arguments, "MGR_PORT", port)
+    assert api.init_taskd_manager({})
+    assert manager.slot.member.node.address == f"127.0.0.1:{port}"
+    assert api.destroy_taskd_manager()
+
+
 def test_destroy_between_init_and_start(monkeypatch: pytest.MonkeyPatch, failures: Failures) -> None:
     monkeypatch.setenv("POD_IP", OWN_IP)
     for _ in range(3):

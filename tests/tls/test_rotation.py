@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -191,3 +193,56 @@ async def test_system_without_a_watch_left_ends_nothing(
     async with watched.watching():
         folders[1].issue()
         assert await watched.changed() == "parent"
+
+
+ENDS = """
+import os, sys, threading, time, types
+import watchfiles.main
+from taskd_net import BlockingNode, NodeConfig, Tls
+
+class Late:
+    # It is collected after the functions of atexit. A thread that wants the interpreter from now on never gets it.
+    def __del__(self, sleep=time.sleep, write=os.write):
+        sleep(0.5)
+        write(1, b"%d in watchfiles" % len(inside))
+
+inside, begun = [], threading.Semaphore(0)
+real = watchfiles.main.RustNotify
+
+class Counting:
+    def __init__(self, *arguments):
+        self.real = real(*arguments)
+
+    def __enter__(self):
+        self.real.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.real.__exit__(*error)
+
+    def watch(self, *arguments):
+        inside.append(self)
+        begun.release()
+        try:
+            return self.real.watch(*arguments)
+        finally:
+            inside.remove(self)
+
+watchfiles.main.RustNotify = Counting
+late = sys.modules["late"] = types.ModuleType("late")
+late.last = Late()
+del late
+ca, key, crt = sys.argv[1:]
+node = BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0", tls=Tls(ca=ca, server_key=key, server_crt=crt))).start()
+begun.acquire()
+time.sleep(0.3)  # it is in `watch`
+"""
+
+
+@pytest.mark.compat
+def test_process_ends_after_the_thread_that_watches(tmp_path: Path) -> None:
+    """With old releases of `watchfiles` a thread that is still in it aborts the process, with newer ones it hangs."""
+    folder = Folder(tmp_path / "own")
+    command = [sys.executable, "-c", ENDS, folder.ca, folder.key, folder.crt]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "0 in watchfiles", "")
