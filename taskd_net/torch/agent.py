@@ -178,7 +178,7 @@ class ElasticAgent(LocalElasticAgent):
         )
 
     def _create_healthcheck_server(self, alive_callback: object, port: int, timeout: int) -> HealthServer:
-        """torch's callback is the present time, or the watchdog's, which does not move while no worker has a timer."""
+        """Make the server of the loop's own moves: torch's callback gives the present time, or the watchdog's moves."""
         return HealthServer(lambda: math.ceil(time.time() - self._loop.seconds), port, timeout, self._health)
 
     def _health(self) -> dict[str, object]:

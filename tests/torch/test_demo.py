@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig
 from taskd_net.demo.training import scenarios
 from taskd_net.demo.training.scenarios import SCENARIOS, Scenario, play
-from taskd_net.demo.training.stage import Stage
+from taskd_net.demo.training.stage import LEFT_S, Stage
 from tests.peers.original.applications import OriginalManager
 from tests.peers.original.applications import Stage as Played
+from tests.torch.cluster import SOON, await_end
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -65,6 +71,32 @@ async def test_scenario_without_one_of_its_steps_fails(scenario: Scenario, monke
     monkeypatch.setattr(scenarios, "Stage", Faulty if scenario.name == "to-the-end" else Faultless)
     result = await play(scenario)
     assert not result.ok and result.as_json()["ok"] is False
+
+
+MARK = "TEST_MARK"
+
+
+def marked(mark: str) -> list[int]:
+    """The processes with this mark in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append(int(path.name))
+    return found
+
+
+def test_nothing_is_left_of_a_demo_that_is_killed(tmp_path: Path) -> None:
+    mark = str(tmp_path)
+    command = [sys.executable, "-m", "taskd_net.cli", "demo", "training", "to-the-end"]
+    demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, MARK: mark, "TMPDIR": mark})
+    give_up_at = time.monotonic() + SOON
+    while len(marked(mark)) < 6:  # the demo, the Manager, two launchers with their guardians
+        assert time.monotonic() < give_up_at and demo.poll() is None
+        time.sleep(0.05)
+    demo.kill()
+    demo.wait()
+    await_end(*marked(mark), seconds=LEFT_S)
 
 
 async def test_same_training_under_a_mgr_that_decides_as_the_originals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,8 @@ from typing import Final, Self
 
 import taskd_net
 from taskd_net.demo.job.stage import Missed
+from taskd_net.demo.job.terms import PARENT
+from taskd_net.demo.job.witness import program
 from taskd_net.demo.training.evidence import STEPS, Evidence, Step
 
 CLI: Final = "taskd_net.cli"
@@ -212,8 +213,13 @@ class Stage:
     async def _listens(self, who: str) -> None:
         stdout = self._processes[who].stdout
         assert stdout is not None
-        async with asyncio.timeout(self._patience):
-            await stdout.readline()
+        try:
+            async with asyncio.timeout(self._patience):
+                line = await stdout.readline()
+        except TimeoutError:
+            line = b""
+        if not line:
+            raise Missed(f"{who} does not listen{self._last_words()}")
 
     def _look(self) -> None:
         """Take in the processes and the steps."""
@@ -250,11 +256,11 @@ class Stage:
         logs = {"TASKD_LOG_PATH": str(self.folder / "log"), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
         with (self.folder / f"{who.replace('/', '-')}.stderr").open("ab") as stderr:
             self._processes[who] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", module, *arguments),
+                *program(module, *arguments),
                 stdin=asyncio.subprocess.PIPE if module != CLI else asyncio.subprocess.DEVNULL,
                 stdout=stderr if who.startswith("Agent/") else asyncio.subprocess.PIPE,
                 stderr=stderr,
-                env={**clean, **logs, **variables},
+                env={**clean, **logs, **variables, PARENT: str(os.getpid())},
                 cwd=self.folder,
                 start_new_session=True,
             )
