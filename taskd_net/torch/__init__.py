@@ -1,11 +1,22 @@
 """PyTorch's training processes under TaskD's Manager. Importing it imports torch; nothing else of the package does.
 
 `ElasticAgent` is for launchers of their own, `patch` for those that call torchrun, and `taskd-net run` is torchrun.
+`rejoin` is for training scripts: their processes stay when a rank is replaced.
 """
 
 from taskd_net.torch.agent import ElasticAgent, NotSupervised
 from taskd_net.torch.context import NoCommand
 from taskd_net.torch.patch import patch, unpatch
+from taskd_net.torch.rejoin import CannotRejoin, rejoin
 from taskd_net.torch.seam import UnsupportedTorch
 
-__all__ = ["ElasticAgent", "NoCommand", "NotSupervised", "UnsupportedTorch", "patch", "unpatch"]
+__all__ = [
+    "CannotRejoin",
+    "ElasticAgent",
+    "NoCommand",
+    "NotSupervised",
+    "UnsupportedTorch",
+    "patch",
+    "rejoin",
+    "unpatch",
+]

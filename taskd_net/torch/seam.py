@@ -29,6 +29,7 @@ log: Final = late_logger()
 ELASTIC: Final = "torch.distributed.elastic"
 AGENT: Final = f"{ELASTIC}.agent.server.api:SimpleElasticAgent"
 LOCAL: Final = f"{ELASTIC}.agent.server.local_elastic_agent"
+GROUPS: Final = "torch.distributed.distributed_c10d"
 PROCESSES: Final = f"{ELASTIC}.multiprocessing.api"
 
 
@@ -54,6 +55,21 @@ class Name:
 @dataclass(frozen=True, slots=True)
 class Attributes:
     """Attributes of torch's instances, which their `__init__` sets.
+
+    Args:
+        path: `module:Class`.
+        reason: the use that this package makes of them.
+        names: their names.
+    """
+
+    path: str
+    reason: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Members of a class of torch's that is not written in Python.
 
     Args:
         path: `module:Class`.
@@ -169,6 +185,16 @@ NAMES: Final = (
     ),
     Name("torch.distributed.run:get_args_parser", "called: `taskd-net run` has torchrun's arguments", _same("")),
     Name("torch.distributed.run:run", "called by `taskd-net run`", _same("args")),
+    Name(f"{GROUPS}:_abort_process_group", "called: it breaks groups of NCCL", _same("group")),
+)
+
+MEMBERS: Final = (
+    Members(
+        f"{GROUPS}:ProcessGroupGloo",
+        "its devices are made here, so that its connections can be found",
+        ("__init__", "_Options", "create_default_device", "create_device"),
+    ),
+    Members(f"{GROUPS}:ProcessGroupGloo._Options", "likewise", ("_devices", "_threads", "_timeout")),
 )
 
 ATTRIBUTES: Final = (
@@ -226,6 +252,11 @@ def check(version: str = torch.__version__) -> None:
         missing = [] if assigned is None else [one for one in each.names if one not in assigned.__code__.co_names]
         if assigned is None or missing:
             text = f"{each.path} of torch {version} has no {', '.join(missing or each.names)}"
+            raise UnsupportedTorch(f"{text}. taskd_net.torch has been checked with {', '.join(CHECKED)}")
+    for members in MEMBERS:
+        found = _resolve(members.path)
+        if missing := [one for one in members.names if not hasattr(found, one)]:
+            text = f"{members.path} of torch {version} has no {', '.join(missing)}"
             raise UnsupportedTorch(f"{text}. taskd_net.torch has been checked with {', '.join(CHECKED)}")
     if release not in CHECKED:
         _warn(version)

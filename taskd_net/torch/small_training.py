@@ -1,6 +1,7 @@
 """The training script of the demo: a small model with DDP on CPUs, and a checkpoint after each step.
 
-It knows nothing of this package. Each rank appends a line in JSON per step to `steps-RANK`: its pid, step and loss.
+Each rank appends a line in JSON per step to `steps-RANK`: its pid, step and loss. Under a Manager that recovers in
+place, `rejoin` keeps its process where another rank is replaced; elsewhere it runs the training once.
 """
 
 from __future__ import annotations
@@ -15,28 +16,38 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from taskd_net.torch import rejoin
+
 CHECKPOINT = "checkpoint"
 
 
 def main() -> None:
-    """Train from the checkpoint, or from the beginning, to the last step."""
+    """Train, in one process group after another."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--steps", type=int, required=True, help="number of steps")
     parser.add_argument("--pause", type=float, required=True, help="seconds after each step")
     args = parser.parse_args()
-    dist.init_process_group("gloo")
+    rejoin(lambda epoch, reason: train(args.steps, args.pause), backend="gloo")
+
+
+def train(steps: int, pause: float) -> None:
+    """Train from the checkpoint, or from the beginning, to the last step.
+
+    Args:
+        steps: number of steps.
+        pause: seconds after each.
+    """
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(_load(model, optimizer), args.steps):
+    for step in range(_load(model, optimizer), steps):
         loss = _step(model, optimizer, step)
         if dist.get_rank() == 0:
             _save(model, optimizer, step)
         dist.barrier()  # a step counts when its checkpoint is there
         with Path(f"steps-{dist.get_rank()}").open("a") as file:
             file.write(json.dumps({"pid": os.getpid(), "step": step, "loss": loss}) + "\n")
-        time.sleep(args.pause)
-    dist.destroy_process_group()
+        time.sleep(pause)
 
 
 def _step(model: DistributedDataParallel, optimizer: torch.optim.Optimizer, step: int) -> float:

@@ -18,7 +18,9 @@ if find_spec("torch") is None:
 else:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch without NumPy
-        import torch.distributed.run  # noqa: F401
+        import torch.distributed.run
+    # The first server of torch's store opens a pipe of libuv, which lasts as long as the process.
+    torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

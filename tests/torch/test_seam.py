@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import distributed_c10d
 from torch.distributed.elastic.agent.server import local_elastic_agent
 
 import taskd_net.torch
@@ -88,10 +89,16 @@ def test_attribute_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         seam.check()
 
 
+def test_member_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed_c10d, "ProcessGroupGloo", object)
+    with pytest.raises(seam.UnsupportedTorch, match=r"ProcessGroupGloo of torch .* has no _Options, create_default"):
+        seam.check()
+
+
 def test_every_name_has_a_reason() -> None:
     for name in seam.NAMES:
         assert name.reason and name.parameters.keys() == set(seam.CHECKED), name.path
-    assert all(each.reason and each.names for each in seam.ATTRIBUTES)
+    assert all(each.reason and each.names for each in (*seam.ATTRIBUTES, *seam.MEMBERS))
     paths = [name.path for name in seam.NAMES]
     assert len(paths) == len(set(paths))
 
@@ -99,7 +106,7 @@ def test_every_name_has_a_reason() -> None:
 def test_private_names_are_in_the_list() -> None:
     """Each `_name` that a module takes from torch's classes."""
     known = {part for name in seam.NAMES for part in name.path.replace(":", ".").split(".")}
-    known |= {name for each in seam.ATTRIBUTES for name in each.names}
+    known |= {name for each in (*seam.ATTRIBUTES, *seam.MEMBERS) for name in each.names}
     for path in FOLDER.glob("*.py"):
         tree = ast.parse(path.read_text())
         own = {

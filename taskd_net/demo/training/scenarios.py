@@ -27,6 +27,7 @@ class Scenario:
         play: the steps.
         expected: the course that they have to lead to.
         restarts: restarts of the job.
+        in_place: the Manager restarts failed workers alone.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Scenario:
     play: Callable[[Stage], Awaitable[None]]
     expected: Course
     restarts: int = 3
+    in_place: bool = False
 
 
 async def _to_the_end(stage: Stage) -> None:
@@ -67,6 +69,14 @@ async def _rank_0_killed(stage: Stage) -> None:
     for node in range(NODES):
         await stage.launch(node)
     await stage.until_step(STEPS - 1, lives=2)
+    await _both_end(stage)
+
+
+async def _worker_killed_in_place(stage: Stage) -> None:
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    stage.kill(3)
+    await stage.until_step(STEPS - 1)
     await _both_end(stage)
 
 
@@ -172,6 +182,13 @@ SCENARIOS: Final = (
         Course(_each(2), _KILLED),
     ),
     Scenario(
+        "worker-killed-in-place",
+        "The worker alone is restarted (209), the others rejoin in their processes, and the loss continues",
+        _worker_killed_in_place,
+        Course({**_each(1), 3: 2}, {"Agent/0": [0], "Agent/1": [0]}),
+        in_place=True,
+    ),
+    Scenario(
         "restarts-exhausted",
         "A second worker is killed, no restart remains, and both nodes leave with 1",
         _restarts_exhausted,
@@ -203,7 +220,7 @@ async def play(scenario: Scenario, patience: float = PATIENCE_S) -> Result:
     """Play one scenario."""
     began = time.monotonic()
     problems: list[str] = []
-    async with Stage(scenario.restarts, patience) as stage:
+    async with Stage(scenario.restarts, patience, in_place=scenario.in_place) as stage:
         try:
             await scenario.play(stage)
         except Missed as error:

@@ -1,0 +1,183 @@
+"""torch's process group of one epoch, which any thread can break.
+
+A collective of gloo waits outside of Python, where neither a signal nor an exception reaches it, and gloo's `abort`
+does nothing in torch 2.13. `destroy_process_group` leaves gloo's sockets open while anything holds the group, such as a
+DDP model, so peers of a rank that has left wait on. The end of gloo's connections ends every collective, here and at
+the peers. So this module shuts the sockets down.
+
+Gloo says nothing of its sockets, but it watches all those of a device by one epoll, and the kernel tells which files an
+epoll watches. While an epoch lasts, each gloo group gets devices from here, with the numbers of their epolls. A device
+keeps its epoll open, so the numbers hold. The device's listener stays as it is: gloo ends the process if that fails.
+
+NCCL has an `abort` that works.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch.distributed as dist
+from torch.distributed import PrefixStore, ProcessGroupGloo, distributed_c10d
+from torch.distributed.constants import default_pg_timeout
+
+from taskd_net import fork
+from taskd_net.codes import TaskdNetError
+
+_FILES: Final = Path("/proc/self/fd")
+_EPOLL: Final = "anon_inode:[eventpoll]"
+_WATCHED: Final = re.compile(r"^tfd:\s*(\d+) .* ino:([0-9a-f]+) ", re.MULTILINE)
+
+_LOOKS_S: Final = (0.001, 0.25)
+"""Seconds between two looks for the other ranks, first and last."""
+
+_INTERFACES: Final = "GLOO_SOCKET_IFNAME"
+"""torch's variable: network interfaces of gloo."""
+
+
+class EpochOver(TaskdNetError, RuntimeError):
+    """The epoch has ended before this rank was in its process group."""
+
+
+class EpochGroup:
+    """The process groups of one epoch: torch's default group, and all others that are made until it is left."""
+
+    def __init__(self) -> None:
+        self._changing = fork.Lock()
+        self._over = threading.Event()
+        self._devices: list[Any] = []
+        self._epolls: list[int] = []
+
+    @property
+    def over(self) -> bool:
+        """True once it has been broken or left."""
+        return self._over.is_set()
+
+    @contextmanager
+    def joined(self, store: PrefixStore, rank: int, world: int, **arguments: Any) -> Iterator[None]:
+        """Join torch's default group, and leave it at the end of the block.
+
+        Args:
+            store: empty, and the same for all ranks.
+            rank: of this process.
+            world: number of ranks.
+            arguments: further ones of `init_process_group`.
+
+        Raises:
+            EpochOver: the epoch has ended, and its ranks will not all come.
+            DistError, RuntimeError: a rank has gone since.
+        """
+        original = ProcessGroupGloo.__init__
+
+        def make(group: Any, store: Any, rank: int, size: int, timeout: Any = default_pg_timeout) -> None:
+            original(group, store, rank, size, self._options(timeout) if isinstance(timeout, timedelta) else timeout)
+
+        ProcessGroupGloo.__init__ = make
+        try:
+            self._await_all(store, world)
+            dist.init_process_group(store=store, rank=rank, world_size=world, **arguments)
+            yield
+            if not self.over and dist.is_initialized():
+                dist.destroy_process_group()
+        finally:
+            ProcessGroupGloo.__init__ = original
+            self.abort()
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            self._devices.clear()
+
+    def abort(self) -> None:
+        """Break every group, from any thread: collectives fail here and at the peers. Idempotent."""
+        with self._changing:
+            if self.over:
+                return
+            self._over.set()
+            for epoll in self._epolls:
+                _shut_down(epoll)
+        if dist.is_initialized() and "nccl" in dist.get_backend_config():
+            distributed_c10d._abort_process_group()
+
+    def _await_all(self, store: PrefixStore, world: int) -> None:
+        """Wait until every rank is about to join.
+
+        Joining itself cannot be ended from outside, and would wait for a rank that has gone.
+        """
+        if store.add("arrived", 1) == world:
+            store.set("complete", "")
+        look, longest = _LOOKS_S
+        while not store.check(["complete"]):
+            if self._over.wait(look):
+                raise EpochOver("the epoch has ended before all ranks were there")
+            look = min(2 * look, longest)
+
+    def _options(self, timeout: timedelta) -> Any:
+        """Options of a gloo group, as torch makes them."""
+        with self._changing:
+            if self.over:
+                raise EpochOver("the epoch has ended; no group can be made in it")
+            devices = []
+            for create in _creators():
+                # No thread of Python runs meanwhile.
+                before = _epolls()
+                devices.append(create())
+                self._epolls += sorted(_epolls() - before)
+            self._devices += devices
+        options = ProcessGroupGloo._Options()
+        options._devices, options._threads, options._timeout = devices, 2 * len(devices), timeout
+        return options
+
+
+def lost_a_peer(error: BaseException) -> bool:
+    """True for the error of a collective that has lost a peer, also as the cause of another error.
+
+    torch has no class for those of gloo, whose texts begin with the place in gloo's source.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, dist.DistError | EpochOver) or (isinstance(seen, RuntimeError) and "/gloo/" in str(seen)):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _creators() -> list[Any]:
+    """Functions that make the devices of a gloo group, as torch chooses them."""
+    names = os.environ.get(_INTERFACES, "")
+    if not names:
+        return [ProcessGroupGloo.create_default_device]
+    return [partial(ProcessGroupGloo.create_device, interface=name) for name in names.split(",")]
+
+
+def _epolls() -> set[int]:
+    """The epolls of this process."""
+    found = set()
+    for file in _FILES.iterdir():
+        with suppress(FileNotFoundError):
+            if str(file.readlink()) == _EPOLL:
+                found.add(int(file.name))
+    return found
+
+
+def _shut_down(epoll: int) -> None:
+    """End the connections that an epoll watches."""
+    for number, inode in _WATCHED.findall(Path(f"/proc/self/fdinfo/{epoll}").read_text()):
+        try:
+            copy = os.dup(int(number))
+        except OSError:  # gloo has closed it
+            continue
+        status = os.fstat(copy)
+        if status.st_ino != int(inode, 16) or not stat.S_ISSOCK(status.st_mode):
+            os.close(copy)  # a pipe of gloo's, or another file that has taken the number since
+            continue
+        with socket.socket(fileno=copy) as connection, suppress(OSError):  # the peer has ended it
+            if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,203 @@
+"""`rejoin`: the training function of a rank, in one epoch after another of one process (`jobs.epochs`).
+
+```
+  NEW ──┐                                 ┌─ it returns ─▶ FINISHED
+        ├─ 302 ─▶ join ─▶ RUNNING: train_fn
+  LEFT ─┘   ▲                             └─ a peer is gone, or 303 ─▶ leave ─▶ LEFT
+            └───────────────────────────────────────────────────────────────┘
+```
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+import torch.distributed as dist
+from torch.distributed import PrefixStore, TCPStore
+
+from taskd_net import job_limits
+from taskd_net.api import arguments
+from taskd_net.api.worker import (
+    Command,
+    destroy_taskd_worker,
+    init_taskd_worker,
+    register_handler,
+    send_to_manager,
+    slot,
+    start_taskd_worker,
+)
+from taskd_net.codes import ArgumentTypeError, TaskdNetError
+from taskd_net.jobs import epochs
+from taskd_net.jobs.epochs import Part
+from taskd_net.logger import late_logger
+from taskd_net.torch import seam
+from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer
+from taskd_net.untrusted import natural, shown
+from taskd_net.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
+
+T = TypeVar("T")
+
+log: Final = late_logger()
+
+START: Final = "start"
+"""The reason of a first epoch."""
+
+_MOST: Final = 2**31 - 1
+
+
+class CannotRejoin(TaskdNetError):
+    """`rejoin` cannot begin; the text says why."""
+
+
+def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, timeout: timedelta | None = None) -> T:
+    """Run the training function of this rank; run it again in this process when another rank was replaced.
+
+    Under a Manager with `--in-place` it waits until the Manager has all ranks, joins torch's default process group, and
+    calls the function. When a peer dies, or at the Manager's order, it leaves the group, reports that to the Manager,
+    and begins again, under a new prefix of the agents' store. Without such a Manager the function runs once.
+
+    The function loads its state itself, from a checkpoint or by `broadcast` from a survivor, and makes everything that
+    belongs to a process group anew: models of DDP, further groups. It lets errors of collectives pass.
+
+    Args:
+        train_fn: called with the number of the epoch, from 1, and the reason of its beginning, in words.
+        backend: of torch's `init_process_group`.
+        timeout: of torch's `init_process_group`.
+
+    Returns:
+        The result of the function's last call.
+
+    Raises:
+        ArgumentTypeError: `train_fn` cannot be called.
+        CannotRejoin: there is a process group, the agents have no store, or this process cannot become a Worker.
+        UnsupportedTorch: the installed torch has not been checked.
+        ConfigError: a variable of the launcher is missing.
+        Exception: of the function, if neither a lost peer nor the Manager has ended the epoch.
+    """
+    if not callable(train_fn):
+        raise ArgumentTypeError(f"train_fn is {shown(train_fn)}; expected a function")
+    if dist.is_initialized():
+        raise CannotRejoin("there is a process group; expected none, because rejoin makes it")
+    join: dict[str, Any] = {"backend": backend} | ({} if timeout is None else {"timeout": timeout})
+    if os.environ.get(arguments.IN_PLACE) != "on":
+        dist.init_process_group(**join)
+        result = train_fn(1, START)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        return result
+    seam.check()
+    rank, world, local = (arguments.rank_of_environment(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        raise CannotRejoin("TORCHELASTIC_USE_AGENT_STORE is not True; in place needs the store of the agents")
+    port = arguments.rank_of_environment("MASTER_PORT")
+    store = TCPStore(os.environ.get("MASTER_ADDR", ""), port, is_master=False, wait_for_workers=False)
+    with _commanded() as commands, _worker(rank):
+        _report(Part(epochs.NEW, 0, world, local))
+        while True:
+            epoch = commands.get()
+            try:
+                with epoch.group.joined(PrefixStore(epoch.prefix, store), rank, world, **join):
+                    _report(Part(epochs.RUNNING, epoch.number, world, local), epoch.reason)
+                    log.info("epoch_joined", epoch=epoch.number, reason=epoch.reason)
+                    result = train_fn(epoch.number, epoch.reason)
+                if not epoch.ended:
+                    _report(Part(epochs.FINISHED, epoch.number, world, local))
+                    return result
+                reason = "the Manager has ended the epoch"
+            except Exception as error:
+                if not (epoch.ended or lost_a_peer(error)):
+                    raise
+                reason = str(error).partition("\n")[0][: job_limits.SHOWN_CHARS]
+            gc.collect()  # models and groups that the function has left behind
+            log.info("epoch_left", epoch=epoch.number, reason=reason)
+            _report(Part(epochs.LEFT, epoch.number, world, local), reason)
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """An epoch that this rank was called to.
+
+    Args:
+        number: of the epoch.
+        prefix: of its keys in the store.
+        reason: of its beginning.
+        group: its process groups.
+        ended: the Manager has ended it.
+    """
+
+    number: int
+    prefix: str
+    reason: str
+    group: EpochGroup = field(default_factory=EpochGroup)
+    ended: bool = False
+
+    def end(self) -> None:
+        """End it, from any thread."""
+        self.ended = True
+        self.group.abort()
+
+
+class _Commands:
+    """The Manager's commands. One thread handles them, one after another; the training waits for epochs."""
+
+    def __init__(self) -> None:
+        self._called: SimpleQueue[_Epoch] = SimpleQueue()
+        self._last = _Epoch(0, "", "")
+
+    def get(self) -> _Epoch:
+        """Wait for the next epoch."""
+        return self._called.get()
+
+    def begin(self, command: Command) -> None:
+        """302: an epoch begins. It ends an earlier one; one that is no later is a repetition."""
+        number = natural(command.message, _MOST)
+        if number is None:
+            log.warning("epoch_unreadable", message=shown(command.message), uuid=command.uuid)
+        elif number > self._last.number:
+            self._last.end()
+            reason = (command.extension or {}).get(REASON, "")
+            self._last = _Epoch(number, f"taskd-net/epoch-{number}-{command.uuid}", reason)
+            self._called.put(self._last)
+
+    def end(self, command: Command) -> None:
+        """303: an epoch ends."""
+        if command.message == str(self._last.number):
+            self._last.end()
+
+
+@contextmanager
+def _commanded() -> Iterator[_Commands]:
+    """Take the Manager's commands about epochs."""
+    commands = _Commands()
+    for code, handler in ((EPOCH_BEGIN, commands.begin), (EPOCH_END, commands.end)):
+        register_handler(code, handler)
+    try:
+        yield commands
+    finally:
+        for code in (EPOCH_BEGIN, EPOCH_END):
+            register_handler(code, None)
+
+
+@contextmanager
+def _worker(rank: int) -> Iterator[None]:
+    """Be a Worker of the mesh: the script's own, or one for this block. After an error it lives on."""
+    ours = not slot.filled
+    if ours and not (init_taskd_worker(rank) and start_taskd_worker()):
+        raise CannotRejoin("this process cannot become a Worker; the log says why")
+    yield
+    if ours:
+        destroy_taskd_worker()
+
+
+def _report(part: Part, reason: str = "") -> None:
+    """Tell the Manager, in the background; the Worker repeats it after each of its registrations."""
+    body = part.report(reason)
+    timeout = job_limits.REGISTER_EVERY_S
+    send_to_manager(body.code, body.msg_type, body.message, body.extension, timeout=timeout, wait=False)

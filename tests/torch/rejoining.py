@@ -1,0 +1,44 @@
+"""A worker whose function trains until the file `end` is there, and keeps its models, as a careless script does.
+
+It writes a line in JSON per epoch to `epochs-RANK`. In the first epoch, the rank of `--stuck` leaves its collectives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from taskd_net.torch import rejoin
+
+KEPT: list[object] = []
+
+
+def train(epoch: int, reason: str) -> int:
+    """Train until rank 0 sees the file."""
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    KEPT.append((model, dist.new_group([0, 1])))
+    rank = dist.get_rank()
+    with Path(f"epochs-{rank}").open("a") as file:
+        file.write(json.dumps({"pid": os.getpid(), "epoch": epoch, "reason": reason}) + "\n")
+    while True:
+        model(torch.ones(2, 4)).sum().backward()
+        goes_on = torch.tensor([float(rank == 0 and not Path("end").exists())])
+        dist.all_reduce(goes_on)
+        if not goes_on:
+            return epoch
+        if epoch == 1 and rank == args.stuck:
+            Path("stuck").touch()
+            threading.Event().wait()
+
+
+parser = argparse.ArgumentParser(description=train.__doc__)
+parser.add_argument("--stuck", type=int)
+args = parser.parse_args()
+rejoin(train, backend="gloo")
