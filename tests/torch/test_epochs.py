@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -161,3 +162,23 @@ def test_order_to_all_stops_all(three: Ranks) -> None:
     three.await_parts("running", 2)
     three.end()
     assert all(len({pid for pid, _, _ in epochs(three.folder, rank)}) == 1 for rank in range(3))
+
+
+def test_survivor_that_does_not_come_back_in_time_is_restarted(tmp_path: Path) -> None:
+    """Rank 0 computes without a collective, so it does not leave; rank 1 does, and keeps its process."""
+    host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
+    variables = {"MASTER_ADDR": f"{host}.1", "TASKD_NET_UPSTREAM": f"{host}.2:9602", "TASKD_LOG_PATH": str(tmp_path)}
+    in_place = {"TASKD_NET_IN_PLACE": "on", "TASKD_NET_IN_PLACE_TIMEOUT": "30", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "taskd_net.cli", "run", "--mgr", "--nproc-per-node=3", f"--log-dir={tmp_path}"]
+    command += ["--redirects=3", str(SCRIPT), "--stuck=0"]
+    with subprocess.Popen(command, env={**os.environ, **variables, **in_place}, cwd=tmp_path) as launcher:
+        try:
+            asyncio.run(until((tmp_path / "stuck").exists, SOON))
+            kill(epochs(tmp_path, 2)[0][0])
+            asyncio.run(until(lambda: all(len(epochs(tmp_path, rank)) == 2 for rank in range(3)), 2 * SOON))
+            (tmp_path / "end").touch()
+            assert launcher.wait(SOON) == 0
+        finally:
+            launcher.kill()
+    assert [len({pid for pid, _, _ in epochs(tmp_path, rank)}) for rank in range(3)] == [2, 1, 2]
+    assert {epoch for rank in range(3) for _, epoch, _ in epochs(tmp_path, rank)[1:]} == {2}
