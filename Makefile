@@ -37,7 +37,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test lint matrix mixed mutants profile proto proto-check soak test torch torch-range
+.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test kills lint matrix mixed mutants profile proto proto-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -75,11 +75,14 @@ profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role
 
 # `make test` has each pair of kinds, and smaller sizes.
 matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in half an hour
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/api $(ARGS)
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/api --ignore=tests/demo/recovery $(ARGS)
 
 # The earlier version comes out of git's history, with the installed dependencies.
 mixed: .venv/stamp-test  ## nodes of an earlier version as parent, hop and child among those of this one
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m mixed tests/mixed $(ARGS)
+
+kills: .venv/stamp-test  ## ClusterD and the Manager killed with -9 at each stage of each flow of recovery, in a quarter of an hour
+	@.venv/bin/python -m pytest -q -m long tests/demo/recovery $(ARGS)
 
 faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
 	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)

@@ -19,6 +19,7 @@ from taskd_net.demo import display
 from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
 from taskd_net.demo.job.run import Result, play_all
 from taskd_net.demo.job.scenarios import SCENARIOS
+from taskd_net.demo.recovery.scenarios import FURTHER_KILLS
 from taskd_net.demo.recovery.scenarios import SCENARIOS as RECOVERIES
 from taskd_net.demo.report import Report
 from taskd_net.demo.tour import Tour
@@ -110,7 +111,9 @@ def job(names: tuple[str, ...], as_json: bool) -> None:
 
 
 @demo.command()
-@click.argument("names", nargs=-1, type=click.Choice([each.name for each in RECOVERIES]), metavar="[SCENARIO]...")
+@click.argument(
+    "names", nargs=-1, type=click.Choice([each.name for each in (*RECOVERIES, *FURTHER_KILLS)]), metavar="[SCENARIO]..."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def recovery(names: tuple[str, ...], as_json: bool) -> None:
     """Show how a job is recovered on ClusterD's orders, in real processes on this machine.
@@ -119,14 +122,18 @@ def recovery(names: tuple[str, ...], as_json: bool) -> None:
     framework. Exits with 0 if every process, command and report was as expected, as seen from outside the Manager. No
     process is left.
 
+    A SCENARIO is a flow, such as `dump`, or a flow with a kill at each of its stages: `dump-clusterd-killed`,
+    `dump-manager-killed`. Default: all flows, and the kills of `recover` and `retry`.
+
     \b
     Examples:
       taskd-net demo recovery
       taskd-net demo recovery recover hot-switch --json
+      taskd-net demo recovery dump-manager-killed
     """
     if any(find_spec(module) is None for module in ("jsonschema", "yaml")):
         sys.exit("taskd-net demo recovery needs the stand-in for ClusterD: pip install 'taskd-net[sim]'")
-    _show_scenarios(RECOVERIES, names, play_all, as_json=as_json)
+    _show_scenarios((*RECOVERIES, *FURTHER_KILLS) if names else RECOVERIES, names, play_all, as_json=as_json)
 
 
 @demo.command()

@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from taskd_net import TaskdNetError
 from taskd_net.demo.job.evidence import Evidence, Seen
-from taskd_net.demo.job.terms import BEGAN, ENDED, LOCAL, NODES, PARENT, SOCKET
+from taskd_net.demo.job.terms import ASKS, BEGAN, ENDED, LOCAL, NODES, PARENT, SOCKET
 from taskd_net.demo.job.witness import program
 
 PATIENCE_S: Final = 20.0
@@ -254,7 +254,9 @@ class Stage:
         writer.close()
 
     def answer(self, event: Seen, writer: asyncio.StreamWriter) -> None:
-        """Answer a process that waits for it; here none does."""
+        """Let a process go on that waits for it."""
+        if event.what == ASKS:
+            writer.write(b"\n")
 
     def _last_words(self) -> str:
         """The end of what the processes have complained of."""

@@ -30,5 +30,8 @@ BEGAN: Final = "began"
 ENDED: Final = "ended"
 COMMAND: Final = "command"
 REPLY: Final = "reply"
+ASKS: Final = "asks"
+"""A process waits until it may go on."""
+
 REGISTERED: Final = "registered"
 HUNG: Final = "hung"

@@ -7,10 +7,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from taskd_net import api, vocabulary
 from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, RESTARTS, SILENT
 from taskd_net.demo.job.witness import Witness
+
+BEAT_S: Final = 1.0
 
 
 class Trainee:
@@ -51,7 +54,15 @@ class Trainee:
             ops = json.loads(command.extension["StressTestRankOPStr"])[str(self._rank)]["ops"]
             code, words = ("2", "fault") if self._is(FAULTY) else ("0", "OK")
             result = {str(op): {"code": code, "result": words} for op in ops}
+            done = threading.Event()
+            threading.Thread(target=self._beat, args=(done,), daemon=True).start()
             self._answer(command, "stressTestUUID", json.dumps({"rankResult": result}))
+            done.set()
+
+    def _beat(self, done: threading.Event) -> None:
+        """Give signs of life while a stress test runs; the Manager takes a silent Worker for a hung one."""
+        while not done.wait(BEAT_S):
+            api.send_to_manager(0, vocabulary.KEEP_ALIVE)
 
     def _is(self, variable: str) -> bool:
         return os.environ.get(variable) == str(self._rank)
@@ -60,6 +71,7 @@ class Trainee:
         self._witness.say(COMMAND, command.code, command.message)
 
     def _answer(self, command: api.Command, uuid: str, message: str) -> None:
+        self._witness.ask(str(command.code))
         extension = {uuid: command.extension[uuid]}
         api.send_to_manager(command.code, vocabulary.ACTION, message, extension)
 

@@ -12,7 +12,7 @@ import sys
 from typing import Final
 
 from taskd_net import fork
-from taskd_net.demo.job.terms import PARENT, SOCKET
+from taskd_net.demo.job.terms import ASKS, PARENT, SOCKET
 
 _TIED: Final = f"""\
 import ctypes, os, runpy, signal, sys
@@ -43,8 +43,9 @@ class Witness:
         with self._saying:
             self._socket.sendall(line.encode() + b"\n")
 
-    def wait(self) -> None:
-        """Wait until the controller lets this process go on, or ends."""
+    def ask(self, text: str) -> None:
+        """Wait until the controller lets this process go on with something, or ends."""
+        self.say(ASKS, text=text)
         self._socket.recv(1)
 
 

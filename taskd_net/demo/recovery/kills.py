@@ -1,119 +1,78 @@
 """Kills with -9 at each stage of a flow, of ClusterD or of the Manager.
 
 A flow rests at a stage until the process is killed. A call of the client rests as ClusterD does not answer it, a wait
-for a report as the framework's report is held back, and a wait for the platform as its time does not pass. After the
-kill both sides go through the whole flow.
+for a report as the framework's or the Workers' report is held back, and a wait for the platform as its time does not
+pass. After the kill both sides go through the whole flow.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from taskd_net.demo.job.evidence import Evidence, Summary
-from taskd_net.demo.job.scenarios import ALL, WORKERS
-from taskd_net.demo.job.stage import Stage
-from taskd_net.demo.job.terms import COMMAND
+from taskd_net.demo.job.scenarios import AGENTS, ALL, WORKERS
+from taskd_net.demo.job.stage import Missed, Stage
+from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, REPLY
+from taskd_net.demo.recovery.flows import KILLED, Course, Flow, Stop
 from taskd_net.demo.recovery.manager import REPORTED
-from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, FRAMEWORK, HEALTH, INIT, RecoveryStage
+from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, FRAMEWORK, HEALTH, INIT, SCENARIOS, RecoveryStage
 
 MGR: Final = "Mgr"
-NODE: Final = 1
-"""The faulty node."""
-
+RESTARTS: Final = 20
 NEVER_S: Final = 3600
 FLUSH_S: Final = 1
-STRATEGIES: Final = "RecoverStrategy retry recover downgrade dump exit"
 
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A stage at which a flow rests.
-
-    Args:
-        at: the state of ClusterD, or the client's call that it does not answer.
-        held: the framework's call whose report is held back; empty for none.
-        flushes: ClusterD waits for the flush of faults.
-        given_up: the report with which the next Manager ends that call.
-        leaves: the faulty node has its 203 by then.
-    """
-
-    at: str
-    held: str = ""
-    flushes: bool = False
-    given_up: str = ""
-    leaves: bool = False
-
-
-CALLS: Final = ("Init", "Register", "SubscribeProcessManageSignal")
-"""The client's calls before it reads signals."""
-
-BEFORE: Final = tuple(map(Stop, (*CALLS, INIT)))
-"""The stages before the fault."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """A flow of recovery.
-
-    Args:
-        name: of the scenario of the package.
-        strategies: of the job.
-        fault: type of the fault.
-        stops: its stages.
-        reports: those of the flow, one for each held call.
-    """
-
-    name: str
-    strategies: tuple[str, ...]
-    fault: int
-    stops: tuple[Stop, ...]
-    reports: tuple[str, ...]
-
-    @property
-    def leaves(self) -> bool:
-        """True where the faulty node gets 203."""
-        return any(stop.leaves for stop in self.stops)
-
-    @property
-    def calls(self) -> list[str]:
-        """The framework's calls of the whole flow."""
-        return [stop.held for stop in self.stops if stop.held]
-
-    @property
-    def groups(self) -> tuple[tuple[Stop, ...], ...]:
-        """Stages with one whole flow after them: those before the fault together, each of the others alone."""
-        return (BEFORE, *((stop,) for stop in self.stops))
-
-
-def _flow(name: str, strategies: tuple[str, ...], fault: int, lost: str, *, leaves: bool, last: str) -> Flow:
-    """A flow with a stop, a choice and a strategy of its own name.
-
-    Args:
-        name, strategies, fault: as in `Flow`.
-        lost: the ranks that the framework gets.
-        leaves: the faulty node gets 203 with the choice.
-        last: the state that waits for the result.
-    """
-    stops = (
-        Stop("wait report stop complete", held="stop", given_up="StopComplete 499"),
-        Stop("wait fault flush finished", flushes=True),
-        Stop("wait report recover strategy", held=f"ranks {lost}", given_up="RecoverStrategy exit", leaves=leaves),
-        Stop(last, held=name, given_up="RecoverStatus 499", leaves=leaves),
-    )
-    return Flow(name, strategies, fault, stops, ("StopComplete 0", STRATEGIES, "RecoverStatus 0"))
-
-
-RETRY: Final = _flow(
-    "retry", ("retry", "recover", "dump", "exit"), 0, "3", leaves=False, last="wait report step retry status"
-)
-RECOVER: Final = _flow(
-    "recover", ("recover", "dump", "exit"), 1, "2 3", leaves=True, last="wait report process recover status"
-)
+GIVEN_UP: Final = {
+    "stop": "StopComplete 499",
+    "pause": "StopComplete 499",
+    "ranks": "RecoverStrategy exit",
+    "hot": "RecoverStrategy exit",
+    **dict.fromkeys(("retry", "recover", "dump", "save", "downgrade", "upgrade", "continue"), "RecoverStatus 499"),
+    "migration": "RecoverStatus 499",
+}
+"""The report with which the next Manager ends a call that was held, by its first word."""
 
 
 # ---- the expected course
+
+
+class _Sum:
+    """The evidence of one part after the other."""
+
+    def __init__(self) -> None:
+        self.left = RESTARTS
+        self.calls: list[str] = []
+        self.reports: list[str] = []
+        self.commands: dict[str, list[str]] = {who: [f"210 {RESTARTS}"] for who in AGENTS}
+        self.starts: dict[str, list[str]] = {who: [str(RESTARTS)] for who in WORKERS}
+        self.exits: dict[str, list[str]] = defaultdict(list)
+
+    def add(self, flow: Flow, course: Course, calls: int, reports: int) -> None:
+        """A part of a flow."""
+        self.left -= course.restarts
+        self.calls += (f"0 {call}" for call in flow.calls[:calls])
+        self.reports += flow.reports[:reports]
+        for who, commands in course.commands.items():
+            self.commands[who] += (command.replace("{}", str(self.left)) for command in commands)
+        for who in WORKERS if course.workers else ():
+            self.commands.setdefault(who, []).append(course.workers)
+        for who in course.starts:
+            self.starts[who].append(str(self.left))
+        if course.ends:
+            self.exits[f"Agent/{course.node}"].append(course.ends)
+
+    def summary(self) -> Summary:
+        """The whole."""
+        calls = {FRAMEWORK: self.calls} if self.calls else {}
+        return Summary(
+            commands={who: ", ".join(each) for who, each in {**self.commands, **calls}.items()},
+            starts={who: " ".join(each) for who, each in self.starts.items()},
+            exits={who: " ".join(each) for who, each in self.exits.items()},
+            running=ALL,
+            replies=", ".join(self.reports),
+        )
 
 
 def expected(flow: Flow, victim: str) -> Summary:
@@ -121,34 +80,18 @@ def expected(flow: Flow, victim: str) -> Summary:
 
     A report that is held back while ClusterD is killed is void. A Manager ends the call of the one before it.
     """
-    calls: list[str] = []
-    reports: list[str] = []
-    exits: dict[str, list[str]] = {CLUSTERD: [], MGR: []}
-    replaced = reported = 0
+    total = _Sum()
     for group in flow.groups:
         for stop in group:
-            calls += flow.calls[: reported + bool(stop.held)]
-            reports += flow.reports[:reported]
-            reports += [stop.given_up] if stop.held and victim == MGR else []
-            exits[victim].append("-9")
-            replaced += stop.leaves
-            reported += bool(stop.held)
-        calls += flow.calls
-        reports += flow.reports
-        exits[CLUSTERD].append("0")
-        replaced += flow.leaves
-    lives = {who: " ".join(codes) for who, codes in exits.items() if codes}
-    return Summary(
-        commands={
-            "Agent/0": "210 3",
-            f"Agent/{NODE}": "210 3" + ", 203, 210 3" * replaced,
-            FRAMEWORK: ", ".join(f"0 {call}" for call in calls),
-        },
-        starts={who: "3" if who in WORKERS[:2] else " ".join("3" * (replaced + 1)) for who in WORKERS},
-        exits={**lives, f"Agent/{NODE}": " ".join("1" * replaced)} if replaced else lives,
-        running=ALL,
-        replies=", ".join(reports),
-    )
+            total.add(flow, stop.course, stop.calls, stop.reports)
+            given_up = GIVEN_UP.get(stop.held.partition(" ")[0])
+            total.reports += [given_up] if given_up and victim == MGR else []
+            total.exits[victim].append("-9")
+            if stop.answer and "code" in stop.answer:
+                total.commands.setdefault(CLUSTERD, []).append(f"{stop.answer['code']} {stop.at}")
+        total.add(flow, flow.course, len(flow.calls), len(flow.reports))
+        total.exits[CLUSTERD].append("0")
+    return total.summary()
 
 
 # ---- the steps
@@ -160,10 +103,14 @@ class Since:
     def __init__(self, stage: RecoveryStage) -> None:
         self._from = len(stage.evidence.seen)
 
-    def saw(self, who: str, what: str, text: str = "", times: int = 1) -> Callable[[Evidence], bool]:
-        """Tell whether an event was seen so many times."""
-        wanted = (who, what, text)
-        return lambda seen: [(e.who, e.what, e.text) for e in seen.seen[self._from :]].count(wanted) >= times
+    def saw(self, who: str, what: str, text: str | None = None, times: int = 1) -> Callable[[Evidence], bool]:
+        """Tell whether an event was seen so many times; with any text where that is None."""
+
+        def holds(seen: Evidence) -> bool:
+            new = seen.seen[self._from :]
+            return sum((e.who, e.what) == (who, what) and text in (None, e.text) for e in new) >= times
+
+        return holds
 
 
 def kill_at_each_stage(flow: Flow, victim: str) -> Callable[[Stage], Awaitable[None]]:
@@ -174,25 +121,26 @@ def kill_at_each_stage(flow: Flow, victim: str) -> Callable[[Stage], Awaitable[N
         await stage.start_job()
         for group in flow.groups:
             stage.hold(group[0].held)
-            since = Since(stage)
+            since = killed = Since(stage)
             if victim == MGR:
                 await stage.start_clusterd(_clusterd_that_stays(flow, group))
             for stop in group:
                 if victim == CLUSTERD:
                     await stage.start_clusterd(_clusterd_that_dies(flow, stop))
                 await _rest(stage, stop, since)
+                killed = Since(stage)
                 await stage.kill(victim)
                 since = Since(stage)
+                stage.release()
                 if victim == MGR:
-                    stage.hold("")
                     await stage.start_mgr()
-                elif stop.held:
-                    stage.release()
+                elif stop.held and stop.held != stop.course.workers:
                     await stage.until(since.saw(FRAMEWORK, REPORTED), f"the report at {stop.at!r} comes to its end")
             if victim == CLUSTERD:
-                await stage.start_clusterd(flow.name)
-            if flow.leaves:
-                await _replace(stage)
+                await stage.start_clusterd(flow.file)
+            if group[-1].course == KILLED:
+                await stage.until(killed.saw("Agent/1", COMMAND), "Agent 1 gets its 210")
+            await _carry_out(stage, flow.course, since)
             await stage.until_clusterd_ends()
             await stage.all_registered()
 
@@ -203,49 +151,90 @@ async def _rest(stage: RecoveryStage, stop: Stop, since: Since) -> None:
     """Wait until the flow rests at a stage, and the Manager has stored all before it."""
     await stage.until(since.saw(CLUSTERD, ENTERED, stop.at), f"ClusterD is at {stop.at!r}")
     if stop.held:
-        await stage.until(since.saw(FRAMEWORK, COMMAND, stop.held), f"the framework has its call at {stop.at!r}")
-    if stop.leaves:
-        await _replace(stage)
-    if stop not in BEFORE:
+        who = WORKERS if stop.held == stop.course.workers else (FRAMEWORK,)
+        for each in who:
+            await stage.until(since.saw(each, ASKS, stop.held), f"{each} is to report at {stop.at!r}")
+    if stop.answer and "code" in stop.answer:
+        await stage.until(since.saw(CLUSTERD, COMMAND, stop.at), f"ClusterD has answered {stop.at}")
+    calls = since.saw(FRAMEWORK, COMMAND, times=stop.calls)
+    await stage.until(calls, f"the framework has its calls at {stop.at!r}")
+    reports = since.saw(CLUSTERD, REPLY, times=stop.reports)
+    await stage.until(reports, f"ClusterD has its reports at {stop.at!r}")
+    if stop.course == KILLED:
+        await _pause(stage)
+    else:
+        await _carry_out(stage, stop.course, since)
+    if not stop.is_before:
         health = Since(stage).saw(CLUSTERD, HEALTH, times=2)
         await stage.until(health, f"the Manager asks for ClusterD's health at {stop.at!r}")
 
 
-async def _replace(stage: RecoveryStage) -> None:
-    """The launcher of the faulty node leaves, and the platform starts it again."""
-    agent = f"Agent/{NODE}"
-    await stage.until_left(NODE)
-    starts = stage.evidence.count(agent, COMMAND, 210)
-    await stage.launch(NODE)
-    await stage.until(lambda seen: seen.count(agent, COMMAND, 210) > starts, f"Agent {NODE} gets its 210")
+async def _pause(stage: RecoveryStage) -> None:
+    """An Agent that comes while starts are held back gets no 210."""
+    starts = stage.evidence.count("Agent/1", COMMAND, 210)
+    registered = Since(stage)
+    await stage.kill("Agent/1")
+    await stage.launch(1)
+    await stage.until(registered.saw("Agent/1", BEGAN), "Agent 1 comes")
+    health = Since(stage).saw(CLUSTERD, HEALTH, times=4)
+    await stage.until(health, "the Manager asks for ClusterD's health while starts are held back")
+    if stage.evidence.count("Agent/1", COMMAND, 210) > starts:
+        raise Missed("Agent 1 got its 210 while starts were held back")
+
+
+async def _carry_out(stage: RecoveryStage, course: Course, since: Since) -> None:
+    """Do the platform's part: a launcher ends, its node comes back. Then all training processes have begun."""
+    agent = f"Agent/{course.node}"
+    if course.ends == "-9":
+        ordered = course.commands[agent][:-1]
+        await stage.until(since.saw(agent, COMMAND, times=len(ordered)), f"{agent} gets {', '.join(ordered)}")
+        await stage.kill(agent)
+    elif course.ends:
+        await stage.until_left(course.node)
+    if course.ends:
+        starts = stage.evidence.count(agent, COMMAND, 210)
+        since = Since(stage) if course.node == 1 and course.starts != WORKERS else since
+        await stage.launch(course.node)
+        await stage.until(lambda seen: seen.count(agent, COMMAND, 210) > starts, f"{agent} gets its 210")
+    for who, times in Counter(course.starts).items():
+        await stage.until(since.saw(who, BEGAN, times=times), f"{who} starts again")
 
 
 # ---- ClusterD's scenarios
 
 
+def _package(flow: Flow) -> dict[str, Any]:
+    import yaml  # of the extra `sim`
+
+    found = yaml.safe_load((SCENARIOS / f"{flow.file}.yaml").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
 def _clusterd_that_dies(flow: Flow, stop: Stop) -> Mapping[str, object]:
     """ClusterD rests at a stage for ever."""
-    if stop.at in CALLS:
-        return _scenario(flow, answers=[{"call": stop.at, "silent": True}])
-    if stop.at == INIT:
-        return _scenario(flow)
-    return _scenario(flow, steps=[_fault(flow)], waits={"flush": NEVER_S} if stop.flushes else {})
+    base = _package(flow)
+    answers = [{"call": stop.at, **stop.answer}] if stop.answer else []
+    outcomes = list(stop.outcomes) or base.get("outcomes", [])
+    waits = {**base.get("waits", {}), **dict.fromkeys(stop.waits, NEVER_S)}
+    steps = [] if stop.is_before else base["steps"][:1]
+    return {**base, "answers": answers, "outcomes": outcomes, "waits": waits, "steps": steps}
 
 
 def _clusterd_that_stays(flow: Flow, group: tuple[Stop, ...]) -> Mapping[str, object]:
     """ClusterD rests at each stage until the client has gone; then comes the whole flow."""
-    answers = [{"call": stop.at, "silent": True, "times": 1} for stop in group if stop.at in CALLS]
-    first = [] if group is BEFORE else [_fault(flow)]
-    gone = {"when": "unsubscribed", "change": {"waits": {"flush": FLUSH_S}}}
-    end = {"when": INIT, "wait": 0.2, "end": True}
-    waits = {"flush": NEVER_S} if any(stop.flushes for stop in group) else {}
-    return _scenario(flow, answers=answers, steps=[*first, gone, _fault(flow), end], waits=waits)
-
-
-def _scenario(flow: Flow, **more: object) -> Mapping[str, object]:
-    job = {"id": "demo", "nodes": 2, "processes": 2, "strategies": list(flow.strategies)}
-    return {"jobs": [job], **more}
-
-
-def _fault(flow: Flow) -> Mapping[str, object]:
-    return {"when": "subscribed", "fault": {"ranks": [3], "type": flow.fault}}
+    base = _package(flow)
+    waits = {"flush": FLUSH_S, **base.get("waits", {})}
+    rests = {name for stop in group for name in stop.waits}
+    outcomes = [each for stop in group for each in stop.outcomes] or base.get("outcomes", [])
+    first, *rest = base["steps"]
+    gone = {"when": "unsubscribed", "change": {"waits": {name: waits[name] for name in rests}}}
+    last = group[-1]
+    begin = [] if last.answer else [gone] if last.at == INIT else [first, gone]
+    return {
+        **base,
+        "answers": [{"call": stop.at, "times": 1, **stop.answer} for stop in group if stop.answer],
+        "outcomes": outcomes + base.get("outcomes", []),
+        "waits": {**waits, **dict.fromkeys(rests, NEVER_S)},
+        "steps": [*begin, {**first, "when": "subscribed"}, *rest],
+    }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import uvloop
@@ -18,7 +19,7 @@ from taskd_net.demo.job.terms import BEGAN, COMMAND
 from taskd_net.demo.job.witness import Witness
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.recover import HandlerController, Reports
+from taskd_net.recover import ClusterdError, HandlerController, Reports
 from taskd_net.recover.controller import Handler
 
 SAYS: Final = "DEMO_RECOVERY_SAYS"
@@ -29,6 +30,12 @@ OFFERS: Final = "DEMO_RECOVERY_OFFERS"
 
 WATCHES: Final = "DEMO_RECOVERY_WATCHES"
 """Variable, `on` for a framework that reports dead processes."""
+
+DIED: Final = "died"
+"""The framework asks this before it reports dead processes."""
+
+ISOLATED: Final = "isolated"
+"""The framework asks this before it reports that the job runs without the isolated ranks."""
 
 REPORTED: Final = "reported"
 """A report of the framework has come to its end."""
@@ -78,7 +85,7 @@ class TrainingDouble:
 
     def _saw(self, text: str) -> int:
         self._witness.say(COMMAND, text=text)
-        self._witness.wait()
+        self._witness.ask(text)
         codes = self._says.get(text)
         return codes.pop(0) if codes else 0
 
@@ -100,6 +107,7 @@ class TrainingDouble:
         code = self._saw(call.text)
         self._report(lambda: reports.result(code, "", {2: 1, 3: 1} if code == 201 else {}, call.text))
         if code == 201:
+            self._witness.ask(ISOLATED)
             self._report(lambda: reports.result(0, "", {}, call.text))
 
     def _save(self, _: Call, reports: Reports) -> None:
@@ -112,14 +120,22 @@ class TrainingDouble:
             self._report(lambda: reports.strategies(call.ranks, ["migration"]))
 
     async def watch(self, manager: Manager) -> None:
-        """Report processes that have died, as a framework does that sees them go."""
+        """Report processes that have died, once each, as a framework does that sees them go."""
+        before: set[int] = set()
         while True:
             agents = manager.job.state.records.agents.values()
-            if ranks := {rank for agent in agents if agent.fault is not None for rank in agent.fault.ranks}:
-                break
+            ranks = {rank for agent in agents if agent.fault is not None for rank in agent.fault.ranks}
+            if ranks - before:
+                await asyncio.to_thread(self._died, ranks - before)
+            before = ranks
             await asyncio.sleep(LOOK_S)
-        assert self._reports is not None
-        await asyncio.to_thread(self._reports.fault_ranks, dict.fromkeys(ranks, 1))
+
+    def _died(self, ranks: Iterable[int]) -> None:
+        self._witness.ask(DIED)
+        reports = self._reports
+        assert reports is not None
+        with contextlib.suppress(ClusterdError):  # ClusterD is away: it hears of the fault from the platform
+            self._report(lambda: reports.fault_ranks(dict.fromkeys(ranks, 1)))
 
 
 async def _run(listen: str, config: ManagerConfig) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from taskd_net.demo.job.evidence import Summary
+from taskd_net.demo.job.evidence import Evidence, Summary
 from taskd_net.demo.job.scenarios import ALL, WORKERS, Scenario
 from taskd_net.demo.job.stage import Missed, Stage
 from taskd_net.demo.job.terms import BEGAN, COMMAND, FAULTY
-from taskd_net.demo.recovery.kills import MGR, RECOVER, RETRY, STRATEGIES, expected, kill_at_each_stage
+from taskd_net.demo.recovery.flows import FURTHER, RECOVER, RETRY, STRATEGIES, TEST_RESULT, Flow
+from taskd_net.demo.recovery.kills import MGR, RESTARTS, expected, kill_at_each_stage
 from taskd_net.demo.recovery.manager import SAYS, WATCHES
-from taskd_net.demo.recovery.stage import CLUSTERD, SENT, RecoveryStage
+from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, RecoveryStage
 
 _ROUND: Final = f"StopComplete 0, {STRATEGIES}"
 _STARTED: Final = {"Agent/0": "210 3", "Agent/1": "210 3"}
@@ -21,13 +21,6 @@ _RESTARTED: Final = {"Agent/0": "210 3, 208 2", "Agent/1": "210 3, 203, 210 2"}
 _ONCE: Final = dict.fromkeys(WORKERS, "3")
 _NODE_1_AGAIN: Final = {**_ONCE, "Worker/2": "3 3", "Worker/3": "3 3"}
 _ALL_AGAIN: Final = dict.fromkeys(WORKERS, "3 2")
-
-
-def _result(code: str, words: str) -> object:
-    return {"rankResult": {"0": {"code": code, "result": words}}}
-
-
-_TESTED: Final = json.dumps({**dict.fromkeys("012", _result("0", "OK")), "3": _result("2", "fault")}, sort_keys=True)
 
 
 def _steps(
@@ -64,14 +57,18 @@ async def _pause(stage: Stage) -> None:
     assert isinstance(stage, RecoveryStage)
     await stage.start_job()
     await stage.start_clusterd("pause-start-agent")
-    await stage.until(lambda seen: seen.count(CLUSTERD, SENT) == 1, "ClusterD sends pauseStartAgent")
+    await stage.until(lambda seen: _sent(seen, "pauseStartAgent"), "ClusterD sends pauseStartAgent")
     await stage.kill("Agent/1")
     await stage.launch(1)
     await stage.until(lambda seen: seen.count("Agent/1", COMMAND, 210) == 2, "Agent 1 gets its second 210")
-    if stage.evidence.count(CLUSTERD, SENT) < 2:
+    if not _sent(stage.evidence, "continueStartAgent"):
         raise Missed("Agent 1 got its 210 while starts were held back")
     await stage.until_clusterd_ends()
     await stage.all_registered()
+
+
+def _sent(seen: Evidence, signal: str) -> bool:
+    return any((each.who, each.what, each.text) == (CLUSTERD, ENTERED, signal) for each in seen.seen)
 
 
 def _summary(
@@ -191,7 +188,7 @@ _FLOWS: Final = tuple(
             {FAULTY: "3"},
             _summary(
                 "pause, stop, ranks 2 3, recover",
-                f"StopComplete 0, StressTestResult {_TESTED}, {_ROUND}, RecoverStatus 0",
+                f"StopComplete 0, StressTestResult {TEST_RESULT}, {_ROUND}, RecoverStatus 0",
                 _REPLACED,
                 _NODE_1_AGAIN,
                 _LEFT,
@@ -247,17 +244,25 @@ _FLOWS: Final = tuple(
     )
 )
 
-_KILLS: Final = tuple(
-    Scenario(
-        f"{flow.name}-{name}-killed",
-        f"{who} is killed at each stage of {flow.name}, and back; a whole {flow.name} follows",
-        kill_at_each_stage(flow, victim),
-        expected(flow, victim),
-        stage=RecoveryStage,
-    )
-    for victim, name, who in ((CLUSTERD, "clusterd", "ClusterD"), (MGR, "manager", "The Manager"))
-    for flow in (RECOVER, RETRY)
-)
 
-SCENARIOS: Final = (*_KILLS, *_FLOWS)
-"""All scenarios. The longest come first, as some are played beside each other."""
+def _kills(*flows: Flow) -> tuple[Scenario, ...]:
+    return tuple(
+        Scenario(
+            f"{flow.name}-{name}-killed",
+            f"{who} is killed at each stage of {flow.name}, and back; a whole {flow.name} follows",
+            kill_at_each_stage(flow, victim),
+            expected(flow, victim),
+            RESTARTS,
+            flow.variables,
+            RecoveryStage,
+        )
+        for victim, name, who in ((CLUSTERD, "clusterd", "ClusterD"), (MGR, "manager", "The Manager"))
+        for flow in flows
+    )
+
+
+SCENARIOS: Final = (*_kills(RECOVER, RETRY), *_FLOWS)
+"""The scenarios of the demo. The longest come first, as some are played beside each other."""
+
+FURTHER_KILLS: Final = _kills(*FURTHER)
+"""Kills at each stage of the other flows, which take minutes: only those that are named are played."""

@@ -11,7 +11,7 @@ from typing import Final
 import taskd_net
 from taskd_net.demo.job import stage
 from taskd_net.demo.job.evidence import Seen
-from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, REPLY
+from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, ENDED, REPLY
 
 CLUSTERD: Final = "ClusterD"
 FRAMEWORK: Final = "Framework"
@@ -19,9 +19,11 @@ SCENARIOS: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scena
 PATIENCE_TIMES: Final = 3.0
 """More patience than without ClusterD: a Manager that is told that recovery is off asks again after 30 s."""
 
-SENT: Final = "sent"
 ENTERED: Final = "entered"
-"""ClusterD has come to a state, or to a call that it does not answer."""
+"""ClusterD has come to a state, to a call with a scripted answer, or to a signal outside of its states."""
+
+OUTSIDE: Final = ("pauseStartAgent", "continueStartAgent", "preExitProcess")
+"""Signals that no state of ClusterD sends."""
 
 HEALTH: Final = "health"
 """The Manager has asked for ClusterD's health, as its loop does each second."""
@@ -39,7 +41,7 @@ class RecoveryStage(stage.Stage):
         self._called = 0
         self._scenarios = 0
         self._held = ""
-        self._holding: asyncio.StreamWriter | None = None
+        self._holding: list[asyncio.StreamWriter] = []
 
     async def start_mgr(self) -> None:
         """Start the Mgr, with the state of the one before."""
@@ -78,23 +80,23 @@ class RecoveryStage(stage.Stage):
         await self.until(lambda seen: seen.count(who, ENDED) == began, f"Agent {node} leaves")
 
     def hold(self, call: str) -> None:
-        """Hold back the report of the framework's next call of this name; of none with an empty text."""
-        self._held, self._holding = call, None
+        """Hold back what is reported of this from now on; nothing with an empty text."""
+        self._held = call
 
     def release(self) -> None:
-        """Let the framework give the report that was held back."""
-        assert self._holding is not None
-        self._holding.write(b"\n")
+        """Let processes give the reports that were held back."""
         self.hold("")
+        holding, self._holding = self._holding, []
+        for writer in holding:
+            if not writer.is_closing():
+                writer.write(b"\n")
 
     def answer(self, event: Seen, writer: asyncio.StreamWriter) -> None:
-        """Let the framework go on, unless its call is held back."""
-        if (event.who, event.what) != (FRAMEWORK, COMMAND):
-            return
-        if event.text == self._held:
-            self._holding = writer
+        """Let a process go on, unless its report is held back."""
+        if event.what == ASKS and event.text == self._held:
+            self._holding.append(writer)
         else:
-            writer.write(b"\n")
+            super().answer(event, writer)
 
     def read(self, line: bytes, pid: int) -> Seen | None:
         """The event in a line of a process: of ClusterD its start, its states, and the calls that it gets."""
@@ -107,8 +109,8 @@ class RecoveryStage(stage.Stage):
             case {"event": "restart_all"}:
                 self._restarts_written += 1
                 self.set_retry_time(self._restarts_written)
-            case {"event": "sent", "signal_type": "pauseStartAgent" | "continueStartAgent" as signal}:
-                return Seen(CLUSTERD, SENT, pid, text=signal)
+            case {"event": "sent", "signal_type": str(signal)} if signal in OUTSIDE:
+                return Seen(CLUSTERD, ENTERED, pid, text=signal)
             case {"event": "moved", "to": str(place)} | {"event": "scripted", "call": str(place)}:
                 return Seen(CLUSTERD, ENTERED, pid, text=place)
             case {"event": "stream_began", "call": "SubscribeProcessManageSignal"}:

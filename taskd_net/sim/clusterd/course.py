@@ -24,6 +24,7 @@ class Wait(StrEnum):
     REPORT = "report"
     FLUSH = "flush"
     POD = "pod"
+    OLD_POD = "old_pod"
     NEW_POD = "new_pod"
     PODS = "pods"
     RESTART = "restart"
@@ -33,18 +34,19 @@ SECONDS: Final[Mapping[Wait, float]] = {
     Wait.REPORT: 900.0,
     Wait.FLUSH: 1.0,
     Wait.POD: 5.0,
+    Wait.OLD_POD: 5.0,
     Wait.NEW_POD: 60.0,
     Wait.PODS: 20.0,
     Wait.RESTART: 60.0,
 }
-"""Seconds by default: a report at most; the flush of faults; one pod's start or end; a new pod at most; all pods of a
+"""Seconds by default: a report at most; the flush of faults; one pod's start; its end; a new pod at most; all pods of a
 job; a restart of all processes."""
 
 DUE: Final[Mapping[Event, Wait]] = {
     Event.REPORT_TIMEOUT: Wait.REPORT,
     Event.FAULT_FLUSH_FINISHED: Wait.FLUSH,
     Event.NEW_POD_RUNNING: Wait.POD,
-    Event.OLD_POD_DELETED: Wait.POD,
+    Event.OLD_POD_DELETED: Wait.OLD_POD,
     Event.NEW_POD_TIMEOUT: Wait.NEW_POD,
     Event.SCHEDULE_SUCCESS: Wait.PODS,
     Event.SCHEDULE_TIMEOUT: Wait.PODS,

@@ -12,7 +12,7 @@ from taskd_net.demo.job.evidence import Seen
 from taskd_net.demo.job.run import Result, play, play_all, problems
 from taskd_net.demo.job.scenarios import SCENARIOS, Scenario
 from taskd_net.demo.job.stage import Stage
-from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, HUNG, REGISTERED, REPLY
+from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, ENDED, HUNG, REGISTERED, REPLY
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
@@ -35,7 +35,7 @@ async def test_scenarios_leave_the_expected_evidence_and_each_piece_of_it_counts
         silent = [each for each in result.seen if each.what != REGISTERED]
         assert not problems(BY_NAME[result.name], silent), "the Manager's own word is no evidence"
     kinds = {each.what for result in results for each in result.seen}
-    assert kinds == {BEGAN, ENDED, COMMAND, REPLY, REGISTERED, HUNG}
+    assert kinds == {ASKS, BEGAN, ENDED, COMMAND, REPLY, REGISTERED, HUNG}
 
 
 def broken(seen: Sequence[Seen], place: int) -> list[list[Seen]]:

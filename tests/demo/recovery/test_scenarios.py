@@ -12,14 +12,15 @@ import pytest
 
 from taskd_net.demo.job.evidence import Evidence, Seen, Summary
 from taskd_net.demo.job.run import Result, play, play_all, problems
+from taskd_net.demo.job.scenarios import Scenario
 from taskd_net.demo.job.stage import Missed
 from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, FAILS, REGISTERED, REPLY
 from taskd_net.demo.recovery.manager import OFFERS, SAYS
-from taskd_net.demo.recovery.scenarios import SCENARIOS
+from taskd_net.demo.recovery.scenarios import FURTHER_KILLS, SCENARIOS
 from taskd_net.demo.recovery.stage import RecoveryStage
 from tests.demo.job.test_scenarios import broken, runs
 
-BY_NAME: Final = {scenario.name: scenario for scenario in SCENARIOS}
+BY_NAME: Final = {scenario.name: scenario for scenario in (*SCENARIOS, *FURTHER_KILLS)}
 COUNTED: Final = (COMMAND, ENDED, REPLY)
 
 
@@ -41,12 +42,14 @@ def check_breaks(name: str, seen: Sequence[Seen]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
-async def test_all_recoveries_leave_the_expected_evidence() -> None:
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("scenarios", [SCENARIOS, FURTHER_KILLS], ids=["demo", "kills"])
+async def test_all_recoveries_leave_the_expected_evidence(scenarios: Sequence[Scenario]) -> None:
+    names = [scenario.name for scenario in scenarios]
     shown: list[Result] = []
-    results = await play_all(SCENARIOS, shown.append)
-    assert sorted(result.name for result in shown) == sorted(BY_NAME)
-    assert {result.name: result.problems for result in results} == dict.fromkeys(BY_NAME, ())
+    results = await play_all(scenarios, shown.append)
+    assert sorted(result.name for result in shown) == sorted(names)
+    assert {result.name: result.problems for result in results} == dict.fromkeys(names, ())
     for result in results:
         check(result)
 
@@ -147,7 +150,12 @@ def broken_stage(step: Break) -> type[RecoveryStage]:
 
 
 def test_each_scenario_has_a_broken_step() -> None:
-    assert BREAKS.keys() == BY_NAME.keys()
+    assert BREAKS.keys() == {scenario.name for scenario in SCENARIOS}
+
+
+async def test_a_kill_at_each_stage_of_a_short_flow() -> None:
+    """The sample of those that `make kills` plays."""
+    check(await play(BY_NAME["hot-switch-timeout-manager-killed"]))
 
 
 @pytest.mark.parametrize(
