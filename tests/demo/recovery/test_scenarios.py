@@ -153,6 +153,7 @@ def test_each_scenario_has_a_broken_step() -> None:
     assert BREAKS.keys() == {scenario.name for scenario in SCENARIOS}
 
 
+@pytest.mark.timeout(180)
 async def test_a_kill_at_each_stage_of_a_short_flow() -> None:
     """The sample of those that `make kills` plays."""
     check(await play(BY_NAME["hot-switch-timeout-manager-killed"]))
