@@ -128,3 +128,11 @@ def test_what_is_read_by_slices_is_what_the_generated_class_reads(rest: bytes) -
     except Refusal:
         return
     assert path == [read_position(position) for position in pb.PathDiscoveryReq.FromString(data).path]
+
+
+def test_neighbours_share_the_text_of_their_node_rank() -> None:
+    path = [Position.worker(80 + rank // 300, rank) for rank in range(600)]
+    announcement = requests.read_announcement(requests.write_announcement("a", Position.proxy(80), path))
+    read = [position for part in announcement.slices() for position in part.read()]
+    assert read == path
+    assert len({id(position.server_rank) for position in read}) <= 2 + len(path) // ROUTES_SLICE
