@@ -12,17 +12,19 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Coroutine
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from taskd_net import limits, link_limits
 from taskd_net.address import Address
-from taskd_net.codes import Code, ConfigError
+from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.direct import NAME, PROBED, DirectLink, TracedDirectLink
 from taskd_net.links.direct_address import connected, handed_over, listening, resolve
-from taskd_net.links.direct_requests import Answering, Asking, Beside
+from taskd_net.links.direct_requests import Answering, Asking, Beside, Offering
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Sockets, Unreachable, Way
 from taskd_net.links.peer import Metadata, Peer
@@ -41,8 +43,11 @@ _CLOSED: Final = b"closed by the child"
 class _Incoming:
     """A link that a child opens."""
 
-    def __init__(self, parent: Parent, caller: Caller, link: Link, greeting: Greeting, stream: DirectSocket) -> None:
+    def __init__(
+        self, parent: Parent, caller: Caller, link: Link, greeting: Greeting, stream: DirectSocket, renewal: Offering
+    ) -> None:
         self._parent = parent
+        self._renewal = renewal
         self._stream = stream
         self._session: DirectLink
         self.caller = caller
@@ -53,7 +58,7 @@ class _Incoming:
     def session(self, link: Link) -> DirectLink:
         """Make the session of the link."""
         parent = self._parent
-        beside = Answering(parent, link.position, Caller(self.remote, self.caller.names))
+        beside = Answering(parent, link.position, Caller(self.remote, self.caller.names), self._renewal)
         self._session = _session(
             parent.host, link.id, link.position, self._stream, parent.connections.peer(link.id), beside
         )
@@ -224,7 +229,13 @@ class DirectAcceptor(Acceptor):
         connection = stream.info("ssl_object")
         if connection is not None and names_of(connection) != caller.names():
             raise FrameError("the certificate is not the one that was shown at Register")
-        return _Incoming(self._parent, caller, link, greeting, stream)
+        return _Incoming(self._parent, caller, link, greeting, stream, partial(self._renewed, link_id))
+
+    def _renewed(self, link: LinkId, caller: Caller) -> str:
+        """The offer of a socket that takes the place of a link's, or a Refusal: its child asks over that link."""
+        for _, value in self.offer(link, caller):
+            return value
+        raise Refusal(Code.CLIENT_ERR, "direct links are accepted no more")
 
     async def _serve(self, incoming: _Incoming, stream: DirectSocket) -> None:
         try:
@@ -313,7 +324,11 @@ class Direct(Kind):
                 raise Unreachable(f"{_offered(way, offer[0])}: {str(error) or 'no answer in time'}") from error
             raise
         session = _session(way.host, UP, way.parent, stream, way.peer, asking)
-        return Opened(session, _Line(stream), frames.read_accepted(payload), asking)
+
+        async def renew(seconds: float) -> Peer:
+            return replace(way.peer, said={**way.peer.said, KEY: await asking.renew(seconds)})
+
+        return Opened(session, _Line(stream), frames.read_accepted(payload), asking, renew)
 
     def acceptor(self, parent: Parent) -> Acceptor:
         """The parent's end."""

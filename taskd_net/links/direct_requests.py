@@ -6,9 +6,9 @@ Replies match by number. When a link goes on over another socket, what is under 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from uuid import uuid4
 
 from taskd_net import link_limits
@@ -20,10 +20,13 @@ from taskd_net.links.kind import Parent
 from taskd_net.links.remote import Caller
 from taskd_net.position import Position
 from taskd_net.wire import link_requests as wire
-from taskd_net.wire.link_requests import Announcing, Reply, Request
+from taskd_net.wire.link_requests import Announcing, Answer, Asked, Reply, Request
 from taskd_net.wire.requests import write_announcement
 from taskd_net.wire.socket_frames import FrameError, write_frame
 from taskd_net.wire.socket_frames import Kind as FrameKind
+
+Offering: TypeAlias = Callable[[Caller], str]
+"""Returns the offer of a socket that takes the place of the one that a child asks over, or raises a Refusal."""
 
 
 class Link(Protocol):
@@ -50,8 +53,8 @@ class Asking:
         self._parent = parent
         self._link: Link
         self._numbers = count(1)
-        self._unanswered: dict[int, asyncio.Future[Ack | bytes | None]] = {}
-        self._greeted: asyncio.Future[Ack | bytes | None] | None = None
+        self._unanswered: dict[int, asyncio.Future[Answer | None]] = {}
+        self._greeted: asyncio.Future[Answer | None] | None = None
 
     def attach(self, link: Link) -> None:
         """The link stands."""
@@ -82,7 +85,18 @@ class Asking:
         found = await self._answer(self._ask(report, timeout), timeout)
         if isinstance(found, bytes):
             return found
-        raise CallFailed("no answer" if found is None else f"{describe(found.code)} (from {found.src})")
+        raise _failure(found)
+
+    async def renew(self, timeout: float) -> str:
+        """Ask for the offer of a socket that takes the place of this link's.
+
+        Raises:
+            CallFailed: there is none.
+        """
+        found = await self._answer(self._ask(None, timeout), timeout)
+        if isinstance(found, str):
+            return found
+        raise _failure(found)
 
     def arrived(self, kind: int, payload: bytes) -> None:
         """Take in a reply.
@@ -112,18 +126,18 @@ class Asking:
                 answer.set_result(None)
         self._unanswered.clear()
 
-    def _request(self, content: Announcing | bytes, timeout: float) -> tuple[bytes, asyncio.Future[Ack | bytes | None]]:
+    def _request(self, content: Asked, timeout: float) -> tuple[bytes, asyncio.Future[Answer | None]]:
         number = next(self._numbers)
         answer = self._unanswered[number] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda _: self._unanswered.pop(number, None))
         return write_frame(FrameKind.REQUEST, wire.write_request(Request(number, content, timeout))), answer
 
-    def _ask(self, content: Announcing | bytes, timeout: float) -> asyncio.Future[Ack | bytes | None]:
+    def _ask(self, content: Asked, timeout: float) -> asyncio.Future[Answer | None]:
         frame, answer = self._request(content, timeout)
         self._link.say(frame)
         return answer
 
-    async def _answer(self, answer: asyncio.Future[Ack | bytes | None], timeout: float) -> Ack | bytes | None:
+    async def _answer(self, answer: asyncio.Future[Answer | None], timeout: float) -> Answer | None:
         try:
             async with asyncio.timeout(timeout):
                 return await answer
@@ -138,12 +152,14 @@ class Answering:
         parent: serves the requests.
         position: the child's.
         caller: the far end of the socket.
+        renewal: makes the offers for renewals.
     """
 
-    def __init__(self, parent: Parent, position: Position, caller: Caller) -> None:
+    def __init__(self, parent: Parent, position: Position, caller: Caller, renewal: Offering) -> None:
         self._parent = parent
         self._position = position
         self._caller = caller
+        self._renewal = renewal
         self._link: Link
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -183,8 +199,10 @@ class Answering:
     async def _answer(self, request: Request) -> None:
         number, content, patience = request
         parent = self._parent
-        reply: Coroutine[Any, Any, Ack | bytes]
-        if isinstance(content, bytes):
+        reply: Coroutine[Any, Any, Answer]
+        if content is None:
+            name, reply = "Renewal", self._renewed()
+        elif isinstance(content, bytes):
             name, reply = "Tell", parent.reported(content, self._position, self._caller)
         else:
             name, reply = "PathDiscovery", parent.announced(content, self._caller)
@@ -197,6 +215,14 @@ class Answering:
         except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
             answer = parent.failures.answer(name, error, self._caller.remote)
         self._link.say(write_frame(FrameKind.REPLY, wire.write_reply(Reply(number, answer))))
+
+    async def _renewed(self) -> str:
+        return self._renewal(self._caller)
+
+
+def _failure(found: Answer | None) -> CallFailed:
+    """The error of a request without its answer."""
+    return CallFailed(f"{describe(found.code)} (from {found.src})" if isinstance(found, Ack) else "no answer")
 
 
 class Beside(Protocol):

@@ -8,7 +8,7 @@ joining and the state of the mesh use this interface and no kind's name. `regist
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -104,12 +104,15 @@ class Opened(NamedTuple):
         line: the connection beneath.
         told: whether the parent said that it has joined; None where it does not tell.
         requests: over the link itself, which then needs no channel of gRPC; None where they are calls.
+        renew: asks over the link, within so many seconds, for another offer, and returns the parent's properties with
+            it, or raises CallFailed; None where another link takes a Register.
     """
 
     session: Session[Any]
     line: Line
     told: bool | None = None
     requests: Requests | None = None
+    renew: Callable[[float], Awaitable[Peer]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,8 +184,11 @@ class Connector:
         peer: peers.Peer,
         *,
         continues: bool = False,
+        of_kind: str = "",
     ) -> Connection:
         """Open a link to a parent at which this node has registered: the first offered kind that can be reached.
+
+        `of_kind`: the name of the only kind to try; empty for all.
 
         Raises:
             Failed: there is none.
@@ -198,6 +201,8 @@ class Connector:
         # The reason against the first kind explains the link best, so it stays.
         reasons: list[str] = []
         for kind in self._kinds:
+            if of_kind and kind.name != of_kind:
+                continue
             if not kind.offered(peer):
                 offers = f"the parent offers no {kind.name} link"
                 reasons.append(offers if peer.version else "the parent knows the four calls alone")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from taskd_net import limits, link_limits
 from taskd_net.core.links import UP
+from taskd_net.links.grpc_calls import CallFailed
 from taskd_net.links.kind import Failed
 from taskd_net.links.session import Host
 from taskd_net.transport.connecting import Connection, Connector, Stay
@@ -65,7 +66,8 @@ class Renewal:
             # Nodes that have new certificates at the same moment do not come at the same moment.
             await asyncio.sleep(random.uniform(0.0, limits.RENEWAL_SPREAD_S))
             try:
-                await self._move(stay)
+                # Over the link first. Register decides where that was refused, as with names of another certificate.
+                await self._move(stay, over_the_link=not reason)
             except Failed as failed:
                 if str(failed) != reason:
                     reason = str(failed)
@@ -75,15 +77,23 @@ class Renewal:
                 self.host.log.info("renewed", upstream=self.upstream)
         stay.renewing = False
 
-    async def _move(self, stay: Stay) -> None:
-        """Go on over a new connection where the one of the moment has come to rest."""
+    async def _move(self, stay: Stay, *, over_the_link: bool = False) -> None:
+        """Go on over a new connection where the one of the moment has come to rest.
+
+        `over_the_link`: ask for its offer over the link, where that can carry the question, and do not register.
+        """
         credentials, channel = self.connector.open_channel()
         before = stay.connection
         overlap = stay.peer.profile.confirms_stream
+        # An offer over the link is for a link of its kind: one of another kind would end it.
+        kind = ""
         try:
             # The steps that can fail come first: until they are done, the old connection does its work.
             peer = stay.peer
-            if overlap:
+            if over_the_link and before.opened.renew is not None:
+                peer = await before.opened.renew(self.ack_timeout)
+                kind = before.session.kind
+            elif overlap:
                 _, peer = await self.connector.register(channel)
             else:
                 await self.connector.connected(channel)
@@ -93,7 +103,9 @@ class Renewal:
                     if not overlap:
                         await _end(before)
                         await self.connector.register(channel)
-                    connection = await self.connector.open(channel, credentials, stay.parent, peer, continues=overlap)
+                    connection = await self.connector.open(
+                        channel, credentials, stay.parent, peer, continues=overlap, of_kind=kind
+                    )
                     if (overlap and not before.session.alive) or not connection.session.follows(before.session):
                         connection.opened.line.cancel()
                         connection.session.unwritten()
@@ -103,9 +115,11 @@ class Renewal:
                     raise
                 # Nothing is awaited between the last look at the old link and this.
                 self._go_on(stay, connection)
-        except BaseException:
+        except BaseException as error:
             if stay.connection is before:
                 await channel.close()
+            if isinstance(error, CallFailed):
+                raise Failed(f"a renewal over the link: {error}") from error
             raise
         stay.spawn(self._finish(before))
         if not overlap:

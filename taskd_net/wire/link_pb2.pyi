@@ -32,30 +32,34 @@ class Batch(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., patience: _Optional[_Iterable[int]] = ..., accepted: _Optional[_Iterable[str]] = ..., answers: _Optional[_Iterable[bytes]] = ..., taken: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[SpanContext, _Mapping]]] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., joined: _Optional[int] = ..., numbers: _Optional[_Iterable[int]] = ..., accepted_numbers: _Optional[_Iterable[int]] = ..., answer_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("number", "announcement", "report", "patience", "routes", "end")
+    __slots__ = ("number", "announcement", "report", "renewal", "patience", "routes", "end")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ANNOUNCEMENT_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    RENEWAL_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     number: int
     announcement: bytes
     report: bytes
+    renewal: bool
     patience: int
     routes: str
     end: str
-    def __init__(self, number: _Optional[int] = ..., announcement: _Optional[bytes] = ..., report: _Optional[bytes] = ..., patience: _Optional[int] = ..., routes: _Optional[str] = ..., end: _Optional[str] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., announcement: _Optional[bytes] = ..., report: _Optional[bytes] = ..., renewal: bool = ..., patience: _Optional[int] = ..., routes: _Optional[str] = ..., end: _Optional[str] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("number", "ack", "pace")
+    __slots__ = ("number", "ack", "pace", "offer")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     PACE_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
     number: int
     ack: bytes
     pace: bytes
-    def __init__(self, number: _Optional[int] = ..., ack: _Optional[bytes] = ..., pace: _Optional[bytes] = ...) -> None: ...
+    offer: str
+    def __init__(self, number: _Optional[int] = ..., ack: _Optional[bytes] = ..., pace: _Optional[bytes] = ..., offer: _Optional[str] = ...) -> None: ...
 
 class Branch(_message.Message):
     __slots__ = ("answer", "receivers", "failures")

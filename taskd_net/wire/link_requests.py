@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -37,17 +37,25 @@ class Announcing(NamedTuple):
     patience: float | None = None
 
 
+Asked: TypeAlias = Announcing | bytes | None
+"""An announcement, a serialized report of the state of the mesh, or None: a renewal."""
+
+Answer: TypeAlias = Ack | bytes | str
+"""The answer to an announcement, and to any request that was refused; that to a report, serialized; the offer for a
+renewal."""
+
+
 class Request(NamedTuple):
     """A request of a child beside its messages.
 
     Attributes:
         number: names it on its link.
-        content: an announcement, or a serialized report of the state of the mesh.
+        content: what it asks for.
         patience: seconds for which the child waits for the reply.
     """
 
     number: int
-    content: Announcing | bytes
+    content: Asked
     patience: float
 
 
@@ -56,11 +64,11 @@ class Reply(NamedTuple):
 
     Attributes:
         number: that of the request.
-        content: the answer to an announcement, and to any request that was refused; else that to a report, serialized.
+        content: the answer.
     """
 
     number: int
-    content: Ack | bytes
+    content: Answer
 
 
 def read_kind(text: str) -> Kind:
@@ -84,7 +92,9 @@ def write_request(request: Request) -> bytes:
     """Serialize a request."""
     number, content, patience = request
     whole = link_pb2.Request(number=number, patience=min(_UINT32, round(1000.0 * patience)))
-    if isinstance(content, bytes):
+    if content is None:
+        whole.renewal = True
+    elif isinstance(content, bytes):
         whole.report = content
     else:
         whole.announcement = content.data
@@ -105,6 +115,8 @@ def read_request(data: bytes) -> Request:
     asked, patience = whole.WhichOneof("content"), whole.patience / 1000.0
     if asked == "report":
         return Request(whole.number, whole.report, patience)
+    if asked == "renewal":
+        return Request(whole.number, None, patience)
     if asked != "announcement":
         raise Refusal(Code.NET_ERR, "a request for nothing that is known")
     terms = read_kind(whole.routes), read_end(whole.end), patience
@@ -116,6 +128,8 @@ def write_reply(reply: Reply) -> bytes:
     number, content = reply
     if isinstance(content, bytes):
         whole = link_pb2.Reply(number=number, pace=content)
+    elif isinstance(content, str):
+        whole = link_pb2.Reply(number=number, offer=content)
     else:
         whole = link_pb2.Reply(number=number, ack=codec.write_ack(content))
     return bytes(whole.SerializeToString())
@@ -128,7 +142,7 @@ def read_reply(data: bytes, parent: Position) -> Reply:
         Refusal: 6999 the bytes are not a reply, 4000 the Ack in it is none.
     """
     whole = _read(link_pb2.Reply, data, "a reply")
-    return Reply(whole.number, codec.read_ack(whole.ack, parent) if whole.ack else whole.pace)
+    return Reply(whole.number, codec.read_ack(whole.ack, parent) if whole.ack else whole.offer or whole.pace)
 
 
 def _read(kind: type[_M], data: bytes, what: str) -> _M:

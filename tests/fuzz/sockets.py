@@ -181,7 +181,8 @@ def direct_stream(data: bytes) -> None:
         honest, stream = node.child(HONEST), DirectSocket()
         stream.connection_made(_Wire())
         session = DirectLink(node, link, HOSTILE, stream, numbered=True, counts=True)
-        session.attend(Answering(cast(Any, _Parent()), HOSTILE, Caller(remote_of("ipv4:127.0.0.1:1"), lambda: None)))
+        caller = Caller(remote_of("ipv4:127.0.0.1:1"), lambda: None)
+        session.attend(Answering(cast(Any, _Parent()), HOSTILE, caller, lambda _: ""))
         node.links[link] = session
         node.perform(node.router.link_up(0.0, link, session, (), session.terms))
         await _play(node, honest, session, stream, data)

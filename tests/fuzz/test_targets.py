@@ -96,12 +96,14 @@ socket_requests = st.builds(
     routes=st.sampled_from(["", "complete", "withdraw", "x"]),
     end=st.sampled_from(["", "finished", "lost"]),
     announcement=st.one_of(st.none(), announcements.map(pb.PathDiscoveryReq.SerializeToString)),
+    renewal=st.sampled_from([None, False, True]),
 ).map(link_pb2.Request.SerializeToString)
 replies = st.builds(
     link_pb2.Reply,
     number=st.integers(0, 2),
     ack=st.one_of(st.just(b""), st.builds(pb.Ack, code=st.integers(0, 7000)).map(pb.Ack.SerializeToString)),
     pace=st.binary(max_size=4),
+    offer=st.text(max_size=4),
 ).map(link_pb2.Reply.SerializeToString)
 
 

@@ -240,7 +240,7 @@ async def test_requests_that_moved_to_another_socket_count_until_they_are_answer
 
     served = SimpleNamespace(reported=reported)
     caller = Caller(remote_of("ipv4:127.0.0.1:40001"), lambda: None)
-    before, after = (Answering(cast(Any, served), WORKER, caller) for _ in range(2))
+    before, after = (Answering(cast(Any, served), WORKER, caller, lambda _: "") for _ in range(2))
     pipe = Pipe()
     for end in (before, after):
         end.attach(pipe)

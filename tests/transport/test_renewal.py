@@ -9,17 +9,21 @@ from typing import Any
 import pytest
 
 from taskd_net import Code, limits
+from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
+from taskd_net.links.direct_kind import DirectAcceptor
 from taskd_net.links.peer import joined_metadata
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
+from taskd_net.transport.connecting import Connector
 from taskd_net.transport.renewal import Renewal
 from taskd_net.wire import socket_frames
 from taskd_net.wire.socket_frames import write_accepted
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, both_links, fast_links, soon
 from tests.peers.parent import RawParent
+from tests.polling import until
 
 
 @pytest.fixture
@@ -61,6 +65,76 @@ async def test_each_new_certificate_is_one_move_and_no_loss(mesh: Mesh, tmp_path
         assert ((await worker.take()).body, (await mgr.take()).body) == ("down", "up")
     assert mesh.count("renewed") == mesh.count("child_moved") == 3
     assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The channels of the calls of Register so far."""
+    calls: list[object] = []
+    register = Connector.register
+
+    async def noted(connector: Connector, channel: Any) -> Any:
+        calls.append(channel)
+        return await register(connector, channel)
+
+    monkeypatch.setattr(Connector, "register", noted)
+    return calls
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mesh", ["direct"], indirect=True)
+async def test_direct_link_is_renewed_over_itself_without_a_call(
+    mesh: Mesh, tmp_path: Path, at_once: None, registered: list[object]
+) -> None:
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    for times in (1, 2):
+        certificates.issue()
+        await mesh.logged("renewed", node=worker.position, times=times)
+        assert (await soon(mgr.send("down", to=worker.position))).ok
+        assert (await soon(worker.send("up", to="Mgr"))).ok
+    assert len(registered) == 1
+    assert mesh.count("child_moved", link="direct") == 2
+    assert mesh.count("upstream_lost") == mesh.count("child_lost") == mesh.count("violation") == 0
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mesh", ["direct"], indirect=True)
+async def test_certificate_with_other_names_registers(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
+) -> None:
+    """A token of the link that stands is for the names that were shown at Register."""
+    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    certificates.issue("taskd://*/*/0/*")
+    await mesh.logged("violation", detail="a direct link: the certificate is not the one that was shown at Register")
+    await until(lambda: len(registered) > 1)
+    assert (await soon(mgr.send("down", to=worker.position))).ok
+    assert mesh.count("upstream_lost") == 0
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mesh", ["direct"], indirect=True)
+async def test_child_registers_where_the_parent_makes_no_offer_over_the_link(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
+) -> None:
+    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+
+    def refuse(*_: object) -> str:
+        raise Refusal(Code.CLIENT_ERR, "no offer")
+
+    monkeypatch.setattr(DirectAcceptor, "_renewed", refuse)
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    certificates.issue()
+    await mesh.logged("renewed", node=worker.position)
+    assert mesh.count("renewal_failed", node=worker.position) == 1
+    assert len(registered) == 2
+    assert mesh.count("upstream_lost") == 0
 
 
 @pytest.mark.timeout(30)

@@ -45,6 +45,12 @@ def test_report_and_its_answer(number: int, data: bytes) -> None:
     assert read_reply(write_reply(Reply(number, data)), MGR) == Reply(number, data)
 
 
+@given(NUMBERS, st.text(st.characters(codec="utf-8"), min_size=1, max_size=20))
+def test_renewal_and_its_offer(number: int, offer: str) -> None:
+    assert read_request(write_request(Request(number, None, 3.0))) == Request(number, None, 3.0)
+    assert read_reply(write_reply(Reply(number, offer)), MGR) == Reply(number, offer)
+
+
 @given(NUMBERS, st.sampled_from(Code), st.text(st.characters(codec="utf-8"), max_size=20))
 def test_answer_to_an_announcement(number: int, code: Code, uuid: str) -> None:
     ack = Ack(uuid, int(code), Position.proxy(3))
