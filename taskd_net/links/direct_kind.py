@@ -293,7 +293,7 @@ class Direct(Kind):
 
     async def open(self, way: Way) -> Opened:
         """Connect, greet, and wait for the answer."""
-        offer = _read_offer(way.peer)
+        peer, offer = way.peer, _read_offer(way.peer)
         assert offer is not None
         try:
             context = _context(way)
@@ -326,7 +326,8 @@ class Direct(Kind):
         session = _session(way.host, UP, way.parent, stream, way.peer, asking)
 
         async def renew(seconds: float) -> Peer:
-            return replace(way.peer, said={**way.peer.said, KEY: await asking.renew(seconds)})
+            # Not of the way: it holds the channel, and so gRPC's threads.
+            return replace(peer, said={**peer.said, KEY: await asking.renew(seconds)})
 
         return Opened(session, _Line(stream), frames.read_accepted(payload), asking, renew)
 
