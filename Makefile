@@ -37,7 +37,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench browser clean compat coverage demo faults fuzz guide install-test kills lint matrix mixed mutants profile proto proto-check soak test torch torch-range
+.PHONY: help attacks audit bench bench-training browser clean compat coverage demo faults fuzz guide install-test lint matrix mixed mutants profile proto proto-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,9 @@ audit: .venv-audit/stamp  ## look for known weaknesses in the users' packages (n
 bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 10 minutes (ARGS="--quick --json")
 	@.venv/bin/python -m pytest -q -m bench tests/benchmarks
 	@.venv/bin/taskd-net bench $(or $(ARGS),--plots docs/benchmarks)
+
+bench-training: .venv-torch/stamp-bench  ## measure recoveries of a training beside torchrun and ft_launcher, in 6 minutes (ARGS="--turns 1")
+	@.venv-torch/bin/taskd-net bench training $(or $(ARGS),--turns 3 --plots docs/benchmarks)
 
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
@@ -193,6 +196,10 @@ clean:  ## remove the environments and the files of the tools
 .venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python
 	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' $(TORCH)
 	@touch $@
+
+.venv-torch/stamp-bench: pyproject.toml Makefile | .venv-torch/bin/python
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,test,bench-training]' $(TORCH)
+	@touch $@ .venv-torch/stamp
 
 $(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
 	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' torch==$*

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from benchmarks import documents, report
+from benchmarks import documents, report, requirements
 from benchmarks.job import job
 from benchmarks.machine import Machine, caption, describe
 from benchmarks.measures import Bench, Effort
@@ -22,6 +22,7 @@ from benchmarks.results import Results
 from benchmarks.systems import DIRECT, OURS
 from benchmarks.targets import OF_MEASURE, Target, targets, targets_of
 from benchmarks.tls import tls
+from benchmarks.training.measure import training
 from benchmarks.worker import worker
 
 MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
@@ -39,6 +40,7 @@ MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
     "worker": worker,
     "job": job,
     "recovery": recovery,
+    "training": training,
     "router": Bench.router,
 }
 
@@ -46,10 +48,10 @@ TURNS, QUICK_TURNS = 5, 3
 
 
 def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, plots: Path | None) -> int:
-    """Take these measures (none: all of them) and print them.
+    """Take these measures and print them.
 
     Args:
-        names: of `MEASURES`.
+        names: of `MEASURES`; none: all but those with requirements of their own.
         quick: only the figures for the targets, with fewer turns.
         as_json: print data instead of tables.
         turns: turns of each system; None for the default.
@@ -74,7 +76,7 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
             if quick:
                 for_targets(bench)
             else:
-                for name in names or MEASURES:
+                for name in names or (name for name in MEASURES if name not in requirements.OF_MEASURE):
                     MEASURES[name](bench)
     except BenchFailed as failed:
         messages.print(f"{failed}", style="bold red", soft_wrap=True)
@@ -118,12 +120,14 @@ def for_targets(bench: Bench) -> None:
 
 
 def fill_own(names: Sequence[str], results: Results, machine: Machine, document: Path) -> list[str]:
-    """Write the targets of measures that have their own into their sections; the results of all measures stay.
+    """Write measures that have targets of their own into their sections; the results of all measures stay.
 
-    Returns the measures that have no section there.
+    A section has a place for the targets, and may have one for all figures. Returns the measures that have no section
+    there.
     """
     missing = []
     for name in names:
+        documents.fill(document, f"{name} figures", report.markdown_of(name, results))
         verdicts = report.markdown_targets(list(OF_MEASURE[name](results)))
         if not documents.fill(document, name, f"{verdicts}\n\n{caption(machine)}."):
             missing.append(name)

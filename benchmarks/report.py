@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.results import Case, Conditions, Key, Results
-from benchmarks.systems import ALL, DIRECT, OURS
+from benchmarks.systems import ALL, DIRECT, LAUNCHERS, OURS
 from benchmarks.targets import Target
 
 TITLES: Final = {
@@ -30,6 +30,7 @@ TITLES: Final = {
     "worker": "What a Worker costs the training process that it is in",
     "job": "The Manager of a job",
     "recovery": "The Manager as a client of ClusterD",
+    "training": "A training of 4 processes, one of which is killed",
     "router": "The Router alone, in memory, a message and its answers",
 }
 
@@ -75,7 +76,9 @@ def sections(results: Results) -> Iterator[Section]:
     for key, systems in results.medians():
         by_measure.setdefault(key.measure, []).append((key, systems))
     for measure, rows in by_measure.items():
-        section = Section(TITLES[measure], [name for name in ALL if any(name in systems for _, systems in rows)])
+        section = Section(
+            TITLES[measure], [name for name in (*ALL, *LAUNCHERS) if any(name in systems for _, systems in rows)]
+        )
         metrics = list(dict.fromkeys(key.metric for key, _ in rows))
         # The same metric together, so that a column can be read down.
         for metric in metrics:
@@ -176,6 +179,13 @@ def markdown(results: Results) -> str:
         rows = [[label, *(cells.get(system, "") for system in section.systems)] for label, cells in section.rows]
         parts.append(f"### {section.title}\n\n{_markdown_table(['', *section.systems], rows)}")
     return "\n\n".join(parts)
+
+
+def markdown_of(measure: str, results: Results) -> str:
+    """The table of one measure as Markdown; empty without figures."""
+    found = next((section for section in sections(results) if section.title == TITLES[measure]), Section("", []))
+    rows = [[label, *(cells.get(system, "") for system in found.systems)] for label, cells in found.rows]
+    return _markdown_table(["", *found.systems], rows)
 
 
 def markdown_targets(reached: Sequence[Target]) -> str:

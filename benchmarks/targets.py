@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 
 from benchmarks.mesh import DOWN, UP
 from benchmarks.results import Conditions, Results
-from benchmarks.systems import DIRECT, OURS
+from benchmarks.systems import DIRECT, OURS, TORCHRUN
 
 
 class Verdict(TypedDict):
@@ -143,8 +143,34 @@ def recovery(results: Results) -> Iterator[Target]:
         yield Target(f"Recovery: {metric}", results.value("recovery", metric, OURS), unit, bound)
 
 
-OF_MEASURE: Final[dict[str, Callable[[Results], Iterator[Target]]]] = {"job": job, "recovery": recovery}
-"""Targets of measures that a complete run has, and a quick one leaves out."""
+def training(results: Results) -> Iterator[Target]:
+    """The targets of a training whose processes stay, beside torchrun. An interval is 100 ms."""
+    total = "kill to first step of all"
+    ratio = results.ratio("training", total, TORCHRUN, OURS)
+    yield Target(
+        "Training: in place, from a kill to the first step", ratio, "x faster than torchrun", 2.0, at_least=True
+    )
+    ours, theirs = (results.values("training", total, system) for system in (OURS, TORCHRUN))
+    slowest = max(ours) / min(theirs) if ours and theirs else None
+    yield Target("Training: in place, the slowest time", slowest, "x torchrun's quickest", 1.0)
+    for metric, bound in (
+        ("noticed", 100.0),
+        ("decided", 150.0),
+        ("the others joined after the new one called", 50.0),
+    ):
+        yield Target(f"Training: in place, {metric}", results.value("training", metric, OURS), "ms", bound)
+    for metric, unit, bound in (("CPU", "% of a core", 1.0), ("memory", "MB", 60.0)):
+        agent, plain = (results.value("training", f"launcher, {metric}", system) for system in (OURS, TORCHRUN))
+        beyond = None if agent is None or plain is None else max(agent - plain, 0.0)
+        yield Target(f"Training: {metric} of the Agent beyond torchrun's", beyond, unit, bound)
+
+
+OF_MEASURE: Final[dict[str, Callable[[Results], Iterator[Target]]]] = {
+    "job": job,
+    "recovery": recovery,
+    "training": training,
+}
+"""Targets of measures that a quick run leaves out."""
 
 GROWTH = 1.5
 """The bound for independence of the size: a processor's caches hold a hundred routes, not a hundred thousand."""

@@ -9,6 +9,12 @@ DIRECT = "direct"
 PEERS = (DIRECT, "tasknet", "unary", "stream", "nats", "zmq", "sockets")
 ALL = (OURS, *PEERS)
 
+# Launchers of trainings, which are not members of a mesh.
+TORCHRUN = "torchrun"
+FT_LAUNCHER = "ft_launcher"
+RESTART_ALL = "taskd_net, 208"
+LAUNCHERS = (RESTART_ALL, TORCHRUN, FT_LAUNCHER)
+
 
 def make(spec: Spec) -> Member:
     """Make the member that a specification describes, and import its libraries only here."""

@@ -10,6 +10,7 @@ from benchmarks.histogram import Latencies
 from benchmarks.machine import describe
 from benchmarks.processes import ROOT
 from benchmarks.results import Results
+from benchmarks.systems import OURS, TORCHRUN
 from benchmarks.targets import OF_MEASURE, targets
 
 
@@ -111,3 +112,18 @@ def test_each_measure_with_targets_of_its_own_has_its_section_in_the_document(tm
     results.add("recovery", "idle client", "% of a core", "taskd_net", 0.0625)
     fill_own(["recovery"], results, describe(), document)
     assert "| Recovery: idle client | 0.06" in document.read_text()
+
+
+def test_section_of_a_training_has_its_figures_too(tmp_path: Path) -> None:
+    document, results = tmp_path / "performance.md", Results()
+    document.write_text((ROOT / "docs" / "performance.md").read_text())
+    for system, value in ((OURS, 1000.0), (TORCHRUN, 3000.0)):
+        results.add("training", "kill to first step of all", "ms", system, value)
+        results.add("training", "noticed", "ms", system, 20.0)
+
+    assert fill_own(["training"], results, describe(), document) == []
+
+    text = document.read_text()
+    assert "| Training: in place, from a kill to the first step | 3.00 × faster than torchrun | ≥ 2 " in text
+    assert f"|  | {OURS} | {TORCHRUN} |" in text
+    assert "| kill to first step of all | 1,000 ms | 3,000 ms (0.33×) |" in text

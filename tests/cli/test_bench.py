@@ -28,9 +28,21 @@ def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPat
     assert ran.output == ("taskd-net bench needs no-such-distribution, not installed here: pip install -e '.[bench]'\n")
 
 
+def test_without_the_extra_of_a_measure_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.requirements.MODULES", {})
+    monkeypatch.setattr("benchmarks.requirements.OF_MEASURE", {"training": {"no_such_module": "no-such-distribution"}})
+    monkeypatch.setattr("benchmarks.requirements.program", lambda name: name)
+
+    ran = CliRunner().invoke(bench, ["training"])
+
+    assert ran.exit_code == 1
+    said = "taskd-net bench needs no-such-distribution, not installed here: pip install -e '.[bench-training]'\n"
+    assert ran.output == said
+
+
 @pytest.mark.parametrize("arguments", [["no-such-measure"], ["rate", "--quick"]])
 def test_a_measure_that_cannot_be_taken_is_refused(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    monkeypatch.setattr("benchmarks.requirements.missing", list)
+    monkeypatch.setattr("benchmarks.requirements.missing", lambda names: [])
 
     ran = CliRunner().invoke(bench, arguments)
 
