@@ -66,7 +66,7 @@ lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, the import
 audit: .venv-audit/stamp  ## look for known weaknesses in the users' packages (needs the network)
 	@.venv-audit/bin/pip-audit --strict --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
 
-bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in < 10 minutes (ARGS="--quick --json")
+bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in half an hour (ARGS="--quick --json")
 	@.venv/bin/python -m pytest -q -m bench tests/benchmarks
 	@.venv/bin/taskd-net bench $(or $(ARGS),--plots docs/benchmarks)
 
