@@ -142,7 +142,7 @@ ELSEWHERE = {
     "demo/fleet.py": {"json.loads"},
     **{f"demo/job/{name}.py": {"json.loads"} for name in ("manager", "stage", "trainee")},
     **{f"demo/recovery/{name}.py": {"json.loads"} for name in ("manager", "stage")},
-    "demo/training/stage.py": {"json.loads"},
+    **{f"demo/training/{name}.py": {"json.loads"} for name in ("manager", "stage")},
     # A record is a file of the node's own, and no node reads it: it is repeated by whoever looks into a fault.
     "core/replay.py": {"json.loads"},
 }
