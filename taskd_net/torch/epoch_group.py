@@ -9,6 +9,10 @@ Gloo says nothing of its sockets, but it watches all those of a device by one ep
 epoll watches. While an epoch lasts, each gloo group gets devices from here, with the numbers of their epolls. A device
 keeps its epoll open, so the numbers hold. The device's listener stays as it is: gloo ends the process if that fails.
 
+The end of a gloo group waits for gloo's threads, and they may wait for the interpreter's lock to drop a collective. The
+last reference of Python's gives the lock up meanwhile; that of a DDP model keeps it, so the two would wait for each
+other for ever. So `EpochGroup` keeps a reference to each of its groups until `forget`, after the end of the models.
+
 NCCL has an `abort` that works.
 """
 
@@ -56,6 +60,7 @@ class EpochGroup:
         self._over = threading.Event()
         self._devices: list[Any] = []
         self._epolls: list[int] = []
+        self._groups: list[Any] = []
 
     @property
     def over(self) -> bool:
@@ -80,6 +85,7 @@ class EpochGroup:
 
         def make(group: Any, store: Any, rank: int, size: int, timeout: Any = default_pg_timeout) -> None:
             original(group, store, rank, size, self._options(timeout) if isinstance(timeout, timedelta) else timeout)
+            self._groups.append(group)
 
         ProcessGroupGloo.__init__ = make
         try:
@@ -105,6 +111,10 @@ class EpochGroup:
                 _shut_down(epoll)
         if dist.is_initialized() and "nccl" in dist.get_backend_config():
             distributed_c10d._abort_process_group()
+
+    def forget(self) -> None:
+        """Let the groups go, after `joined`, when the models of the epoch are gone. Idempotent."""
+        self._groups.clear()
 
     def _await_all(self, store: PrefixStore, world: int) -> None:
         """Wait until every rank is about to join.

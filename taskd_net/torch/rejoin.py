@@ -108,14 +108,17 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
                     log.info("epoch_joined", epoch=epoch.number, reason=epoch.reason)
                     result = train_fn(epoch.number, epoch.reason)
                 if not epoch.ended:
+                    epoch.group.forget()
                     _report(Part(epochs.FINISHED, epoch.number, world, local))
                     return result
                 reason = "the Manager has ended the epoch"
             except Exception as error:
                 if not (epoch.ended or lost_a_peer(error)):
+                    epoch.group.forget()
                     raise
                 reason = str(error).partition("\n")[0][: job_limits.SHOWN_CHARS]
-            gc.collect()  # models and groups that the function has left behind
+            gc.collect()  # models that the function has left behind
+            epoch.group.forget()
             log.info("epoch_left", epoch=epoch.number, reason=reason)
             _report(Part(epochs.LEFT, epoch.number, world, local), reason)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch.distributed import HashStore, PrefixStore, ProcessGroupGloo
 
@@ -34,6 +35,16 @@ def test_function_may_destroy_its_group() -> None:
     with EpochGroup().joined(PrefixStore("epoch", HashStore()), 0, 1, backend="gloo"):
         dist.destroy_process_group()
     assert not dist.is_initialized()
+
+
+def test_group_outlives_its_models() -> None:
+    """The end of a DDP model that holds the last reference waits for gloo's threads with the interpreter's lock."""
+    group = EpochGroup()
+    with group.joined(PrefixStore("epoch", HashStore()), 0, 1, backend="gloo"):
+        backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    assert any(backend is each for each in group._groups)
+    group.forget()
+    assert not group._groups
 
 
 def test_rank_that_waits_for_others_to_join_leaves_at_the_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -12,11 +13,14 @@ import torch.distributed as dist
 from torch.distributed import HashStore, TCPStore
 
 from taskd_net import BlockingNode, Body, NodeConfig
-from taskd_net.api import destroy_taskd_worker, init_taskd_worker, start_taskd_worker, worker
+from taskd_net.api import destroy_taskd_worker, init_taskd_worker, register_handler, start_taskd_worker, worker
 from taskd_net.codes import ArgumentTypeError, ConfigError
 from taskd_net.torch import CannotRejoin, UnsupportedTorch, rejoin, seam
 
 SOON = 60.0
+HANDLED = 9999
+"""A command of the tests' own."""
+
 GLOO = "[/src/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
 
 
@@ -46,6 +50,14 @@ class Mgr:
         body = Body("ACTION", code, message, {"Reason": reason})
         ack = self.node.send(body.to_json(), to="Worker/0/0", timeout=SOON)
         assert ack.ok, ack
+
+    def settle(self) -> None:
+        """Wait until the Worker has handled every command so far: it handles them one after another."""
+        handled = threading.Event()
+        register_handler(HANDLED, lambda _: handled.set())
+        self.command(HANDLED, "")
+        assert handled.wait(SOON)
+        register_handler(HANDLED, None)
 
 
 @pytest.fixture
@@ -106,6 +118,7 @@ def test_function_runs_in_each_epoch_of_one_process(own: bool, mgr: Mgr) -> None
         mgr.command(302, "x", "unreadable")
         mgr.command(303, "2", "older")
         mgr.command(303, "3", "rank 5 failed")
+        mgr.settle()
         train.end(KeyError("a name that the function gives to the lost peer"))
         assert mgr.part() == ("left", "3")
         mgr.command(302, "4", "rank 5 failed")
@@ -115,6 +128,7 @@ def test_function_runs_in_each_epoch_of_one_process(own: bool, mgr: Mgr) -> None
         mgr.command(302, "7", "a collective failed")
         assert mgr.part() == ("running", "7")
         mgr.command(302, "8", "later, which ends the one before")
+        mgr.settle()
         train.end()
         assert [mgr.part(), mgr.part()] == [("left", "7"), ("running", "8")]
         train.end()

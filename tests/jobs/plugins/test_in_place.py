@@ -59,6 +59,15 @@ def test_without_the_setting_and_with_clusterd_it_wants_nothing(config: JobConfi
     assert scene.tick().commands == []
 
 
+@pytest.mark.parametrize("clusterd", [False, True])
+def test_workers_wait_for_epochs_only_where_somebody_begins_them(clusterd: bool) -> None:
+    scene = Scene(JobConfig(fault_recover="on", clusterd=clusterd, in_place=True))
+    scene.report("Agent/0", "REGISTER", 0)
+    scene.report("Agent/0", "STATUS", 201, "3")
+    (start,) = scene.tick().commands
+    assert (vocabulary.IN_PLACE in start.extension) is not clusterd
+
+
 def test_a_second_failure_of_the_same_rank_is_left_to_the_pods() -> None:
     scene = failed()
     scene.fault(1, 3)
