@@ -1,0 +1,160 @@
+"""The state of one device: its faults, the steps under way, and why it is out."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import dataclass, field
+from typing import Final
+
+from taskd_net.faults.events import Severity
+from taskd_net.faults.levels import Action, FaultType, Step
+
+NEVER: Final = math.inf
+
+AWAITED: Final = frozenset(
+    {Action.WAIT_FOR_RECOVERY, Action.WAIT_UNTIL_IDLE, Action.STOP_PROCESSES, Action.RESET_DEVICE}
+)
+"""Steps with an end that the next step waits for."""
+
+
+def after(moment: float) -> float:
+    """The first time that is strictly later."""
+    return math.nextafter(moment, NEVER)
+
+
+@dataclass(slots=True)
+class Fault:
+    """A fault of a device: it stands, or it was raised for its duration and has not been gone for long enough.
+
+    Args:
+        since: begin of its present standing.
+        base: type by its code and severity.
+        severity, network: as its event says.
+        stands: it has not recovered.
+        frequent: type by its frequency, for as long as it stands.
+        lasting: type by its duration.
+        gone: time of its recovery, while `lasting` goes on.
+    """
+
+    since: float
+    base: FaultType
+    severity: Severity | None = None
+    network: bool = False
+    stands: bool = True
+    frequent: FaultType | None = None
+    lasting: FaultType | None = None
+    gone: float = NEVER
+
+    @property
+    def type(self) -> FaultType:
+        """Its type, after all rules."""
+        most = self.base if self.stands else FaultType.NOT_HANDLE
+        if self.frequent is not None and self.stands and self.frequent > most:
+            most = self.frequent
+        if self.lasting is not None and self.lasting > most:
+            most = self.lasting
+        return most
+
+
+@dataclass(slots=True)
+class Raised:
+    """A type that the frequency of a fault has given its device, and that outlives the fault.
+
+    Args:
+        type: the type.
+        since: time of the last reaching.
+        until: time of its end; infinity: a person ends it.
+        reason: in words.
+    """
+
+    type: FaultType
+    since: float
+    until: float
+    reason: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """Steps under way.
+
+    Args:
+        type, code: of the fault.
+        steps: all of them.
+        index: of the present one.
+        deadline: its end, if it has one.
+    """
+
+    type: FaultType
+    code: str
+    steps: tuple[Step, ...]
+    index: int
+    deadline: float
+
+    @property
+    def step(self) -> Step:
+        """The present step."""
+        return self.steps[self.index]
+
+
+@dataclass(slots=True)
+class Cause:
+    """Why a device is out.
+
+    Args:
+        action: ISOLATE_AND_RESCHEDULE or NO_NEW_JOB.
+        code: of the fault.
+        reason: in words.
+        since: the time.
+    """
+
+    action: Action
+    code: str
+    reason: str
+    since: float
+
+
+@dataclass(slots=True)
+class Device:
+    """The state of a device.
+
+    Args:
+        faults: by code.
+        raised: by code.
+        occurrences: times of the counted occurrences, by code, in order.
+        counted: time of the last one.
+        plan: steps under way.
+        failed: a step has failed, so the device is out until that fault recovers.
+        held: why it takes no new job.
+        standing: the most serious type on it; `settle` keeps it.
+        wake: time by which to look at it.
+    """
+
+    faults: dict[str, Fault] = field(default_factory=dict)
+    raised: dict[str, Raised] = field(default_factory=dict)
+    occurrences: dict[str, array[float]] = field(default_factory=dict)
+    counted: float = 0.0
+    plan: Plan | None = None
+    failed: Cause | None = None
+    held: Cause | None = None
+    standing: FaultType = FaultType.NOT_HANDLE
+    wake: float = NEVER
+
+    @property
+    def empty(self) -> bool:
+        """True where there is nothing to remember."""
+        return not (self.faults or self.raised or self.occurrences or self.plan or self.failed)
+
+    def settle(self) -> None:
+        """Find the most serious type again."""
+        most = FaultType.NOT_HANDLE
+        for fault in self.faults.values():
+            most = max(most, fault.type)
+        for raised in self.raised.values():
+            most = max(most, raised.type)
+        self.standing = most
+
+    def stands(self, code: str) -> bool:
+        """True while a fault of this code has not recovered."""
+        fault = self.faults.get(code)
+        return fault is not None and fault.stands
