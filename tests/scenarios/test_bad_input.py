@@ -16,7 +16,8 @@ from tests.peers.wire import NotAParent
 
 pytestmark = pytest.mark.timeout(180)
 
-# Fixed bytes: some random ones are a message of unknown fields. Each ends or stops within a field, so that no message reads it.
+# Fixed bytes: some random ones are a message of unknown fields. Each ends or stops within a field, so that no message
+# reads it.
 GARBAGE = [b"\xff" * 40, b"\x0f" + bytes(range(256)), b"\x0a\xff\xff\xff\xff\x0f", b"\x00"]
 
 
