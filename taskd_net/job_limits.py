@@ -237,3 +237,23 @@ GUARDIAN_GRACE_S: Final = 1.0
 
 MGR_END_S: Final = 10.0
 """Seconds that the Manager of `taskd-net run --mgr` has to drain and end after the job."""
+
+LAUNCHER_LOOK_S: Final = 1.0
+"""Seconds between two looks of a launcher without a Manager at its workers and the platform's files, as TaskD's."""
+
+RESET_LOOK_AGAIN_S: Final = 5.0
+"""Seconds between two looks of such a launcher that must not start its workers yet, as with TaskD's."""
+
+RESET_START_S: Final = 900.0
+"""Seconds that such a launcher waits to start its workers, as TaskD's: the reset of a node's devices. Then it leaves
+with 1."""
+
+REPLACE_S: Final = 120.0
+"""Seconds after a worker's failure for the platform's order to restart it alone, as with TaskD's launcher."""
+
+FAILURE_PAUSE_S: Final = 10.0
+"""Seconds between a worker's failure and the end of the others where none is restarted alone, as with TaskD's launcher:
+the platform's files may say more meanwhile."""
+
+SCHEDULER_GRACE_S: Final = 5.0
+"""Seconds that msrun's scheduler has to end after SIGTERM. It has nothing to store."""

@@ -25,7 +25,8 @@ from taskd_net import job_limits, vocabulary
 from taskd_net.api import arguments, plans
 from taskd_net.api.agent_messages import Go, read_command
 from taskd_net.api.ends import Ends
-from taskd_net.api.member import Once, Refused, Slot, by_signal, documented, leave, log
+from taskd_net.api.failed_calls import FailedCalls
+from taskd_net.api.member import Once, Slot, by_signal, documented, leave, log
 from taskd_net.api.mindspore import MindSporeWorkers
 from taskd_net.api.node_proxy import AgentsProxy
 from taskd_net.api.operators import LocalWorkers, Operators
@@ -82,6 +83,7 @@ class Agent:
         self._plans = their_plans
         self._fault_timeout = _fault_timeout()
         self._start = Once()
+        self._failures = FailedCalls()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
         self._jobs: SimpleQueue[Call | _End] = SimpleQueue()
         self._proxy = proxy
@@ -217,8 +219,7 @@ class Agent:
     def _called(self, call: Call, answer: Event, error: Exception | None, pids: Collection[int] | None) -> None:
         """Take in the answer of one of the framework's functions, and the workers' processes after it."""
         if error is not None:
-            traceback = None if isinstance(error, Refused) else error
-            log.error("command_failed", call=type(call).__name__, reason=str(error), exc_info=traceback)
+            self._failures.report(call, error)
         if pids is not None:
             self._ends.watch(pids)
         self._feed(answer)
@@ -263,9 +264,18 @@ def _fault_timeout() -> float | None:
     return seconds
 
 
-def _mindspore_plans() -> MindSporePlans:
+def restart_pause() -> float:
+    """Seconds between the end of all MindSpore workers and their start.
+
+    Raises:
+        ConfigError: `TASKD_NET_RESTART_PAUSE` is no number of seconds.
+    """
     has_npu = any(DEVICES.glob("davinci[0-9]*"))
-    pause = arguments.seconds_of_environment(RESTART_PAUSE, job_limits.RESTART_PAUSE_S if has_npu else 0.0)
+    return arguments.seconds_of_environment(RESTART_PAUSE, job_limits.RESTART_PAUSE_S if has_npu else 0.0)
+
+
+def _mindspore_plans() -> MindSporePlans:
+    pause = restart_pause()
     finish = arguments.seconds_of_environment(FINISH_PAUSE, job_limits.FINISH_PAUSE_S)
     return MindSporePlans(pause, min(pause, job_limits.RESTART_RANKS_PAUSE_S), finish)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
@@ -198,3 +198,13 @@ class _LogFile:
 
 
 _log_file: Final = _LogFile()
+
+
+@contextlib.contextmanager
+def log_file(file_name: str) -> Iterator[None]:
+    """Log into a file for the time of a block, unless this process has one."""
+    _log_file.enter(file_name)
+    try:
+        yield
+    finally:
+        _log_file.leave()

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from taskd_net.api.failed_calls import Malformed
 from taskd_net.api.member import Refused
 from taskd_net.api.operators import KILL_WORKER, MONITOR, START_ALL_WORKER, START_WORKER_LIST, Operators
 from taskd_net.api.supervision import Looked
@@ -85,12 +86,13 @@ class MindSporeWorkers:
             failed=frozenset(worker.global_rank for worker in workers if worker.failed),
             running=any(worker.status is None for worker in workers),
             finished=bool(workers) and all(worker.status == FINISHED for worker in workers),
+            ranks=frozenset(worker.global_rank for worker in workers),
         )
 
     def _workers(self) -> Iterator[_Worker]:
         answer = self._operators.call(MONITOR, [ALL])
         if not isinstance(answer, Mapping):
-            raise Refused(f"{MONITOR} answered {shown(answer)}; expected a dict by local rank")
+            raise Malformed("no dict", f"{MONITOR} answered {shown(answer)}; expected a dict by local rank")
         for local_rank, worker in answer.items():
             yield _read(local_rank, worker)
 
@@ -108,4 +110,4 @@ def _read(local_rank: object, worker: object) -> _Worker:
             if isinstance(local_rank, int) and (pid is None or pid > 0):
                 return _Worker(local_rank, global_rank, pid, status)
     text = f"{MONITOR} answered {shown(worker)} for local rank {shown(local_rank)}"
-    raise Refused(f"{text}; expected whole numbers as pid, status and global_rank")
+    raise Malformed("a worker", f"{text}; expected whole numbers as pid, status and global_rank")

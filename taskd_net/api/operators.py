@@ -39,6 +39,10 @@ class Operators:
             raise ConfigError(f"func is {shown(func)}; expected a function")
         self._functions[operator] = func
 
+    def has(self, operator: str) -> bool:
+        """True where a function is registered."""
+        return operator in self._functions
+
     def require(self, operators: Collection[str]) -> None:
         """Check that these are registered.
 

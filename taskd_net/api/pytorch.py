@@ -109,6 +109,7 @@ class PyTorchWorkers:
             finished=name == "SUCCEEDED",
             result=result,
             state=name,
+            ranks=frozenset(worker.global_rank for worker in self._group.workers if worker.global_rank >= 0),
         )
 
     @property

@@ -79,6 +79,7 @@ class Looked:
         finished: whether all workers have finished their work.
         result: the framework's own form of it.
         state: the framework's name for it; empty where it has none.
+        ranks: global ranks of this node's workers; those that are not known yet are missing.
     """
 
     failed: frozenset[int] = frozenset()
@@ -86,6 +87,7 @@ class Looked:
     finished: bool = False
     result: object = None
     state: str = ""
+    ranks: frozenset[int] = frozenset()
 
 
 Event = Joined | Tick | Ended | Commanded | Done | Failed | Looked

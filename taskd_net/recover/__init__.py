@@ -4,7 +4,7 @@
     if manager.init_clusterd():
         manager.start_subscribe()
 
-- `blocking` is the face for scripts, `client` the core in an event loop, `life` its decisions.
+- `blocking` and `calls` are the face for scripts, `client` the core in an event loop, `life` its decisions.
 - `trust` is TLS, `counters` what a client has seen.
 - `reports` and `orders` check what goes out and what comes in; `rpcs` lists the methods, `codes` the codes.
 - `controller` is the training framework's side, `mindio` one of it.
@@ -13,8 +13,8 @@
 from __future__ import annotations
 
 from taskd_net.recover import pb
-from taskd_net.recover.blocking import (
-    DLRecoverManager,
+from taskd_net.recover.blocking import DLRecoverManager
+from taskd_net.recover.calls import (
     report_process_fault,
     report_recover_status,
     report_recover_strategy,

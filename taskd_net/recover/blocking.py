@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from taskd_net import fork, job_limits
@@ -16,11 +16,12 @@ from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
 from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.events import KILL_MASTER, Event, Signal
 from taskd_net.jobs.orders import Orders
+from taskd_net.jobs.traffic import Call
 from taskd_net.logger import get_logger
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
+from taskd_net.recover.controller import Controller, NoHandler, call_of, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
 from taskd_net.recover.reporter import Reporter, has_retry_failed
@@ -39,7 +40,7 @@ class Info(Protocol):
 
 
 class DLRecoverManager(Reporter):
-    """A client of ClusterD. The module's `report_…` functions go through the last one that was made.
+    """A client of ClusterD. The functions `report_…` go through the last one that was made.
 
     Args:
         info: the job and the role; in Elastic-Agent's form TLS is on by default.
@@ -47,6 +48,7 @@ class DLRecoverManager(Reporter):
         secure_conn: TLS; by default on for Elastic-Agent's form, and off for TaskD's.
         cert_path: PEM file with the certificate to trust; empty for those that the system trusts.
         controller: carries out the orders; by default MindIO's, if it is installed.
+        killed: called in the thread of `start_subscribe` when ClusterD has sent killMaster.
 
     Raises:
         ArgumentError, ArgumentTypeError: the job or the role is of no use.
@@ -63,8 +65,10 @@ class DLRecoverManager(Reporter):
         cert_path: str = "",
         *,
         controller: Controller | None = None,
+        killed: Callable[[], None] | None = None,
     ) -> None:
         self._info = _on_wire(info)
+        self._killed = killed
         super().__init__(self._info.jobId)
         if not isinstance(server_addr, str):
             raise ArgumentTypeError(f"server_addr is {shown(server_addr)}; expected a text such as 10.0.0.7:8899")
@@ -76,8 +80,8 @@ class DLRecoverManager(Reporter):
         self._orders = Orders()
         # A thread that reports sets it, the one that subscribes looks at it.
         self._decides_again = False
-        # Orders with the number of their stream.
-        self._waiting: asyncio.Queue[tuple[Event, int]] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
+        # Orders with the number of their stream, and calls of the application.
+        self._waiting: asyncio.Queue[tuple[Event | Call, int]] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
         self._client = Client(
             self._address, self._info, self._arrived, credentials=credentials(cert_path) if secure else None
         )
@@ -139,8 +143,19 @@ class DLRecoverManager(Reporter):
                 event, stream = order
                 if isinstance(event, Signal):
                     self._handle(event, stream)
+                elif isinstance(event, Call):
+                    self._end_controller()
+                    self._start_controller()
         finally:
             self._end_controller()
+
+    def restart_controller(self) -> None:
+        """Have the controller end and start again, after the orders so far, from any thread.
+
+        Raises:
+            NodeError: this client is closed.
+        """
+        self._call(self._waiting.put((Call("restart"), 0)))
 
     def statistics(self) -> ClusterdView:
         """The state and the counters of this client since it began, also after `close`."""
@@ -183,6 +198,8 @@ class DLRecoverManager(Reporter):
             return
         if signal.signal_type == KILL_MASTER:
             self._end_controller()
+            if self._killed is not None:
+                self._killed()
         elif not signal.actions:
             self._log.info("clusterd_order_without_actions", signal=signal.signal_type, uuid=signal.uuid)
         for action in unknown_actions(fresh):
@@ -249,7 +266,7 @@ class DLRecoverManager(Reporter):
     async def _arrived(self, event: Event) -> None:
         await self._waiting.put((event, self._client.stream))
 
-    async def _next_order(self) -> tuple[Event, int] | None:
+    async def _next_order(self) -> tuple[Event | Call, int] | None:
         """The next order; None at the end."""
         running = self._running
         assert running is not None
@@ -276,7 +293,7 @@ class DLRecoverManager(Reporter):
 
     # ---- from any thread
 
-    def _next(self) -> tuple[Event, int] | None:
+    def _next(self) -> tuple[Event | Call, int] | None:
         try:
             return self._call(self._next_order())
         except NodeError:
@@ -323,48 +340,6 @@ class DLRecoverManager(Reporter):
 _CLOSED: Final = "the client of ClusterD is closed"
 
 
-def report_stop_complete(code: int, msg: str, fault_ranks: Ranks) -> int:
-    """Report that the training has stopped.
-
-    Args:
-        code: 0, or 404 where it has never started, or 499.
-        msg: in words.
-        fault_ranks: type of fault by global rank: 0 memory, 1 other, 2 network.
-
-    Returns:
-        ClusterD's code; 0 is success.
-
-    Raises:
-        ArgumentError, ArgumentTypeError: an argument is of no use; nothing is sent.
-        ClusterdError: there is no answer; its cause is gRPC's error.
-        NodeError: there is no open `DLRecoverManager`.
-
-    Source: TaskD API reference.
-    """
-    return _manager().stop_complete(code, msg, fault_ranks)
-
-
-def report_recover_strategy(fault_ranks: Ranks, strategy_list: Iterable[str]) -> int:
-    """Report the strategies that can be carried out. See `report_stop_complete` for the rest."""
-    return _manager().strategies(fault_ranks, strategy_list)
-
-
-def report_recover_status(code: int, msg: str, fault_ranks: Ranks, strategy: str) -> int:
-    """Report the end of a strategy: 0; 201 with the ranks to isolate; 405, 406, 407, 499.
-
-    Arguments, result and errors are those of `report_stop_complete`.
-    """
-    return _manager().result(code, msg, fault_ranks, strategy)
-
-
-def report_process_fault(fault_ranks: Ranks, fault_codes: Mapping[Any, Any] | None = None) -> int:
-    """Report a fault that was seen here first. Its codes are not sent: ClusterD's wire has no place for them.
-
-    Arguments, result and errors are those of `report_stop_complete`.
-    """
-    return _manager().fault_ranks(fault_ranks, fault_codes)
-
-
 def address_of(text: str) -> Address:
     """The address of ClusterD in a text, with ClusterD's port where it has none.
 
@@ -382,7 +357,12 @@ def _on_wire(info: Info) -> recover_pb2.ClientInfo:
     return reports.client_info(job, role)
 
 
-def _manager() -> DLRecoverManager:
+def last_made() -> DLRecoverManager:
+    """The client that was made last.
+
+    Raises:
+        NodeError: there is none.
+    """
     if not _made:
         raise NodeError("there is no DLRecoverManager in this process")
     return _made[-1]

@@ -113,6 +113,8 @@ class Msrun(Double):
         self.workers: dict[int, subprocess.Popen[bytes] | None] = {0: None, 1: None}
         self.vanished: set[int] = set()
         self.answer = 0
+        self.malformed: object = None
+        """Answer of MONITOR in place of the state."""
 
     def kill(self, pids: list[int]) -> int:
         """KILL_WORKER: pids, or [-1]."""
@@ -137,10 +139,12 @@ class Msrun(Double):
         self.calls.put(("START_WORKER_LIST", local_ranks))
         return self.answer
 
-    def monitor(self, local_ranks: list[int]) -> dict[int, dict[str, int | None]]:
+    def monitor(self, local_ranks: list[int]) -> object:
         """MONITOR: local ranks, or [-1]."""
         assert local_ranks == [-1]
         self.looks.put(None)
+        if self.malformed is not None:
+            return self.malformed
         return {local: self._state(local) for local in self.workers}
 
     def _state(self, local: int) -> dict[str, int | None]:

@@ -48,7 +48,9 @@ def recorded(workers: Any = WORKERS, answer: object = 0) -> tuple[MindSporeWorke
 
 def test_states_of_workers() -> None:
     """Running, failed (1), finished, vanished, not started, killed, and an exit code of 200."""
-    assert recorded()[0].look() == Looked(failed=frozenset({9, 11, 13, 14}), running=True, finished=False)
+    assert recorded()[0].look() == Looked(
+        failed=frozenset({9, 11, 13, 14}), running=True, finished=False, ranks=frozenset(range(8, 15))
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""A launcher without a Manager: the thread that feeds a `Machine`, and carries out what it decides."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final, assert_never
+
+from taskd_net.api import plans
+from taskd_net.api.failed_calls import FailedCalls
+from taskd_net.api.member import by_signal
+from taskd_net.api.operators import LocalWorkers
+from taskd_net.api.plans import Call, Leave, Look
+from taskd_net.api.supervision import Looked
+from taskd_net.logger import late_logger
+from taskd_net.mindspore.clusterd import Clusterd
+from taskd_net.mindspore.files import Paths, Reader
+from taskd_net.mindspore.machine import Action, Machine, Note, Seen, StartController, Times
+
+log: Final = late_logger()
+
+
+class Launcher:
+    """Runs the workers of one node as the platform's files say.
+
+    Args:
+        workers: the workers, as their framework runs them.
+        paths: of the platform's files.
+        times: waiting times.
+        ranks: global ranks of this node; where they are not known, MONITOR is asked for them before the start.
+        replaces: faulty ranks may be restarted alone.
+        clusterd: the client of ClusterD; None on other nodes than the first.
+    """
+
+    def __init__(
+        self,
+        workers: LocalWorkers,
+        paths: Paths,
+        times: Times,
+        ranks: frozenset[int],
+        *,
+        replaces: bool,
+        clusterd: Clusterd | None,
+    ) -> None:
+        self.result: Looked | None = None
+        """The last answer of MONITOR."""
+        self._workers = workers
+        self._paths = paths
+        self._clusterd = clusterd
+        self._machine = Machine(times, ranks, replaces=replaces, controls=clusterd is not None, now=time.monotonic())
+        self._failures = FailedCalls()
+        self._looks = not ranks
+        # Set when ClusterD has sent killMaster.
+        self._killed = threading.Event()
+
+    def run(self) -> Leave:
+        """Run the workers to their end, in the thread that calls.
+
+        Returns:
+            The way in which the launcher leaves.
+
+        Raises:
+            The exception of a signal handler.
+        """
+        try:
+            with Reader(self._paths) as reader:
+                while True:
+                    began = time.monotonic()
+                    seen = Seen(reader.read(), self._look(), self._killed.is_set())
+                    outcome = self._carry_out(self._machine.look(seen, time.monotonic()))
+                    if outcome is not None:
+                        log.info("launcher_leaves", code=outcome.status, reason=outcome.reason)
+                        return outcome
+                    pause = max(0.0, began + self._machine.pause - time.monotonic())
+                    if self._killed.is_set():
+                        time.sleep(pause)  # seen already, and of no effect in this state
+                    else:
+                        self._killed.wait(pause)
+        finally:
+            if self._clusterd is not None:
+                self._clusterd.close()
+
+    def _look(self) -> Looked | None:
+        if not self._looks:
+            return None
+        try:
+            self.result = self._workers.look()
+        except Exception as error:
+            if by_signal(error):
+                raise
+            self._failures.report(Look(), error)
+            return None
+        return self.result
+
+    def _carry_out(self, actions: list[Action]) -> Leave | None:
+        for action in actions:
+            match action:
+                case Leave():
+                    return action
+                case Note(event, reason, warns):
+                    (log.warning if warns else log.info)(event, reason=reason)
+                case StartController():
+                    if self._clusterd is not None:
+                        self._clusterd.start(self._killed.set)
+                case _:
+                    self._looks = True
+                    if not self._call(action) and isinstance(action, plans.StartAll):
+                        return self._carry_out(self._machine.start_failed())
+        return None
+
+    def _call(self, call: Call) -> bool:
+        """Make a call; False where it has failed."""
+        try:
+            match call:
+                case plans.StartAll(remaining):
+                    self._workers.start_all(remaining)
+                case plans.KillAll():
+                    self._workers.kill_all()
+                case plans.KillRanks(ranks):
+                    self._workers.kill_ranks(ranks)
+                case plans.StartRanks(ranks):
+                    self._workers.start_ranks(ranks)
+                case plans.AskToEnd():
+                    self._workers.ask_to_end()
+                case plans.Look():
+                    self._workers.look()
+                case _:
+                    assert_never(call)
+        except Exception as error:
+            if by_signal(error):
+                raise
+            self._failures.report(call, error)
+            return False
+        return True

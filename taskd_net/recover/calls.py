@@ -1,0 +1,51 @@
+"""The documented reports to ClusterD, by the last `DLRecoverManager` of this process (TaskD API reference)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from taskd_net.recover.blocking import last_made
+from taskd_net.recover.controller import Ranks
+
+
+def report_stop_complete(code: int, msg: str, fault_ranks: Ranks) -> int:
+    """Report that the training has stopped.
+
+    Args:
+        code: 0, or 404 where it has never started, or 499.
+        msg: in words.
+        fault_ranks: type of fault by global rank: 0 memory, 1 other, 2 network.
+
+    Returns:
+        ClusterD's code; 0 is success.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is of no use; nothing is sent.
+        ClusterdError: there is no answer; its cause is gRPC's error.
+        NodeError: there is no open `DLRecoverManager`.
+
+    Source: TaskD API reference.
+    """
+    return last_made().stop_complete(code, msg, fault_ranks)
+
+
+def report_recover_strategy(fault_ranks: Ranks, strategy_list: Iterable[str]) -> int:
+    """Report the strategies that can be carried out. See `report_stop_complete` for the rest."""
+    return last_made().strategies(fault_ranks, strategy_list)
+
+
+def report_recover_status(code: int, msg: str, fault_ranks: Ranks, strategy: str) -> int:
+    """Report the end of a strategy: 0; 201 with the ranks to isolate; 405, 406, 407, 499.
+
+    Arguments, result and errors are those of `report_stop_complete`.
+    """
+    return last_made().result(code, msg, fault_ranks, strategy)
+
+
+def report_process_fault(fault_ranks: Ranks, fault_codes: Mapping[Any, Any] | None = None) -> int:
+    """Report a fault that was seen here first. Its codes are not sent: ClusterD's wire has no place for them.
+
+    Arguments, result and errors are those of `report_stop_complete`.
+    """
+    return last_made().fault_ranks(fault_ranks, fault_codes)
