@@ -183,6 +183,10 @@ itself waits for a report. Its machine may end without another signal."""
 EXITS_FIRST_S: Final = 15.0
 """Seconds that the controller's recovery waits for the faulty nodes to have their 203: five attempts, 3 s each."""
 
+PAUSE_STARTS_S: Final = 3600.0
+"""Seconds after pauseStartAgent for which Agents are held back at most. The stress test behind it has ended before:
+ClusterD waits 15 minutes for the training to pause, 15 for the test, and 15 for the training to go on."""
+
 CLUSTERD_PORT: Final = 8899
 """TCP port of ClusterD."""
 

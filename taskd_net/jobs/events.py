@@ -156,7 +156,7 @@ class DecidesAgain:
 
 @dataclass(frozen=True, slots=True)
 class MachineReset:
-    """ClusterD's machine of the job is in its first state, because a stream of signals begins.
+    """ClusterD's machine of the job is in its first state, because the stream of its signals has ended.
 
     ClusterD forgets a switch of cards, a stress test and a pause of starts with it.
     """

@@ -31,7 +31,7 @@ from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Reply, Restarts
 from taskd_net.position import Role
 
 _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
-_SWITCHES: Final = {events.PAUSE_AGENTS: True, events.CONTINUE_AGENTS: False}
+_SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
 
 
 class Job:
@@ -89,7 +89,8 @@ class Job:
     def go_on(self, now: float, seed: str) -> None:
         """A Manager begins with a stored state: commands on their way are sent again at once, with their uuids.
 
-        Heartbeats are not stored, so nobody has been silent for longer than since now.
+        Heartbeats are not stored, so nobody has been silent for longer than since now. The stream of ClusterD's signals
+        has ended with the Manager before.
 
         Args:
             now: the time.
@@ -99,6 +100,7 @@ class Job:
         self.state.seed = seed
         self.state.outbox.hurry(now)
         self.state.records.since = now
+        self._forget_operations()
 
     @property
     def wake(self) -> float:
@@ -131,9 +133,7 @@ class Job:
                 for name in event.names:
                     current.dirty = current.calls.pop(name, None) is not None or current.dirty
             case MachineReset():
-                open_ = current.paused or current.switch_nic.uuid or current.stress_test.uuid
-                current.dirty = current.dirty or bool(open_)
-                current.paused, current.switch_nic, current.stress_test = False, SwitchNic(), StressTest()
+                self._forget_operations()
             case SwitchNic():
                 current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
             case StressTest():
@@ -172,7 +172,7 @@ class Job:
         outcome.withdrawn, current.outbox.withdrawn = current.outbox.withdrawn, []
         current.dirty = False
         snapshot = self._snapshot()
-        deadlines = [plugin.deadline(snapshot) for plugin in self.plugins]
+        deadlines = [current.paused_until or INFINITY, *(plugin.deadline(snapshot) for plugin in self.plugins)]
         # A deadline in the past is that of a plugin whose stream is taken, or that is barred.
         soon = current.now + self.config.interval
         looks = [deadline if deadline > current.now else soon for deadline in deadlines]
@@ -221,12 +221,20 @@ class Job:
             return False
         current.dirty = True
         if signal.signal_type in _SWITCHES:
-            current.paused = _SWITCHES[signal.signal_type]
-            if current.paused:
+            pauses = signal.signal_type == events.PAUSE_AGENTS
+            current.paused_until = current.now + job_limits.PAUSE_STARTS_S if pauses else 0.0
+            if pauses:
                 self._hold_back()
         else:
             current.signals.append(fresh)
         return True
+
+    def _forget_operations(self) -> None:
+        """ClusterD's machine is in its first state: no operation that it has begun waits for anything."""
+        current = self.state
+        begun = current.paused or current.switch_nic.uuid or current.stress_test.uuid
+        current.dirty = current.dirty or bool(begun)
+        current.paused_until, current.switch_nic, current.stress_test = 0.0, SwitchNic(), StressTest()
 
     def _snapshot(self) -> Snapshot:
         current = self.state
@@ -302,6 +310,9 @@ class Job:
     def _start_agents(self, outcome: Outcome) -> None:
         """210 to all Agents that ask, unless ClusterD holds them back."""
         current, records = self.state, self.state.records
+        if 0.0 < current.paused_until <= current.now:
+            current.paused_until = 0.0
+            outcome.note("pause_overdue", seconds=int(job_limits.PAUSE_STARTS_S))
         for rank in () if current.paused else sorted(records.asking):
             agent = records.agents[rank]
             # A count of 0 is the original's for none: the Agent keeps its own.

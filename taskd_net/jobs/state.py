@@ -52,7 +52,7 @@ class State:
         orders: ClusterD's orders that were taken.
         clusterd_round: commands of ClusterD's last round.
         calls: calls of the controller whose report is missing, by name.
-        paused: `pauseStartAgent` is in force.
+        paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
         retry_time, first_retry_time, profiling, switch_nic, stress_test: as in a Snapshot.
     """
 
@@ -70,12 +70,17 @@ class State:
     orders: Orders = field(default_factory=Orders)
     clusterd_round: ClusterdRound = field(default_factory=ClusterdRound)
     calls: dict[str, Call] = field(default_factory=dict)
-    paused: bool = False
+    paused_until: float = 0.0
     retry_time: int | None = None
     first_retry_time: int | None = None
     profiling: ProfilingSwitch | None = None
     switch_nic: SwitchNic = field(default_factory=SwitchNic)
     stress_test: StressTest = field(default_factory=StressTest)
+
+    @property
+    def paused(self) -> bool:
+        """True while `pauseStartAgent` is in force."""
+        return self.paused_until > 0.0
 
     def uuid(self) -> str:
         """A new uuid. It follows from the state, so a Manager that resumes gives the same one again."""

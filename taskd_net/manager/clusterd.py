@@ -9,14 +9,13 @@
 The state has a call before it is carried out, until ClusterD has its report. A Manager that starts reports the calls it
 finds there as failed. It does so after Register and before the stream of signals: ClusterD resets the job's machine
 when that stream begins, so the report meets the wait that it ends, and none of a later fault (`recover/reporter.py`).
-Results of switches and stress tests are bound to the stream of their order in the same way.
+Results of switches and stress tests are bound to the stream of their order in the same way. A pause of starts ends with
+its stream: a ClusterD that never comes back must not hold Agents back.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -37,12 +36,12 @@ from taskd_net.jobs.events import (
 from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
-from taskd_net.manager.threads import OwnThread
+from taskd_net.manager.framework import Framework
 from taskd_net.profiling_switch import SwitchFile
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import Controller, NoHandler, carry_out, give_up, unknown_actions
+from taskd_net.recover.controller import Controller, NoHandler, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.reporter import ENDED_BY, Reporter, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
@@ -80,8 +79,9 @@ class Clusterd(Reporter):
         address = config.clusterd_addr or ""
         self._take = take
         self._interrupted = list(open_calls)
-        self._controller = MindIO.find() if controller is None else controller
         self._log = get_logger(clusterd=address, job=job_id)
+        found = MindIO.find() if controller is None else controller
+        self._framework = Framework(job_id, found, self, self._failed, self._log)
         info = reports.client_info(job_id, ROLE)
         self.client = Client(
             Address.parse(address, "clusterd"),
@@ -90,10 +90,9 @@ class Clusterd(Reporter):
             operations=True,
             off_again=job_limits.CLUSTERD_OFF_S,
             registered=self._registered,
+            ended=self._stream_ended,
         )
         self._loop = asyncio.get_running_loop()
-        self._thread = OwnThread(f"controller of {job_id}")
-        self._calls: asyncio.Queue[Call] = asyncio.Queue()
         self._replying: set[str] = set()
         # The stream of the last signal, and of the last order that each result answers.
         self._stream = 0
@@ -104,7 +103,7 @@ class Clusterd(Reporter):
 
     def start(self) -> None:
         """Begin."""
-        self._spawn(self._begin(), "carries out calls of the controller")
+        self._spawn(self._framework.run(), "carries out calls of the controller")
         self._spawn(self.client.run(), "is a client of ClusterD")
 
     async def close(self) -> None:
@@ -117,18 +116,14 @@ class Clusterd(Reporter):
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.client.close()
-        controller = self._controller
-        if controller is not None and not self._thread.busy:
-            with contextlib.suppress(TimeoutError):
-                await self._thread.call(functools.partial(self._end, controller), job_limits.HANDLER_GRACE_S)
-        self._thread.stop()
+        await self._framework.close()
 
     # ---- for the Manager
 
     def call(self, call: Call) -> None:
         """Have the controller carry out a call, after those before."""
         self._ordered(call, self._stream)
-        self._calls.put_nowait(call)
+        self._framework.call(call)
 
     def reply(self, reply: Reply) -> bool:
         """Send a result to ClusterD; False, as an `Acknowledged` comes when ClusterD has it."""
@@ -201,32 +196,12 @@ class Clusterd(Reporter):
             self.client.counters.repeated += 1
             self._log.info("clusterd_order_repeated", signal=event.signal_type, uuid=event.uuid)
 
-    async def _begin(self) -> None:
-        """Start the controller, and carry out its calls, one after another."""
-        controller = self._controller
-        if controller is None:
-            self._log.warning("no_controller", reason="MindIO is not installed, and no other controller was given")
-        else:
-            try:
-                await self._thread.call(functools.partial(controller.start, self), job_limits.CONTROLLER_S)
-            except Exception as error:  # noqa: BLE001 - a framework's; reported
-                self._log.error("controller_failed", reason=repr(error), exc_info=error)
-                self._controller = None
-        while True:
-            await self._carry_out(await self._calls.get())
-
-    async def _carry_out(self, call: Call) -> None:
-        try:
-            await self._thread.call(functools.partial(carry_out, self._controller, call, self), job_limits.CONTROLLER_S)
-        except Exception as error:  # noqa: BLE001 - a framework's; reported
-            if isinstance(error, TimeoutError):
-                # A call that hangs keeps its thread; the next one gets a new thread.
-                self._thread.stop()
-                self._thread = OwnThread(f"controller of {self._job_id}")
-            nobody = isinstance(error, NoHandler)
-            self.client.counters.failed_actions += 1
-            self._log.error("clusterd_action_failed", action=f"{call.name} {call.text}".strip(), reason=repr(error))
-            self._spawn(self._give_up(call, str(error) or repr(error), nobody=nobody), f"gives up {call.name}")
+    def _failed(self, call: Call, error: Exception) -> None:
+        """The controller has failed in a call, or nobody carries it out."""
+        nobody = isinstance(error, NoHandler)
+        self.client.counters.failed_actions += 1
+        self._log.error("clusterd_action_failed", action=f"{call.name} {call.text}".strip(), reason=repr(error))
+        self._spawn(self._give_up(call, str(error) or repr(error), nobody=nobody), f"gives up {call.name}")
 
     async def _give_up(self, call: Call, reason: str, *, nobody: bool = False) -> None:
         """Give the report that ends ClusterD's wait for a call."""
@@ -253,7 +228,11 @@ class Clusterd(Reporter):
             except ClusterdError as error:
                 self._log.error("clusterd_report_failed", call=call.name, reason=str(error))
             self._take(CallEnded((call.name,)))
-        self._take(MachineReset())
+
+    def _stream_ended(self) -> None:
+        """ClusterD resets the job's machine, or is gone: what it has begun ends here, whether it comes back or not."""
+        if not self._closing:
+            self._take(MachineReset())
 
     async def _send_reply(self, reply: Reply, stream: int | None) -> None:
         """Send a result; `stream` is that of its order, None for one of the Manager before."""
@@ -278,12 +257,6 @@ class Clusterd(Reporter):
             self._take(Acknowledged(reply.uuid))
         finally:
             self._replying.discard(reply.uuid)
-
-    def _end(self, controller: Controller) -> None:
-        try:
-            controller.close()
-        except Exception as error:  # noqa: BLE001 - a framework's; reported
-            self._log.error("controller_failed", reason=repr(error), exc_info=error)
 
     def _spawn(self, work: Any, name: str) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work, name=f"{name} for {self._job_id}")

@@ -121,6 +121,11 @@ class ManagerConfig:
         """True where the Manager itself is a client of ClusterD."""
         return bool(self.job_id and self.clusterd_addr and self.taskd_enable and not self.clusterd)
 
+    @property
+    def has_framework(self) -> bool:
+        """True where the Manager has the training framework's controller without a ClusterD."""
+        return bool(self.job_id and self.taskd_enable and not self.clusterd_addr and not self.clusterd)
+
     def decisions(self) -> JobConfig:
         """The part of it that the decisions depend on."""
         return JobConfig(

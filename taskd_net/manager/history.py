@@ -135,7 +135,7 @@ def cause(event: Event) -> str:
         case ProfilingSwitch():
             text = f"profiling switch {event.state:02}"
         case MachineReset():
-            text = "a stream of ClusterD's signals begins"
+            text = "the stream of ClusterD's signals has ended"
         case RetryTime():
             text = f"RetryTime {event.value}"
         case _:

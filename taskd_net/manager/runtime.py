@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -22,7 +23,7 @@ from taskd_net.jobs.events import Acknowledged, Event, ProfilingSwitch, Reported
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
-from taskd_net.jobs.traffic import Call, Command, Notice, Outcome, Reply
+from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
 from taskd_net.manager.dispatch import Dispatch
@@ -30,6 +31,7 @@ from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import History, cause
 from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
 from taskd_net.manager.loading import users_plugins
+from taskd_net.manager.notices import log_notice
 from taskd_net.manager.reset_file import ResetFile
 from taskd_net.manager.views import job_view
 from taskd_net.manager.watching import watch
@@ -70,7 +72,7 @@ class Manager:
         framework: what a training framework does on ClusterD's orders; None for MindIO's, where it is installed.
 
     Attributes:
-        job: the decisions.
+        job: the decisions; present once `started` is true.
     """
 
     def __init__(
@@ -94,7 +96,6 @@ class Manager:
         # Seconds since the epoch by a clock that never steps.
         self._epoch = time.time() - time.monotonic()
         self.job: Job
-        """Present once `started` is true."""
         self.started = False
         self._history = History()
         self._counters = JobCounters()
@@ -106,8 +107,7 @@ class Manager:
         self._unconfirmed: list[Message] = []
         self._cause = ""
         self._guarded: list[Guarded] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        """`_run` first: the others are cancelled at the end, this one comes to its own."""
+        self._tasks: list[asyncio.Task[None]] = []  # `_run` first: it comes to its own end, the others are cancelled
 
     # ---- life
 
@@ -142,6 +142,8 @@ class Manager:
         self._spawn(watch(self.config.reset_file, reset.look, self._retried), "watches the reset file")
         if config.subscribes:
             self._connect(config)
+        elif config.has_framework and (self._framework is not None or find_spec("mindio_ttp") is not None):
+            self._lead_framework(config)
         switch = SwitchFile()
         look = switch.look if self._clusterd is None else self._clusterd.look
         if not config.clusterd:
@@ -158,6 +160,15 @@ class Manager:
         made = Clusterd(config, self.signal, self.job.state.calls.values(), self._framework)
         self._clusterd, self._controller, self._reply = made, made.call, made.reply
         made.start()
+
+    def _lead_framework(self, config: ManagerConfig) -> None:
+        """Have the training framework's controller without ClusterD."""
+        from taskd_net.manager.framework import without_clusterd  # without one, its modules are not loaded
+
+        made = without_clusterd(config.job_id or "", self._framework, self._log)
+        if made is not None:
+            self._controller = made.call
+            self._spawn(made.serve(), "carries out calls of the controller")
 
     async def _resumed(self, seed: str) -> Job | None:
         """The job of the state file; None without one."""
@@ -364,7 +375,8 @@ class Manager:
 
     async def _carry_out(self, outcome: Outcome) -> None:
         for notice in outcome.notices:
-            self._note(notice)
+            if (failed := log_notice(self._log, notice, {each.name for each in self._guarded})) is not None:
+                self._counters.plugin_failures[failed] += 1
         self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
         sending = self.job.state.outbox.sending
         for number, command in enumerate(outcome.commands, 1):
@@ -379,19 +391,6 @@ class Manager:
         for reply in outcome.replies:
             if self._reply is None or self._reply(reply):
                 self._take(Acknowledged(reply.uuid))
-
-    def _note(self, notice: Notice) -> None:
-        log = self._log
-        match notice.event:
-            case "stream_taken":
-                log.info("stream_taken", **notice.fields)
-            case "stream_released":
-                log.info("stream_released", **notice.fields)
-            case "message_lost":
-                log.warning("command_not_taken", **notice.fields)
-            case _ if notice.fields["plugin"] not in {each.name for each in self._guarded}:  # those have said so
-                log.error("plugin_failed", **notice.fields)
-                self._counters.plugin_failures[str(notice.fields["plugin"])] += 1
 
     def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
         if ack.ok and not self._take(Acknowledged(uuid, ack.receivers, late)):

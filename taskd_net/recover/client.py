@@ -65,10 +65,10 @@ class Client:
         operations: subscribe to switches of cards, stress tests and the profiling switch too, as a Manager does.
         off_again: as for `Life`.
         registered: is awaited after each Register, before the stream of signals begins.
+        ended: is called when the stream of signals has ended, or is given up.
 
     Attributes:
         counters: what has happened so far.
-        profiling: the stream of the profiling switch stands.
     """
 
     def __init__(
@@ -81,19 +81,22 @@ class Client:
         operations: bool = False,
         off_again: float | None = None,
         registered: Callable[[], Awaitable[None]] = _nothing,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.address = address
         self.counters = Counters()
-        self.profiling = False
         self._info = info
         self._take = take
         self._credentials = credentials
         self._operations = operations
         self._registered = registered
+        self._ended = ended
         self._life = Life(off_again)
         self._log = get_logger(clusterd=str(address), job=info.jobId)
         self._channel: grpc.aio.Channel | None = None
         self._streams: list[asyncio.Task[None]] = []
+        self._under_way: set[str] = set()
+        self._has_switch = False
         self._ending: dict[asyncio.Task[None], grpc.aio.Channel] = {}
         self._closed = False
         self._stale = False
@@ -103,6 +106,14 @@ class Client:
     def stream(self) -> int:
         """Number of the stream of signals that stands; 0 for none. ClusterD's machine is reset between two of them."""
         return self.counters.streams if self._life.is_reading else 0
+
+    @property
+    def profiling(self) -> bool:
+        """True while ClusterD has the profiling switch: its stream stands beside the signals, or has brought one.
+
+        Without signals (403) a stream that says nothing does not count: ClusterD may serve it to no such job.
+        """
+        return self._has_switch or (self._life.is_reading and rpcs.PROFILING.name in self._under_way)
 
     def view(self) -> ClusterdView:
         """The state and the counters of this client at this moment."""
@@ -162,6 +173,7 @@ class Client:
             raise ClusterdError(f"{rpc.name}: the client is closed")
         call: StreamCall = self._open().unary_stream(rpc.path)
         stream = call(request.SerializeToString())
+        self._under_way.add(rpc.name)
         try:
             async for content in stream:
                 await take(content)
@@ -169,6 +181,8 @@ class Client:
             raise _error(rpc, self.address, error) from error
         except asyncio.CancelledError:
             raise self._given_up(rpc) from None
+        finally:
+            self._under_way.discard(rpc.name)
 
     async def close(self) -> None:
         """End every call and stream. Idempotent."""
@@ -208,10 +222,11 @@ class Client:
         """End the streams, and the connection. Another call may open a next one, which waits for gRPC's own pause."""
         self._stale = True
         streams, self._streams = self._streams, []
-        self.profiling = False
+        self._has_switch = False
         for stream in streams:
             stream.cancel()
         if streams:
+            self._ended()
             await asyncio.wait(streams)
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -337,7 +352,7 @@ class Client:
                     return
             finally:
                 if rpc is rpcs.PROFILING:
-                    self.profiling = False
+                    self._has_switch = False
             breaks = 1 if self.counters.orders > before else breaks + 1
             if breaks == 1 or reason != said:
                 self._log.info("clusterd_stream_lost", stream=rpc.name, reason=reason)
@@ -365,7 +380,7 @@ class Client:
         elif isinstance(event, Signal) and event.signal_type == events.KEEP_ALIVE:
             self.counters.dropped["keep-alive"] += 1
         else:
-            self.profiling = self.profiling or isinstance(message, datatrace_pb2.DataStatusRes)
+            self._has_switch = self._has_switch or isinstance(message, datatrace_pb2.DataStatusRes)
             self.counters.orders += 1
             await self._take(event)
 

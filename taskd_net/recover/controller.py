@@ -29,6 +29,8 @@ Ranks = Mapping[int, int]
 """Type of fault by global rank: 0 memory, 1 other, 2 network."""
 
 EXIT: Final = "exit"
+MIGRATION: Final = "migration"
+PAUSE: Final = "pause"
 STOP_SWITCH: Final = "stop switch"
 
 FOR_AGENTS: Final = ("fault_nodes_exit", "fault_nodes_restart", "pre exit process")
@@ -36,7 +38,7 @@ FOR_AGENTS: Final = ("fault_nodes_exit", "fault_nodes_restart", "pre exit proces
 
 _CALLS: Final[Mapping[str, Callable[[Signal], Call]]] = {
     "stop_train": lambda each: Call("stop_train", each.fault_ranks, "stop", timeout=each.timeout),
-    "pause_train": lambda each: Call("stop_train", each.fault_ranks, "pause", timeout=each.timeout),
+    "pause_train": lambda each: Call("stop_train", each.fault_ranks, PAUSE, timeout=each.timeout),
     "on_global_rank": lambda each: Call("on_global_rank", each.fault_ranks, timeout=each.timeout),
     "change_strategy": lambda each: Call("change_strategy", text=each.change_strategy, params=each.extra_params),
     "save_and_exit": lambda _: Call("dump"),
@@ -81,7 +83,8 @@ class Reports(Protocol):
 class Controller(ABC):
     """A training framework's controller. Its methods may block; one thread calls them, one after another.
 
-    A method that raises has not carried out its order, which is reported as failed (499, strategy `exit`).
+    A method that raises has not carried out its order, which is reported as failed (499; 406 for a migration; strategy
+    `exit`).
     """
 
     @abstractmethod
@@ -160,7 +163,7 @@ class HandlerController(Controller):
 
     def pause_train(self, ranks: Ranks, timeout: int) -> None:
         """Call the handler of `pause_train`."""
-        self._call("pause_train", Call("stop_train", dict(ranks), "pause", timeout=timeout))
+        self._call("pause_train", Call("stop_train", dict(ranks), PAUSE, timeout=timeout))
 
     def on_global_rank(self, ranks: Ranks, timeout: int) -> None:
         """Call the handler of `on_global_rank`."""
@@ -210,7 +213,7 @@ def carry_out(controller: Controller | None, call: Call, reports: Reports) -> No
     if controller is None:
         raise NoHandler("there is no controller of a training framework")
     match call.name:
-        case "stop_train" if call.text == "pause":
+        case "stop_train" if call.text == PAUSE:
             controller.pause_train(call.ranks, call.timeout)
         case "stop_train":
             controller.stop_train(call.ranks, call.timeout)
@@ -238,15 +241,20 @@ def give_up(call: Call, reason: str, reports: Reports, *, nobody: bool = False) 
         call: it.
         reason: in words.
         reports: where to.
-        nobody: nobody carries such calls out: a stop is answered with 404, so ClusterD ends the job.
+        nobody: nobody carries such calls out: a stop is answered with 404, so that ClusterD ends the job.
     """
     match call.name:
         case "stop_train":
-            reports.stop_complete(Code.PROCESS_NOT_READY if nobody else Code.CLIENT_ERROR, reason, call.ranks)
+            # After 404 ClusterD ends the job; for a pause it would go on, and test devices that still train.
+            not_ready = nobody and call.text != PAUSE
+            reports.stop_complete(Code.PROCESS_NOT_READY if not_ready else Code.CLIENT_ERROR, reason, call.ranks)
         case "on_global_rank":
             reports.strategies(call.ranks, [EXIT])
         case "prepare_action" if call.text != STOP_SWITCH:
             reports.strategies(call.ranks, [EXIT])
+        case "change_strategy" if call.text == MIGRATION:
+            # Any other code but 0 leaves ClusterD waiting.
+            reports.result(Code.UN_RECOVERABLE_RETRY_ERROR, reason, {}, call.text)
         case "change_strategy" if call.text != EXIT:
             reports.result(Code.CLIENT_ERROR, reason, {}, call.text)
         case "dump":

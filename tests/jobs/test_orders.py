@@ -148,14 +148,41 @@ def test_one_faults_signals_run_through_with_one_uuid() -> None:
     ]
 
 
-def test_a_reset_of_the_machine_ends_a_pause_of_starts() -> None:
-    job = Job(JobConfig(fault_recover="on", clusterd=True), "s")
+CLUSTERD = JobConfig(fault_recover="on", clusterd=True)
+
+
+def paused() -> Job:
+    """A job whose starts are held back since time 0; an Agent asks."""
+    job = Job(CLUSTERD, "s")
     job.take(0.0, Signal("u", "pauseStartAgent"))
     job.take(0.0, Reported(Position.agent(1), "REGISTER", 0))
     job.take(0.0, Reported(Position.agent(1), "STATUS", 201, "3"))
     assert job.tick(0.0).commands == []
+    return job
+
+
+def test_a_reset_of_the_machine_ends_a_pause_of_starts() -> None:
+    job = paused()
     assert job.take(1.0, MachineReset())
     assert job.state.dirty
     assert [command.code for command in job.tick(1.0).commands] == [210]
     assert job.take(2.0, MachineReset())
     assert not job.state.dirty, "nothing was open"
+
+
+def test_a_pause_of_starts_ends_with_its_manager() -> None:
+    job = Job.from_json(paused().to_json(), CLUSTERD)
+    job.go_on(1.0, "t")
+    assert [command.code for command in job.tick(1.0).commands] == [210]
+
+
+def test_a_pause_of_starts_has_a_bound_also_where_clusterd_stands() -> None:
+    job, bound = paused(), job_limits.PAUSE_STARTS_S
+    assert job.wake == bound
+    assert job.tick(bound - 0.1).commands == []
+    outcome = job.tick(bound)
+    assert [command.code for command in outcome.commands] == [210]
+    assert [notice.event for notice in outcome.notices] == ["pause_overdue"]
+    assert not job.state.paused
+    job.take(bound, Signal("v", "pauseStartAgent"))
+    assert job.state.paused_until == 2 * bound, "each pause has its own"

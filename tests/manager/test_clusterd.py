@@ -157,6 +157,22 @@ async def test_profiling_file_counts_where_clusterd_says_nothing(clusterd: Clust
         assert (await one.command()).code == 711
 
 
+async def test_profiling_file_is_not_read_while_the_stream_of_the_switch_stands(
+    clusterd: ClusterD, tmp_path: Path
+) -> None:
+    async with (
+        managed(config(clusterd, nodes=1, processes_per_node=1)) as (node, manager),
+        leaves(node, worker(0, 0)) as (one,),
+    ):
+        await one.report("REGISTER", 101)
+        await until(lambda: manager.view().clusterd.state == "subscribed")
+        (tmp_path / "profilingSwitch").write_text('{"Step": "on"}')
+        assert manager._clusterd is not None and manager._clusterd.look() is None
+        clusterd.answers[rpcs.PROFILING.name].append(grpc.StatusCode.UNIMPLEMENTED)
+        clusterd.end(rpcs.PROFILING)
+        assert (await one.command()).code == 710
+
+
 async def test_call_that_was_interrupted_is_reported_and_not_repeated(clusterd: ClusterD, tmp_path: Path) -> None:
     taken: list[Call] = []
     settings = config(clusterd, state=str(tmp_path / "j.sqlite3"))
@@ -281,13 +297,28 @@ async def test_result_whose_stream_ends_while_it_is_sent_is_void(clusterd: Clust
         assert manager.view().clusterd.reports_void == 1
 
 
-async def test_starts_are_held_back_for_as_long_as_their_stream_stands(clusterd: ClusterD) -> None:
-    """A ClusterD that comes back with an empty memory would never send continueStartAgent."""
+@pytest.mark.parametrize("for_good", [False, True], ids=["again", "for good"])
+async def test_starts_are_held_back_for_as_long_as_their_stream_stands(clusterd: ClusterD, for_good: bool) -> None:
+    """No ClusterD that has forgotten the stress test, or never comes back, sends continueStartAgent."""
     async with managed(config(clusterd)) as (node, manager), leaves(node, agent(0)) as (one,):
         await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("pauseStartAgent"))
         await until(lambda: manager.job.state.paused)
         await one.register()
         assert (await one.report("STATUS", 1400)).ok, "and the Manager has taken its 201 before"
         assert manager.job.state.records.asking
-        clusterd.end(rpcs.SIGNALS)
+        if for_good:
+            await asyncio.to_thread(clusterd.stop)
+        else:
+            clusterd.end(rpcs.SIGNALS)
+        assert (await one.command()).code == 210
+
+
+async def test_manager_that_goes_on_without_clusterd_holds_no_start_back(clusterd: ClusterD, tmp_path: Path) -> None:
+    settings = config(clusterd, state=str(tmp_path / "j.sqlite3"))
+    async with managed(settings) as (_, manager):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("pauseStartAgent"))
+        await until(lambda: manager.job.state.paused and not manager.job.state.dirty)
+    clusterd.stop()
+    async with managed(settings) as (node, _), leaves(node, agent(0)) as (one,):
+        await one.register()
         assert (await one.command()).code == 210

@@ -97,7 +97,7 @@ def test_stored_decisions_take_answers_to_commands_that_are_on_their_way() -> No
         (SwitchNic((0, 1), (True, False)), "ClusterD asks for a switch of cards of 2 ranks"),
         (StressTest({3: (0,)}), "ClusterD asks for a stress test of 1 ranks"),
         (ProfilingSwitch(), "profiling switch 00"),
-        (MachineReset(), "a stream of ClusterD's signals begins"),
+        (MachineReset(), "the stream of ClusterD's signals has ended"),
         (RetryTime(3), "RetryTime 3"),
         (Acknowledged("u"), ""),
     ],

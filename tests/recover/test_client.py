@@ -20,6 +20,7 @@ from taskd_net.recover.trust import credentials
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers.clusterd import ClusterD
+from tests.polling import until
 
 pytestmark = pytest.mark.compat
 
@@ -81,7 +82,7 @@ async def test_keep_alive_foreign_and_unreadable_orders_are_counted(
 
 
 async def test_operations_have_streams_of_their_own(clusterd: ClusterD) -> None:
-    async with running(clusterd, operations=True) as (client, taken):
+    async with running(clusterd, operations=True) as (_, taken):
         await asyncio.to_thread(
             clusterd.send, rpcs.SWITCH_NIC_ORDERS, wire.SwitchRankList(rankID=["1"], op=[True], jobId="J")
         )
@@ -91,17 +92,39 @@ async def test_operations_have_streams_of_their_own(clusterd: ClusterD) -> None:
             clusterd.send, rpcs.STRESS_TEST_ORDERS, wire.StressTestRankParams(stressParam=params, jobId="J")
         )
         assert await taken.get() == StressTest({3: (0,)})
-        before = client.profiling
         switch = datatrace_pb2.ProfilingSwitch(Step="on")
         await asyncio.to_thread(
             clusterd.send, rpcs.PROFILING, datatrace_pb2.DataStatusRes(profilingSwitch=switch, code=200)
         )
         assert await taken.get() == ProfilingSwitch(True)
-        assert (before, client.profiling) == (False, True)
         clusterd.end(rpcs.PROFILING, grpc.StatusCode.INTERNAL)
         await asyncio.to_thread(clusterd.wait_for, rpcs.PROFILING, 2)
-        assert not client.profiling
     assert clusterd.names.count("Init") == 1, "a broken stream of an operation costs no other stream"
+
+
+async def test_profiling_switch_is_clusterds_while_its_stream_stands(clusterd: ClusterD) -> None:
+    async with running(clusterd, operations=True) as (client, _):
+        assert not client.profiling
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.HEALTH_CHECK)
+        assert client.profiling, "though nothing has come"
+        clusterd.answers[rpcs.PROFILING.name].append(grpc.StatusCode.UNIMPLEMENTED)
+        clusterd.end(rpcs.PROFILING)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.PROFILING, 2)
+        await until(lambda: not client.profiling)
+
+
+async def test_profiling_switch_of_a_job_without_recovery_is_clusterds_once_it_has_come(clusterd: ClusterD) -> None:
+    clusterd.answers["Init"].extend([403] * 1000)
+    async with running(clusterd, operations=True, off_again=0.05) as (client, taken):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.INIT)
+        assert not client.profiling
+        await asyncio.to_thread(clusterd.send, rpcs.PROFILING, datatrace_pb2.DataStatusRes(code=200))
+        assert await taken.get() == ProfilingSwitch()
+        assert client.profiling
+        clusterd.end(rpcs.PROFILING)
+        await until(lambda: not client.profiling)
 
 
 async def test_stream_that_clusterd_does_not_know_is_not_asked_for_again(

@@ -110,6 +110,7 @@ def test_without_a_controller_nobody_carries_it_out() -> None:
         (CALLS["on_global_rank"], ("strategies", {3: 1}, ["exit"])),
         (CALLS["hot switch"], ("strategies", {3: 1}, ["exit"])),
         (CALLS["change_strategy"], ("result", 499, "why", {}, "dump")),
+        (Call("change_strategy", text="migration"), ("result", 406, "why", {}, "migration")),
         (CALLS["save_and_exit"], ("result", 499, "why", {}, "dump")),
         (CALLS["stop switch"], None),
         (Call("change_strategy", text="exit"), None),
@@ -122,10 +123,11 @@ def test_report_that_ends_the_wait(call: Call, report: tuple[object, ...] | None
     assert reports.given == ([] if report is None else [report])
 
 
-def test_stop_that_nobody_carries_out_is_404() -> None:
+@pytest.mark.parametrize(("action", "code"), [("stop_train", 404), ("pause_train", 499)])
+def test_stop_or_pause_that_nobody_carries_out_ends_the_job(action: str, code: int) -> None:
     reports = Recorded()
-    give_up(CALLS["stop_train"], "why", reports, nobody=True)
-    assert reports.given == [("stop_complete", 404, "why", {3: 1})]
+    give_up(CALLS[action], "why", reports, nobody=True)
+    assert reports.given == [("stop_complete", code, "why", {3: 1})]
 
 
 class Ttp(SimpleNamespace):

@@ -30,7 +30,7 @@ GIVEN_UP: Final = {
     "ranks": "RecoverStrategy exit",
     "hot": "RecoverStrategy exit",
     **dict.fromkeys(("retry", "recover", "dump", "save", "downgrade", "upgrade", "continue"), "RecoverStatus 499"),
-    "migration": "RecoverStatus 499",
+    "migration": "RecoverStatus 406",
 }
 """The report with which the next Manager ends a call that was held, by its first word."""
 
@@ -136,10 +136,10 @@ def kill_at_each_stage(flow: Flow, victim: str) -> Callable[[Stage], Awaitable[N
                     await stage.start_mgr()
                 elif stop.held and stop.held != stop.course.workers:
                     await stage.until(since.saw(FRAMEWORK, REPORTED), f"the report at {stop.at!r} comes to its end")
-            if victim == CLUSTERD:
-                await stage.start_clusterd(flow.file)
             if group[-1].course == KILLED:
                 await stage.until(killed.saw("Agent/1", COMMAND), "Agent 1 gets its 210")
+            if victim == CLUSTERD:
+                await stage.start_clusterd(flow.file)
             await _carry_out(stage, flow.course, since)
             await stage.until_clusterd_ends()
             await stage.all_registered()

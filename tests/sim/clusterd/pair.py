@@ -108,6 +108,7 @@ class Pair:
         self._stream += 1
         if who == CLUSTERD:
             self.machine = self._new_machine()
+            self.job.take(self.now, MachineReset())
         else:
             for stream in Stream:
                 self.machine.end(stream)
@@ -128,7 +129,6 @@ class Pair:
         return Machine(self._given.jobs[0], lambda: next(self._uuids), self._given.waits, self._given.outcomes)
 
     def _subscribe(self) -> None:
-        self.job.take(self.now, MachineReset())
         for stream in Stream:
             self.machine.begin(stream, self.now)
 

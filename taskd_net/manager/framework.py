@@ -1,0 +1,144 @@
+"""The training framework's side of a Manager: calls of its controller, one after another, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from taskd_net import job_limits
+from taskd_net.jobs.traffic import Call
+from taskd_net.manager.threads import OwnThread
+from taskd_net.recover.codes import Code
+from taskd_net.recover.controller import Controller, Ranks, Reports, carry_out
+from taskd_net.recover.mindio import MindIO
+
+
+class Framework:
+    """A controller at work, in the node's event loop.
+
+    Args:
+        job_id: of the Manager.
+        controller: of the training framework; None for nobody.
+        reports: where its reports go.
+        failed: takes each call that has failed, and its error.
+        log: takes the lines.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        controller: Controller | None,
+        reports: Reports,
+        failed: Callable[[Call, Exception], None],
+        log: Any,
+    ) -> None:
+        self._name = f"controller of {job_id}"
+        self._controller = controller
+        self._reports = reports
+        self._failed = failed
+        self._log = log
+        self._thread = OwnThread(self._name)
+        self._calls: asyncio.Queue[Call] = asyncio.Queue()
+
+    def call(self, call: Call) -> None:
+        """Have the controller carry out a call, after those before."""
+        self._calls.put_nowait(call)
+
+    async def run(self) -> None:
+        """Start the controller, and carry out its calls, until the task is cancelled. Then `close`."""
+        await self._start()
+        while True:
+            await self._carry_out(await self._calls.get())
+
+    async def close(self) -> None:
+        """End the controller, unless a call hangs in it."""
+        controller = self._controller
+        if controller is not None and not self._thread.busy:
+            with contextlib.suppress(TimeoutError):
+                await self._thread.call(functools.partial(self._end, controller), job_limits.HANDLER_GRACE_S)
+        self._thread.stop()
+
+    async def serve(self) -> None:
+        """Run, and close when the task is cancelled."""
+        try:
+            await self.run()
+        finally:
+            await self.close()
+
+    async def _start(self) -> None:
+        controller = self._controller
+        if controller is None:
+            self._log.warning("no_controller", reason="MindIO is not installed, and no other controller was given")
+            return
+        try:
+            await self._thread.call(functools.partial(controller.start, self._reports), job_limits.CONTROLLER_S)
+        except Exception as error:  # noqa: BLE001 - a framework's; reported
+            self._log.error("controller_failed", reason=repr(error), exc_info=error)
+            self._controller = None
+
+    async def _carry_out(self, call: Call) -> None:
+        work = functools.partial(carry_out, self._controller, call, self._reports)
+        try:
+            await self._thread.call(work, job_limits.CONTROLLER_S)
+        except Exception as error:  # noqa: BLE001 - a framework's; reported
+            if isinstance(error, TimeoutError):
+                # A call that hangs keeps its thread; the next one gets a new thread.
+                self._thread.stop()
+                self._thread = OwnThread(self._name)
+            self._failed(call, error)
+
+    def _end(self, controller: Controller) -> None:
+        try:
+            controller.close()
+        except Exception as error:  # noqa: BLE001 - a framework's; reported
+            self._log.error("controller_failed", reason=repr(error), exc_info=error)
+
+
+class Unheard(Reports):
+    """The reports of a controller without ClusterD: each is one line in the log.
+
+    Args:
+        log: takes the lines.
+    """
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
+        """Nobody hears that the training has stopped."""
+        return self._unheard("stop_complete")
+
+    def strategies(self, ranks: Ranks, strategies: Iterable[str]) -> int:
+        """Nobody chooses a strategy."""
+        return self._unheard("strategies")
+
+    def result(self, code: int, msg: str, ranks: Ranks, strategy: str) -> int:
+        """Nobody hears of the end of a strategy."""
+        return self._unheard("result")
+
+    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
+        """Nobody hears of the fault; the Agents report it themselves."""
+        return self._unheard("fault_ranks")
+
+    def _unheard(self, report: str) -> int:
+        self._log.info("controller_unheard", report=report)
+        return Code.UN_REGISTRY
+
+
+def without_clusterd(job_id: str, controller: Controller | None, log: Any) -> Framework | None:
+    """The controller of a job without ClusterD; None where there is none.
+
+    Args:
+        job_id: of the Manager.
+        controller: of the training framework; None for MindIO's, where it can be imported.
+        log: takes the lines.
+    """
+    found = MindIO.find() if controller is None else controller
+
+    def failed(call: Call, error: Exception) -> None:
+        log.error("controller_failed", call=call.name, reason=repr(error))
+
+    return None if found is None else Framework(job_id, found, Unheard(log), failed, log)

@@ -1,0 +1,34 @@
+"""Notices of a job's decisions as lines of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from taskd_net.jobs.traffic import Notice
+
+
+def log_notice(log: Any, notice: Notice, guarded: Collection[str]) -> str | None:
+    """Log a notice.
+
+    Args:
+        log: takes the line.
+        notice: it.
+        guarded: names of users' plugins, whose failures are logged where they happen.
+
+    Returns:
+        The name of a plugin that has failed; None for any other notice.
+    """
+    match notice.event:
+        case "stream_taken":
+            log.info("stream_taken", **notice.fields)
+        case "stream_released":
+            log.info("stream_released", **notice.fields)
+        case "pause_overdue":
+            log.warning("pause_overdue", **notice.fields)
+        case "message_lost":
+            log.warning("command_not_taken", **notice.fields)
+        case _ if notice.fields["plugin"] not in guarded:
+            log.error("plugin_failed", **notice.fields)
+            return str(notice.fields["plugin"])
+    return None
