@@ -104,10 +104,10 @@ async def test_operations_have_streams_of_their_own(clusterd: ClusterD) -> None:
 
 async def test_profiling_switch_is_clusterds_while_its_stream_stands(clusterd: ClusterD) -> None:
     async with running(clusterd, operations=True) as (client, _):
-        assert not client.profiling
+        before = client.profiling
         await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
         await asyncio.to_thread(clusterd.wait_for, rpcs.HEALTH_CHECK)
-        assert client.profiling, "though nothing has come"
+        assert (before, client.profiling) == (False, True), "though nothing has come"
         clusterd.answers[rpcs.PROFILING.name].append(grpc.StatusCode.UNIMPLEMENTED)
         clusterd.end(rpcs.PROFILING)
         await asyncio.to_thread(clusterd.wait_for, rpcs.PROFILING, 2)
@@ -119,10 +119,10 @@ async def test_profiling_switch_of_a_job_without_recovery_is_clusterds_once_it_h
     async with running(clusterd, operations=True, off_again=0.05) as (client, taken):
         await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
         await asyncio.to_thread(clusterd.wait_for, rpcs.INIT)
-        assert not client.profiling
+        before = client.profiling
         await asyncio.to_thread(clusterd.send, rpcs.PROFILING, datatrace_pb2.DataStatusRes(code=200))
         assert await taken.get() == ProfilingSwitch()
-        assert client.profiling
+        assert (before, client.profiling) == (False, True)
         clusterd.end(rpcs.PROFILING)
         await until(lambda: not client.profiling)
 
