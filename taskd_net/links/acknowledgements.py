@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 
 from taskd_net import limits, link_limits
 
-# Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, and milliseconds since the last
-# transmission and the last acknowledgement.
-_TCP_INFO: Final = struct.Struct("=3xB20xI16xI8xI")
+# Of Linux's `struct tcp_info`: unanswered probes, segments that are not acknowledged, milliseconds since the last
+# acknowledgement, and bytes of the other machine's window.
+_TCP_INFO: Final = struct.Struct("=3xB20xI28xI168xI")
 _BYTES: Final = struct.Struct("=i")
 
 
@@ -98,13 +98,12 @@ def _outstanding(descriptor: int) -> int:
 
 
 def _silent(connected: socket.socket) -> float:
-    """Seconds since the last acknowledgement, where a later transmission has none; else 0.
+    """Seconds since the last acknowledgement, where one is due; else 0.
 
-    A closed window is probed in growing pauses, and a living kernel answers each probe. Packets that do not leave this
-    machine count as probes as well.
+    One is due for a segment in flight, and for bytes that the window would take and that do not leave this machine. A
+    closed window is probed in growing pauses, and a living kernel answers each probe.
     """
     info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-    probes, unacknowledged, sent, acknowledged = _TCP_INFO.unpack(info)
-    if probes > 1 or (unacknowledged and sent < acknowledged):
-        return float(acknowledged) / 1000.0
-    return 0.0
+    # Kernels before 5.4 do not tell the window: it counts as closed.
+    probes, unacknowledged, acknowledged, window = _TCP_INFO.unpack(info.ljust(_TCP_INFO.size, b"\0"))
+    return float(acknowledged) / 1000.0 if unacknowledged or window or probes > 1 else 0.0

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import limits, link_limits
+from taskd_net.links.acknowledgements import _silent
 from taskd_net.links.direct_socket import flushes
 from tests.links.pipes import bodies
 from tests.links.test_direct import Cable
@@ -96,6 +97,43 @@ async def test_process_that_does_not_read_keeps_its_link(quick: Cable) -> None:
     assert most > 1000.0 * limits.KEEPALIVE_TIMEOUT_S
     assert quick.stream in flushes().acknowledgements._unanswered
     assert not quick.running.done()
+
+
+class Kernel:
+    """A socket whose kernel tells of probes, segments in flight, the last acknowledgement in ms, and the window."""
+
+    def __init__(self, *, probes: int = 0, flying: int = 0, acknowledged: int = 0, window: int = 0) -> None:
+        self._info = struct.pack("=3xB20xI28xI168xI", probes, flying, acknowledged, window)
+        self.told = len(self._info)
+
+    def getsockopt(self, level: int, option: int, most: int) -> bytes:
+        """The beginning of `struct tcp_info`."""
+        assert (level, option) == (socket.IPPROTO_TCP, socket.TCP_INFO)
+        return self._info[: min(most, self.told)]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "silent"),
+    [
+        (Kernel(flying=1, acknowledged=250, window=65_536), 0.25),
+        # Seen with a link that is down: nothing is in flight. After slow answers a kernel probes rarely.
+        (Kernel(acknowledged=1_500, window=65_536), 1.5),
+        (Kernel(probes=1, acknowledged=1_500, window=65_536), 1.5),
+        # The process at the other end does not read.
+        (Kernel(acknowledged=60_000), 0.0),
+        (Kernel(probes=1, acknowledged=60_000), 0.0),
+        (Kernel(probes=2, acknowledged=60_000), 60.0),
+    ],
+)
+def test_acknowledgement_is_due_for_what_the_other_machine_has_room_for(kernel: Kernel, silent: float) -> None:
+    assert _silent(cast(socket.socket, kernel)) == silent
+
+
+@pytest.mark.parametrize(("probes", "silent"), [(1, 0.0), (2, 5.0)])
+def test_kernel_that_does_not_tell_the_window_is_believed_after_two_probes(probes: int, silent: float) -> None:
+    kernel = Kernel(probes=probes, acknowledged=5_000, window=65_536)
+    kernel.told = 192
+    assert _silent(cast(socket.socket, kernel)) == silent
 
 
 class Gone:
