@@ -23,6 +23,7 @@ from typing import Any
 import uvloop
 
 from taskd_net import Message, Node, NodeClosed, NodeConfig, Tls
+from taskd_net.cli import memory
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Ready
 from taskd_net.limits import ACK_TIMEOUT_S
@@ -205,6 +206,7 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> 
         settings["tls"] = Tls(**settings["tls"])
     async with RecordingNode(getattr(NodeConfig, kind)(**settings), recorder) as node:
         member = Member(node, name, recorder)
+        memory.leave_start_uncollected()
         say(event="started", at=time.monotonic())
         async with asyncio.TaskGroup() as group:
             group.create_task(member.receive())
@@ -217,6 +219,7 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> 
 
 
 if __name__ == "__main__":
+    memory.keep_freed_memory()  # as the daemons do it
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], sys.argv[4]))

@@ -132,6 +132,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "http2-unread": Attack(
         f"{CONNECTIONS} connections with {CALLS} calls each, whose answers are not read",
         "they hold their streams", _unread,
+        promised=False,
     ),
     "http2-silent": Attack(
         f"{SILENT} connections that send nothing", "closed after a time", partial(_silent, 0.01)
