@@ -236,6 +236,15 @@ REPLY_PAUSE_S: Final = 1.0
 CONTROLLER_S: Final = 900.0
 """Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""
 
+VALID_RANKS: Final = 4096
+"""Ranks and devices of a job that TaskD's validators take for possible."""
+
+VALID_FILES: Final = 4096
+"""Entries of a folder that they let pass."""
+
+VALID_FILE_BYTES: Final = 1_048_576
+"""Bytes of a file that they let pass: the reset file's bound."""
+
 GUARDIAN_GRACE_S: Final = 1.0
 """Seconds from SIGTERM to SIGKILL for the training processes of an Agent that was killed. None is left after 3 s."""
 

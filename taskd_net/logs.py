@@ -6,7 +6,7 @@ Its level on `taskd_net` stays, and holds for the file as well.
 
 Files hold one JSON object a line; when one has grown to `limits.LOG_FILE_BYTES` it is renamed to `<name>.1`, and the
 oldest of `limits.LOG_FILES` goes. Names in use: `taskd-worker-<rank>.log`, `taskd-proxy-<serverRank>.log`,
-`agent-<serverRank>.log`, `manager.log`.
+`agent-<serverRank>.log`, `manager.log`, `taskd.log`. Processes may share a file.
 
 The environment (contract, section 7), read by `start` where its arguments are None:
 
@@ -21,6 +21,7 @@ application come after later log lines.
 
 from __future__ import annotations
 
+import fcntl
 import io
 import logging
 import os
@@ -73,18 +74,33 @@ def start(
 
     Source: contract, section 7.
     """
-    to_file = _level(file_level, "file_level", FILE_LEVEL)
-    to_std = _level(std_level, "std_level", STD_LEVEL)
-    wants_std = _switch() if stdout is None else stdout
-    folder, setting = (os.environ.get(PATH) or DEFAULT_PATH, PATH) if path is None else (path, "path")
-    handlers: list[logging.Handler] = []
-    if file_name is not None:
-        handlers.append(_file(folder, setting, file_name, to_file))
-    if wants_std:
-        handlers.append(_Console(to_std))
+    handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout)
     with _changing:
         _remove()
         _add(handlers)
+
+
+def log_of(name: str, file_name: str) -> logging.Logger:
+    """A logger beside the package's own, with a file and the standard output, as the environment says.
+
+    Where either cannot be used, a warning of the package's logger says so, and the logger has none.
+
+    Args:
+        name: of the logger.
+        file_name: as of `start`.
+    """
+    logger = logging.getLogger(name)
+    with _changing:
+        if not any(isinstance(handler, _File | _Console) for handler in logger.handlers):
+            try:
+                handlers = _destinations(logger, file_name)
+            except ConfigError as error:
+                log.warning("no_log_file", reason=str(error))
+                return logger
+            for handler in handlers:
+                logger.addHandler(handler)
+            logger.setLevel(min((handler.level for handler in handlers), default=logging.NOTSET))
+    return logger
 
 
 def stop() -> None:
@@ -101,17 +117,19 @@ def started() -> bool:
 class _Console(logging.StreamHandler[Any]):
     """The standard output, as long as the application has no handlers of its own."""
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, logger: logging.Logger, level: int) -> None:
         from structlog.dev import ConsoleRenderer, plain_traceback
 
         super().__init__(sys.stdout)
+        self._logger = logger
         self.setLevel(level)
         tty = bool(getattr(sys.stdout, "isatty", bool)())
         self.setFormatter(_formatter(ConsoleRenderer(colors=tty, exception_formatter=plain_traceback)))
 
     def filter(self, record: logging.LogRecord) -> Any:
         # Checked for each line, as an application may configure its logging later.
-        own = logging.getLogger().hasHandlers() or any(h not in _handlers for h in _logger.handlers)
+        ours = (_Console, _File, _Onward)
+        own = logging.getLogger().hasHandlers() or any(not isinstance(h, ours) for h in self._logger.handlers)
         return False if own else super().filter(record)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -210,14 +228,25 @@ class _File(logging.Handler):
                     _write(descriptor, text.encode(errors="backslashreplace"))
 
     def _rotate(self, descriptor: int) -> None:
+        locked = _lock(descriptor)
+        try:
+            self._rename(descriptor)
+            fresh = _appending(self._path)
+        finally:
+            # Not by closing it: a forked child may have the file, too.
+            if locked:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with fresh:
+            os.dup2(fresh.fileno(), descriptor, inheritable=False)
+
+    def _rename(self, descriptor: int) -> None:
         names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, limits.LOG_FILES))]
-        # Missing if the next file could not be made: the older ones must not be rotated out then.
-        if self._path.exists():
+        # Missing if the next file could not be made, and another one if a process that shares the file was faster: the
+        # older ones must not be rotated out then.
+        if self._path.exists() and os.path.samestat(self._path.stat(), os.fstat(descriptor)):
             for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
                 if newer.exists():
                     newer.replace(older)
-        with _appending(self._path) as fresh:
-            os.dup2(fresh.fileno(), descriptor, inheritable=False)
 
 
 class _Onward(logging.Handler):
@@ -272,6 +301,27 @@ def _remove() -> None:
     _logger.propagate = _propagated_before
 
 
+def _destinations(
+    logger: logging.Logger,
+    file_name: str | None,
+    path: str | None = None,
+    file_level: str | None = None,
+    std_level: str | None = None,
+    stdout: bool | None = None,
+) -> list[logging.Handler]:
+    """The handlers of a logger; arguments are those of `start`."""
+    to_file = _level(file_level, "file_level", FILE_LEVEL)
+    to_std = _level(std_level, "std_level", STD_LEVEL)
+    wants_std = _switch() if stdout is None else stdout
+    folder, setting = (os.environ.get(PATH) or DEFAULT_PATH, PATH) if path is None else (path, "path")
+    handlers: list[logging.Handler] = []
+    if file_name is not None:
+        handlers.append(_file(folder, setting, file_name, to_file))
+    if wants_std:
+        handlers.append(_Console(logger, to_std))
+    return handlers
+
+
 def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Handler:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -280,6 +330,21 @@ def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Hand
         reason = getattr(error, "strerror", None) or error
         text = f"{setting} is {folder!r}; expected a folder in which {file_name} can be written: {reason}"
         raise ConfigError(text) from None
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a full file against other processes that share it; False where its file system has no locks.
+
+    Raises:
+        BlockingIOError: another process is about to rotate it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def _appending(path: Path) -> io.FileIO:
