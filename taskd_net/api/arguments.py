@@ -21,6 +21,7 @@ from taskd_net.untrusted import natural, shown
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601
 PROXY_PORT: Final = 9602
+UPSTREAM_ADDR: Final = "UpstreamAddr"
 ENVIRONMENT: Final = "TASKD_NET_"
 IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 """Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""

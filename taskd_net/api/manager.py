@@ -18,13 +18,14 @@ from typing import Final
 
 from taskd_net import job_limits, logs, manager
 from taskd_net.api import arguments
+from taskd_net.api.launcher import clusterd_of_environment
 from taskd_net.api.member import Once, Refused, Slot, documented
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.config import NodeConfig
 from taskd_net.jobs.records import Record
-from taskd_net.manager.config import CLUSTERD_VARIABLES, RESET_FILE, STATE_FILE, interval_of_environment, size
+from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
 from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.untrusted import shown
@@ -254,9 +255,8 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
 
 def _clusterd(config: Mapping[str, object]) -> str | None:
     """The address of ClusterD in the environment, else in `cluster_infos`; None where nobody says it."""
-    for variable, read in ({f"{arguments.ENVIRONMENT}CLUSTERD_ADDR": str} | CLUSTERD_VARIABLES).items():
-        if (text := os.environ.get(variable)) and (found := read(text)) is not None:
-            return found
+    if (found := clusterd_of_environment()) is not None:
+        return found
     infos = config.get("cluster_infos", {})
     for info in infos if isinstance(infos, list) else [infos]:
         if isinstance(info, Mapping) and str(info.get("role")).lower() == "clusterd" and info.get("ip"):

@@ -80,3 +80,6 @@ PROFILING: Final = Rpc(
     datatrace_pb2.DataStatusRes,
     streams=True,
 )
+
+CALLS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Rpc) and each.service == RECOVER)
+"""All calls of the service `Recover`."""
