@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
         NoCommand: `--run-path`.
         ChildFailedError, SignalException: as of torchrun.
     """
-    seam.check()
+    seam.check(torchrun=True)
     parser = _parser()
     args = parser.parse_args(arguments)
     _, nodes = torchrun.parse_min_max_nnodes(args.nnodes)

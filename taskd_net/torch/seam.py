@@ -31,6 +31,7 @@ AGENT: Final = f"{ELASTIC}.agent.server.api:SimpleElasticAgent"
 LOCAL: Final = f"{ELASTIC}.agent.server.local_elastic_agent"
 GROUPS: Final = "torch.distributed.distributed_c10d"
 PROCESSES: Final = f"{ELASTIC}.multiprocessing.api"
+TORCHRUN: Final = "torch.distributed.run"
 
 
 class UnsupportedTorch(TaskdNetError):
@@ -183,8 +184,8 @@ NAMES: Final = (
         "replaced by `patch`: torchrun starts an Agent of this package, with as many restarts as TaskD's",
         _same("config entrypoint args health_check_server", v2_12="config entrypoint args"),
     ),
-    Name("torch.distributed.run:get_args_parser", "called: `taskd-net run` has torchrun's arguments", _same("")),
-    Name("torch.distributed.run:run", "called by `taskd-net run`", _same("args")),
+    Name(f"{TORCHRUN}:get_args_parser", "called: `taskd-net run` has torchrun's arguments", _same("")),
+    Name(f"{TORCHRUN}:run", "called by `taskd-net run`", _same("args")),
     Name(f"{GROUPS}:_abort_process_group", "called: it breaks groups of NCCL", _same("group")),
 )
 
@@ -231,17 +232,21 @@ ATTRIBUTES: Final = (
 )
 
 
-def check(version: str = torch.__version__) -> None:
+def check(version: str = torch.__version__, *, torchrun: bool = False) -> None:
     """Compare the installed torch with the checked versions. One that was not checked is logged, once.
 
     Args:
         version: of torch.
+        torchrun: compare the names of torchrun's own module too. It is half imported where a line in it imports this
+            package.
 
     Raises:
         UnsupportedTorch: a name has another form.
     """
     release = ".".join(version.split(".")[:2])
     for name in NAMES:
+        if name.path.startswith(TORCHRUN) and not torchrun:
+            continue
         forms = {name.parameters[release]} if release in CHECKED else set(name.parameters.values())
         if (came := _parameters(name.path)) not in forms:
             expected = " or ".join(f"({form or 'none'})" for form in sorted(forms))

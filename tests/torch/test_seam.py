@@ -24,7 +24,7 @@ OLD, NEW = "config entrypoint args", "config entrypoint args health_check_server
 
 
 def test_installed_torch_is_checked() -> None:
-    seam.check()
+    seam.check(torchrun=True)
     assert ".".join(torch.__version__.split(".")[:2]) in seam.CHECKED
 
 
