@@ -29,7 +29,7 @@ space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
   $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_duties.py tests/api/test_supervision.py
-CHECKED = taskd_net tests proto $(wildcard benchmarks examples)
+CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples)
 
 # Most tests wait most of the time. Tests with a common laboratory or browser stay together.
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
@@ -37,7 +37,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench bench-training browser clean compat coverage demo faults fuzz guide install-test lint matrix mixed mutants profile proto proto-check soak test torch torch-range
+.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo faults fuzz guide install-test lint matrix mixed mutants oldest profile proto proto-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -103,7 +103,7 @@ proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `make proto` writes
 	@.venv-proto/bin/python proto/generate.py --check
 
-compat: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
+oldest: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
 	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "compat and not long and not matrix and not mixed and not newest" $(ARGS)
 
 # Chromium comes from the system; if it is missing, Debian's package is installed where possible.
@@ -133,13 +133,18 @@ fuzz: .venv/stamp-fuzz  ## fuzz all input for MINUTES=10; fail on a broken invar
 attacks: .venv/stamp-test  ## make every attack by cost beside traffic; figures into docs/security.md (ARGS="--only empty-messages")
 	@.venv/bin/python -m tests.security.attacks $(ARGS)
 
+# TaskD's names, for scripts that find TaskD or Elastic-Agent by them: docs/migration.md.
+compat-wheel: .venv/bin/python  ## build the wheel of taskd-net-compat, with the import packages taskd and mindx_elastic, into dist/
+	@.venv/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w dist ./compat
+	@ls dist/taskd_net_compat-*.whl
+
 # A new environment each time, as on a user's machine; pip uses its cache.
-install-test:  ## a new user: the wheel in a clean environment, the README, the examples
+install-test:  ## a new user: the wheels in a clean environment, the README, the examples, the imports of TaskD
 	@rm -rf .venv-install
 	@$(MAKE) -s --no-print-directory .venv-install/bin/python
-	@.venv-install/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w .venv-install/dist .
-	@.venv-install/bin/python $(PIP_INSTALL) .venv-install/dist/*.whl
-	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/*.whl
+	@.venv-install/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w .venv-install/dist . ./compat
+	@.venv-install/bin/python $(PIP_INSTALL) .venv-install/dist/taskd_net-*.whl
+	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/taskd_net-*.whl .venv-install/dist/taskd_net_compat-*.whl
 
 clean:  ## remove the environments and the files of the tools
 	rm -rf .venv .venv-audit .venv-install .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \

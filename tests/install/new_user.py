@@ -1,10 +1,11 @@
-"""The steps of a new user, with the wheel alone: `make install-test`.
+"""The steps of a new user, and of one who comes from TaskD, with the wheels alone: `make install-test`.
 
-The Python of a clean environment runs it, with the wheel and no extra; it installs the extra `cli` itself. It works in
-an empty folder, with copies of README.md and the examples from the checkout, and imports the standard library alone.
-It exits with 0 on success, else with a line or a traceback, and always ends its processes.
+The Python of a clean environment runs it, with the wheel and no extra; it installs the extra `cli` and the wheel of the
+import packages itself. It works in an empty folder, with copies of README.md and the examples from the checkout, and
+imports the standard library alone. It exits with 0 on success, else with a line or a traceback, and always ends its
+processes.
 
-    python -I new_user.py dist/taskd_net-….whl
+    python -I new_user.py dist/taskd_net-….whl dist/taskd_net_compat-….whl
 """
 
 from __future__ import annotations
@@ -37,6 +38,25 @@ ALL_S = 120
 """Seconds for all steps without pip's; some 20 s on two idle cores."""
 OWN_IP = f"127.{os.getpid() >> 16 & 127}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
 """A loopback address for each run, because the Manager's port is fixed."""
+
+
+FROM_TASKD = (
+    "import taskd; taskd.__version__",
+    "import mindx_elastic; mindx_elastic.__version__",
+    "from taskd.api import init_taskd_manager, start_taskd_manager",
+    "from taskd.api.taskd_worker_api import init_taskd_worker, start_taskd_worker, destroy_taskd_worker",
+    "from taskd.api.taskd_agent_api import init_taskd_agent, start_taskd_agent, register_func",
+    "from taskd.api.taskd_proxy_api import init_taskd_proxy, destroy_taskd_proxy",
+    "from taskd.api.taskd_manager_api import init_taskd_manager, start_taskd_manager",
+    "from taskd.python.toolkit.recover_module.recover_manager import DLRecoverManager, init_grpc_client",
+    "from taskd.python.toolkit.recover_module.recover_manager import report_stop_complete, report_recover_strategy",
+    "from taskd.python.toolkit.recover_module.recover_manager import report_recover_status, report_process_fault",
+    "from taskd.python.toolkit.recover_module.pb import recover_pb2, recover_pb2_grpc",
+    "from taskd.python.utils.log import run_log; run_log.info('rank 3')",
+    "from taskd.python.utils.validator import *; assert FileValidator('x').check_file_size().get_value() is None",
+    "from mindx_elastic.recover_manager import DLRecoverManager, report_process_fault, report_stop_complete",
+)
+"""Imports of TaskD's and Elastic-Agent's references, but for those that need torch."""
 
 
 class User:
@@ -121,6 +141,12 @@ class Running:
             self.seen += line
             self._lines.put(line)
         self._lines.put("")
+
+
+def pip(*words: str | Path) -> None:
+    """Run pip, as the user does."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, words), "-q", "-q"]
+    subprocess.run(command, check=True)
 
 
 def free_address() -> str:
@@ -247,6 +273,53 @@ def examples(user: User) -> None:
             process.ends(signal.SIGTERM)
 
 
+def from_taskd(user: User, wheel: Path) -> None:
+    """The import packages of TaskD and Elastic-Agent come, work, and go without a trace."""
+    before = installed_files()
+    pip("install", wheel)
+    for line in FROM_TASKD:
+        user.runs(shlex.join(["python", "-W", "error", "-c", line]))
+    said, _ = user.runs("taskd-net doctor --compat")
+    assert said.splitlines()[-1] == "nothing wrong was found", said
+    version = wheel.name.split("-")[1]
+    assert f"taskd-net-compat {version}" in said, said
+    # Another distribution with the same package: whichever comes last, somebody says so.
+    pip("install", other_taskd(user.folder))
+    said, _ = user.runs("taskd-net doctor --compat", code=1)
+    named = f"taskd-net-compat {version} and taskd 7.0 both have the package taskd"
+    assert named in said and "pip uninstall taskd taskd-net-compat" in said, said
+    pip("install", "--force-reinstall", "--no-deps", wheel)
+    _, complaint = user.runs('python -c "import taskd"', code=1)
+    assert named in complaint and "pip uninstall taskd taskd-net-compat" in complaint, complaint
+    pip("uninstall", "-y", "taskd", "taskd-net-compat")
+    for package in ("taskd", "mindx_elastic"):
+        _, complaint = user.runs(f'python -c "import {package}"', code=1)
+        assert f"No module named '{package}'" in complaint, complaint
+    assert installed_files() == before, installed_files() ^ before
+
+
+def other_taskd(folder: Path) -> Path:
+    """The wheel of another distribution with the package `taskd`."""
+    path = folder / "taskd-7.0-py3-none-any.whl"
+    info = "taskd-7.0.dist-info"
+    files = {
+        "taskd/__init__.py": "",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: taskd\nVersion: 7.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: new_user\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    return path
+
+
+def installed_files() -> set[str]:
+    """The files and folders of the environment, but for compiled ones."""
+    found = (path.relative_to(sys.prefix).as_posix() for path in Path(sys.prefix).rglob("*"))
+    return {name for name in found if "__pycache__" not in name}
+
+
 def give_up(_: int, __: FrameType | None) -> None:
     """Give up after too long a run."""
     raise TimeoutError(f"not done in {ALL_S} s")
@@ -254,7 +327,7 @@ def give_up(_: int, __: FrameType | None) -> None:
 
 def main() -> None:
     """Run all steps."""
-    wheel = Path(sys.argv[1]).resolve()
+    wheel, of_names = (Path(argument).resolve() for argument in sys.argv[1:3])
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         user = User(Path(folder))
@@ -263,8 +336,7 @@ def main() -> None:
         with step("the package without the extra"):
             package_works_without_the_extra(user)
         with step("pip install taskd-net[cli]"):
-            pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-q", f"{wheel}[cli]"]
-            subprocess.run(pip, check=True, cwd=folder)
+            pip("install", f"{wheel}[cli]")
         signal.signal(signal.SIGALRM, give_up)
         signal.alarm(ALL_S)
         for name, check in (
@@ -276,6 +348,8 @@ def main() -> None:
             with step(name):
                 check(user)
         signal.alarm(0)
+        with step("from TaskD"):
+            from_taskd(user, of_names)
     print(f"a new user gets along, {time.monotonic() - began:.0f} s")
 
 

@@ -10,8 +10,8 @@ import uvloop
 
 from taskd_net import ConfigError, NodeConfig, Role
 from taskd_net.address import Address
-from taskd_net.cli.command import add_each
-from taskd_net.cli.doctor import listening, manager, tls_files, upstream
+from taskd_net.cli.command import JSON, add_each
+from taskd_net.cli.doctor import import_packages, listening, manager, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
 from taskd_net.cli.effective import position_of
 from taskd_net.cli.lines import Screen, say_json
@@ -55,14 +55,14 @@ def _findings(ctx: click.Context) -> list[Finding]:
     return [settings, *uvloop.run(examine(config))]
 
 
-def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:
+def _print(command: str | None, findings: list[Finding], as_json: bool) -> None:
     counts = {state: sum(finding.state is state for finding in findings) for state in State}
     if as_json:
         checks = [
             {"check": found.check, "state": found.state.value, "text": found.text, "advice": found.advice}
             for found in findings
         ]
-        fields = {"command": ctx.info_name, "wrong": counts[State.WRONG], "warnings": counts[State.WARNING]}
+        fields = {"command": command, "wrong": counts[State.WRONG], "warnings": counts[State.WARNING]}
         say_json({**fields, "checks": checks})
         return
     screen = Screen()
@@ -77,18 +77,27 @@ def _print(ctx: click.Context, findings: list[Finding], as_json: bool) -> None:
 @click.group(
     name="doctor",
     short_help="Find the reasons that keep a node from joining.",
+    invoke_without_command=True,
+    no_args_is_help=True,
+    params=[
+        click.Option(["--compat"], is_flag=True, help="Check whose the import packages taskd and mindx_elastic are."),
+        JSON,
+    ],
 )
-def doctor() -> None:
+@click.pass_context
+def doctor(ctx: click.Context, compat: bool, as_json: bool) -> None:
     """Check the settings of a command against the machine and the network: its files, its address, its parent.
 
     Takes the flags, variables and file of that command; for a Worker or an Agent it is listen. It starts no node and
-    takes no position, so it is safe beside a running node.
+    takes no position, so it is safe beside a running node. With --compat in place of a command it checks the import
+    packages of TaskD and Elastic-Agent.
 
     \b
     Examples:
       taskd-net doctor proxy --config /etc/taskd-net.toml
       taskd-net doctor mgr --listen 0.0.0.0:9601
       taskd-net doctor listen --as Worker/0/3 --json | jq .checks
+      taskd-net doctor --compat
 
     \b
     Exit codes:
@@ -96,11 +105,20 @@ def doctor() -> None:
       1    something is wrong: it is said, with what to do
       2    a flag, a variable or the file cannot be read
     """
+    if ctx.invoked_subcommand is None:
+        if not compat:
+            ctx.fail("Missing command, or --compat.")
+        _end(None, import_packages.check(), as_json)
+    elif compat or as_json:
+        ctx.fail(f"--compat takes no command; the flags of {ctx.invoked_subcommand} stand after it.")
 
 
 def _about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
-    findings = _findings(ctx)
-    _print(ctx, findings, as_json)
+    _end(ctx.info_name, _findings(ctx), as_json)
+
+
+def _end(command: str | None, findings: list[Finding], as_json: bool) -> None:
+    _print(command, findings, as_json)
     sys.exit(1 if any(found.state is State.WRONG for found in findings) else 0)
 
 

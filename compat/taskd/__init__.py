@@ -1,0 +1,8 @@
+"""The import paths of TaskD: each module here is an alias of one in `taskd_net`."""
+
+from taskd_net.distributions import require_alone
+from taskd_net.version import __version__
+
+__all__ = ["__version__"]
+
+require_alone(__name__)

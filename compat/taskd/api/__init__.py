@@ -1,0 +1,27 @@
+"""The calls of TaskD's Python API."""
+
+from taskd_net.api import (
+    destroy_taskd_proxy,
+    destroy_taskd_worker,
+    init_taskd_agent,
+    init_taskd_manager,
+    init_taskd_proxy,
+    init_taskd_worker,
+    register_func,
+    start_taskd_agent,
+    start_taskd_manager,
+    start_taskd_worker,
+)
+
+__all__ = [
+    "destroy_taskd_proxy",
+    "destroy_taskd_worker",
+    "init_taskd_agent",
+    "init_taskd_manager",
+    "init_taskd_proxy",
+    "init_taskd_worker",
+    "register_func",
+    "start_taskd_agent",
+    "start_taskd_manager",
+    "start_taskd_worker",
+]

@@ -1,0 +1,5 @@
+"""The calls of a Manager."""
+
+from taskd_net.api import init_taskd_manager, start_taskd_manager
+
+__all__ = ["init_taskd_manager", "start_taskd_manager"]

@@ -1,0 +1,5 @@
+"""torchrun under TaskD's Manager. The import patches torch, as a line in torch/distributed/run.py expects."""
+
+from taskd_net.torch.patch import patch
+
+patch()

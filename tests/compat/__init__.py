@@ -1,0 +1,1 @@
+"""Tests of `compat/`: the import packages of TaskD and Elastic-Agent."""
