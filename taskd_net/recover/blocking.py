@@ -214,7 +214,8 @@ class DLRecoverManager(Reporter):
                 carry_out(self._controller, call, self)
             except Exception as error:  # noqa: BLE001 - the application's; reported
                 self._client.counters.failed_actions += 1
-                self._log.error("clusterd_action_failed", action=action, reason=repr(error), exc_info=error)
+                stack = None if isinstance(error, NoHandler) else error
+                self._log.error("clusterd_action_failed", action=action, reason=repr(error), exc_info=stack)
                 self._give_up(call, error)
 
     def _give_up(self, call: Any, error: Exception) -> None:

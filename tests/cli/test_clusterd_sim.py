@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def test_wrong_arguments(path: Path, arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(clusterd_sim, [each.format(path=path) for each in arguments])
     assert result.exit_code == 2
     assert words in result.output
+
+
+def test_an_address_that_is_taken_is_named(path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = CliRunner().invoke(clusterd_sim, ["--scenario", str(path), "--listen", address])
+    assert result.exit_code == 1
+    assert f"Error: cannot listen on {address}: in use, or not an address of this machine" in result.output
 
 
 def test_without_the_extra_it_names_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,61 +223,61 @@ def _violations(tree: _Tree, error: ValidationError) -> Iterator[Problem]:
 
 
 def _contradictions(tree: _Tree, wrong: Collection[Place]) -> Iterator[Problem]:
-    """Problems of entries whose values are right alone, but not together.
+    """Problems of values that are right alone, but not together. Values that are wrong alone have theirs already.
 
     Args:
         tree: a mapping with a list of jobs.
-        wrong: entries to leave out.
+        wrong: entries with a value that is wrong alone.
     """
 
-    def entries(name: str) -> Iterator[tuple[Place, Any]]:
+    def entries(name: str) -> Iterator[tuple[Place, Mapping[str, Any]]]:
         given = tree.value.get(name, ())
         for index, entry in enumerate(given if isinstance(given, list) else ()):
-            if (name, index) not in wrong:
+            if isinstance(entry, Mapping):
                 yield (name, index), entry
 
-    jobs: dict[str, Mapping[str, Any]] = {}
+    sizes: dict[str, int | None] = {}
     for place, job in entries("jobs"):
-        if job["id"] in jobs:
-            yield Problem(tree.line(place), f"{_name((*place, 'id'))} is {job['id']!r} again; expected another name")
-        jobs[job["id"]] = job
+        name = str(job.get("id"))
+        if "id" in job and name in sizes:
+            yield Problem(tree.line(place), f"{_name((*place, 'id'))} is {name!r} again; expected another name")
+        sizes[name] = None if place in wrong else job.get("nodes", 1) * job.get("processes", 1)
     for place, outcome in entries("outcomes"):
-        events = TABLE[State(outcome["state"])]
-        if outcome["event"] not in list(events):
+        if place not in wrong and outcome["event"] not in (events := list(TABLE[State(outcome["state"])])):
             inner = (*place, "event")
             text = f"{_name(inner)} is {outcome['event']!r}; expected one of {', '.join(events)}"
             yield Problem(tree.line(inner), text)
     for place, answer in entries("answers"):
         yield from _answer(tree, place, answer)
-    for place, step in entries("steps") if len(jobs) == len(tree.value["jobs"]) else ():
-        yield from _step(tree, place, step, jobs)
+    for place, step in entries("steps"):
+        yield from _step(tree, place, step, sizes)
 
 
 def _answer(tree: _Tree, place: Place, answer: Mapping[str, object]) -> Iterator[Problem]:
     if len(answer.keys() & {"code", "grpc", "silent"}) != 1:
         yield Problem(tree.line(place), f"{_name(place)} has no single answer; expected one of code, grpc, silent")
-    elif "code" in answer and answer["call"] in STREAMS:
+    elif "code" in answer and answer.get("call") in STREAMS:
         inner = (*place, "code")
         yield Problem(tree.line(inner), f"{_name(inner)} is for a stream; expected grpc or silent")
 
 
 def _step(
-    tree: _Tree, place: Place, step: Mapping[str, Any], jobs: Mapping[str, Mapping[str, Any]]
+    tree: _Tree, place: Place, step: Mapping[str, Any], sizes: Mapping[str, int | None]
 ) -> Iterator[Problem]:
+    """Problems of a step; `sizes` has the ranks of each job, None where its size is wrong."""
     actions = step.keys() & ACTIONS.keys()
     if len(actions) != 1:
         found = f"has {len(actions)} actions"
         yield Problem(tree.line(place), f"{_name(place)} {found}; expected one of {', '.join(ACTIONS)}")
-    name = step.get("job", next(iter(jobs)))
-    if name not in jobs:
+    name = step.get("job", next(iter(sizes), None))
+    if isinstance(name, str) and name not in sizes:
         inner: Place = (*place, "job")
-        yield Problem(tree.line(inner), f"{_name(inner)} is {name!r}; expected one of {', '.join(jobs)}")
-        return
-    size = jobs[name].get("nodes", 1) * jobs[name].get("processes", 1)
-    for action in actions - {"signal"}:
-        ranks = step[action].get("ranks", ()) if isinstance(step[action], Mapping) else ()
-        for index, rank in enumerate(ranks):
-            if rank >= size:
+        yield Problem(tree.line(inner), f"{_name(inner)} is {name!r}; expected one of {', '.join(sizes)}")
+    size = sizes.get(name) if isinstance(name, str) else None
+    for action in actions - {"signal"} if size is not None else ():
+        ranks = step[action].get("ranks") if isinstance(step[action], Mapping) else None
+        for index, rank in enumerate(ranks if isinstance(ranks, list) else ()):
+            if isinstance(rank, int) and rank >= size:
                 inner = (*place, action, "ranks", index)
                 yield Problem(tree.line(inner), f"{_name(inner)} is {rank}; expected a rank below {size}")
 

@@ -83,7 +83,8 @@ class Run:
         try:
             port = server.add_insecure_port(str(self._listen))
         except RuntimeError as error:
-            raise ConfigError(f"listen is {self._listen}: {error}") from None
+            text = f"cannot listen on {self._listen}: in use, or not an address of this machine"
+            raise ConfigError(text) from error
         self._listen = Address(self._listen.host, port)
         await server.start()
         self._server = server

@@ -70,3 +70,43 @@ outcomes:
   - {state: init, event: exit}
 """
     assert [problem.line for problem in problems(text)] == [4, 6, 7, 9]
+
+
+def test_a_wrong_value_hides_no_other_problem() -> None:
+    text = """\
+jobs:
+  - {id: a, nodes: two}
+  - {id: a}
+  - {id: [1], processes: 2}
+steps:
+  - {when: nowhere, job: b}
+  - {job: a, fault: {ranks: [9], type: 7}}
+  - {job: [1], fault: {ranks: [1]}}
+  - 7
+answers:
+  - {call: Init, code: x, grpc: UNAVAILABLE}
+  - {code: 3}
+outcomes:
+  - {state: init}
+"""
+    assert [(each.line, each.text.partition(" ")[0]) for each in problems(text)] == [
+        (2, "jobs[0].nodes"),
+        (3, "jobs[1].id"),
+        (4, "jobs[2].id"),
+        (6, "steps[0]"),
+        (6, "steps[0].job"),
+        (6, "steps[0].when"),
+        (7, "steps[1].fault.ranks[0]"),
+        (7, "steps[1].fault.type"),
+        (8, "steps[2].job"),
+        (9, "steps[3]"),
+        (11, "answers[0]"),
+        (11, "answers[0].code"),
+        (12, "answers[1].call"),
+        (14, "outcomes[0].event"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["jobs: [{nodes: 2}]", "jobs: [7]", "jobs: 7", "jobs: [{id: a}]\nsteps: 7"])
+def test_jobs_without_a_name_or_steps_without_a_list_are_problems_alone(text: str) -> None:
+    assert problems(text + ("" if "steps" in text else "\nsteps: [{end: on}, {fault: {ranks: [3]}}]"))
