@@ -89,8 +89,7 @@ class Job:
     def go_on(self, now: float, seed: str) -> None:
         """A Manager begins with a stored state: commands on their way are sent again at once, with their uuids.
 
-        Heartbeats are not stored, so nobody has been silent for longer than since now. The stream of ClusterD's signals
-        has ended with the Manager before.
+        Heartbeats are not stored, so nobody has been silent for longer than since now.
 
         Args:
             now: the time.
@@ -100,7 +99,6 @@ class Job:
         self.state.seed = seed
         self.state.outbox.hurry(now)
         self.state.records.since = now
-        self._forget_operations()
 
     @property
     def wake(self) -> float:
@@ -133,7 +131,9 @@ class Job:
                 for name in event.names:
                     current.dirty = current.calls.pop(name, None) is not None or current.dirty
             case MachineReset():
-                self._forget_operations()
+                begun = current.paused or current.switch_nic.uuid or current.stress_test.uuid
+                current.dirty = current.dirty or bool(begun)
+                current.paused_until, current.switch_nic, current.stress_test = 0.0, SwitchNic(), StressTest()
             case SwitchNic():
                 current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
             case StressTest():
@@ -228,13 +228,6 @@ class Job:
         else:
             current.signals.append(fresh)
         return True
-
-    def _forget_operations(self) -> None:
-        """ClusterD's machine is in its first state: no operation that it has begun waits for anything."""
-        current = self.state
-        begun = current.paused or current.switch_nic.uuid or current.stress_test.uuid
-        current.dirty = current.dirty or bool(begun)
-        current.paused_until, current.switch_nic, current.stress_test = 0.0, SwitchNic(), StressTest()
 
     def _snapshot(self) -> Snapshot:
         current = self.state

@@ -102,7 +102,8 @@ class Clusterd(Reporter):
         self._closing = False
 
     def start(self) -> None:
-        """Begin."""
+        """Begin. The stream of signals has ended with the Manager before."""
+        self._take(MachineReset())
         self._spawn(self._framework.run(), "carries out calls of the controller")
         self._spawn(self.client.run(), "is a client of ClusterD")
 

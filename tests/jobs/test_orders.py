@@ -170,12 +170,6 @@ def test_a_reset_of_the_machine_ends_a_pause_of_starts() -> None:
     assert not job.state.dirty, "nothing was open"
 
 
-def test_a_pause_of_starts_ends_with_its_manager() -> None:
-    job = Job.from_json(paused().to_json(), CLUSTERD)
-    job.go_on(1.0, "t")
-    assert [command.code for command in job.tick(1.0).commands] == [210]
-
-
 def test_a_pause_of_starts_has_a_bound_also_where_clusterd_stands() -> None:
     job, bound = paused(), job_limits.PAUSE_STARTS_S
     assert job.wake == bound

@@ -83,6 +83,14 @@ def test_a_switch_that_clusterd_has_forgotten_has_no_result() -> None:
     assert scene.job.state.streams["OMSwitchNicStream"].owner == ""
 
 
+def test_a_switch_goes_on_with_the_next_manager() -> None:
+    """The Manager's client of ClusterD takes a MachineReset when it begins; an application of its own need not."""
+    scene, uuid = begun(0)
+    scene.job.go_on(scene.now, "v")
+    answer(scene, 0, "switchOK", uuid)
+    assert results(scene.settle()) == ["true"]
+
+
 def test_a_further_request_ends_the_wait_for_the_one_before() -> None:
     scene, first = begun(0)
     scene.take(SwitchNic((0,), (False,)))

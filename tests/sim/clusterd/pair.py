@@ -108,7 +108,6 @@ class Pair:
         self._stream += 1
         if who == CLUSTERD:
             self.machine = self._new_machine()
-            self.job.take(self.now, MachineReset())
         else:
             for stream in Stream:
                 self.machine.end(stream)
@@ -121,6 +120,7 @@ class Pair:
                 self.job.take(self.now, CallEnded((call.name,)))
             for report in self._unsaved:
                 self.job.take(self.now, report)
+        self.job.take(self.now, MachineReset())
         self._subscribe()
 
     # ---- inside
