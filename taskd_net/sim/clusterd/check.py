@@ -274,7 +274,9 @@ def _step(
         inner: Place = (*place, "job")
         yield Problem(tree.line(inner), f"{_name(inner)} is {name!r}; expected one of {', '.join(sizes)}")
     size = sizes.get(name) if isinstance(name, str) else None
-    for action in actions - {"signal"} if size is not None else ():
+    if size is None:
+        return
+    for action in actions - {"signal"}:
         ranks = step[action].get("ranks") if isinstance(step[action], Mapping) else None
         for index, rank in enumerate(ranks if isinstance(ranks, list) else ()):
             if isinstance(rank, int) and rank >= size:
