@@ -50,6 +50,9 @@ ACTIONS: Final = tuple(_CALLS)
 """The actions of ClusterD's signals that a controller carries out."""
 
 
+_OF_ITSELF: Final = ("destroy", "restart")
+"""Calls for the controller itself, of which ClusterD hears nothing."""
+
 _NEWS: Final = ("new pod running",)
 _SWITCHES: Final = (KILL_MASTER, PAUSE_AGENTS, CONTINUE_AGENTS)
 """Signals whose type says all; their actions say it again."""
@@ -211,6 +214,8 @@ def carry_out(controller: Controller | None, call: Call, reports: Reports) -> No
         NoHandler: nobody carries it out.
     """
     if controller is None:
+        if call.name in _OF_ITSELF:
+            return  # there is nothing to end
         raise NoHandler("there is no controller of a training framework")
     match call.name:
         case "stop_train" if call.text == PAUSE:

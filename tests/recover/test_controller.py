@@ -96,8 +96,11 @@ def test_handlers_are_checked() -> None:
 
 
 def test_without_a_controller_nobody_carries_it_out() -> None:
-    with pytest.raises(NoHandler, match="no controller"):
-        carry_out(None, CALLS["stop_train"], Recorded())
+    for call in CALLS.values():
+        with pytest.raises(NoHandler, match="no controller"):
+            carry_out(None, call, Recorded())
+    for name in ("destroy", "restart"):
+        carry_out(None, Call(name), Recorded())  # nothing is to be ended
     with pytest.raises(NoHandler, match="jump"):
         carry_out(HandlerController(), Call("jump"), Recorded())
 
