@@ -7,16 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from taskd_net.api.launcher import JOB, ROLE, clusterd_of_environment
 from taskd_net.codes import TaskdNetError
 from taskd_net.logger import late_logger
-from taskd_net.manager.config import CLUSTERD_VARIABLES
 from taskd_net.recover import DLRecoverManager, pb
 from taskd_net.recover.controller import Controller
 
 log: Final = late_logger()
-
-ROLE: Final = "master agent"
-JOB: Final = "MINDX_TASK_ID"
 
 LEAVE_S: Final = 2.0
 """Seconds that the end of a launcher waits for a controller that does not return."""
@@ -44,10 +41,10 @@ class Clusterd:
     def of_environment(cls, framework: str, controller: Controller | None = None) -> Clusterd | None:
         """The client for the job and the address in the environment; None, with one line, where one is missing."""
         job_id = os.environ.get(JOB, "")
-        addresses = [read(os.environ.get(name, "")) for name, read in CLUSTERD_VARIABLES.items()]
-        if job_id and any(addresses):
-            return cls(job_id, next(filter(None, addresses)), framework, controller)
-        log.info("no_clusterd", reason=f"it needs {JOB} and one of {', '.join(CLUSTERD_VARIABLES)}")
+        address = clusterd_of_environment()
+        if job_id and address:
+            return cls(job_id, address, framework, controller)
+        log.info("no_clusterd", reason=f"it needs {JOB} and a variable with its address, such as MINDX_SERVER_IP")
         return None
 
     def start(self, killed: Callable[[], None]) -> None:

@@ -19,13 +19,14 @@ RESTARTS: Final = 32767
 _originals: dict[str, Any] = {}
 
 
-def patch(node_rank: int | None = None) -> None:
+def patch(node_rank: int | None = None, *, agent: type[ElasticAgent] = ElasticAgent) -> None:
     """Have torchrun, and everything else that calls torch's `launch_agent`, run its workers by an `ElasticAgent`.
 
     Patching twice is patching once. Agents that run already keep their class.
 
     Args:
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
+        agent: class of the Agent.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked; nothing is changed.
@@ -38,8 +39,8 @@ def patch(node_rank: int | None = None) -> None:
     def launch_agent(config: Any, *arguments: Any, **named: Any) -> Any:
         return original(replace(config, max_restarts=config.max_restarts or RESTARTS), *arguments, **named)
 
-    agent: Callable[..., ElasticAgent] = partial(ElasticAgent, node_rank=node_rank)
-    for name, value in (("launch_agent", launch_agent), ("LocalElasticAgent", agent)):
+    make: Callable[..., ElasticAgent] = partial(agent, node_rank=node_rank)
+    for name, value in (("launch_agent", launch_agent), ("LocalElasticAgent", make)):
         _originals[name] = getattr(launcher, name)
         setattr(launcher, name, value)
 

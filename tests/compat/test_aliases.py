@@ -47,6 +47,7 @@ ALIASES: Final = {
     f"{RECOVER}.pb.recover_pb2_grpc": dict.fromkeys(
         ["RecoverStub", "RecoverServicer", "add_RecoverServicer_to_server"], "taskd_net.recover.stub"
     ),
+    "taskd.python.framework.agent.ms_mgr.msrun_plugin": {"MSRunPlugin": "taskd_net.mindspore"},
     "taskd.python.framework.common.type": {
         "CONFIG_UPSTREAMIP_KEY": "taskd_net.api.arguments:UPSTREAM_ADDR",
         "LOCAL_HOST": "taskd_net.api.arguments:LOOPBACK",
@@ -62,6 +63,7 @@ ALIASES: Final = {
 
 WITH_EFFECT: Final = {
     "taskd.python.adaptor.patch": "patches torch: tests/torch/test_documented_start.py",
+    "mindx_elastic.api": "patches torch: tests/torch/test_elastic.py",
     "taskd.python.utils.log": "makes a file: tests/compat/test_imports.py",
 }
 """Modules whose import does something, each with the place of its test."""
@@ -81,6 +83,9 @@ SIGNATURES: Final = {
     f"{RECOVER}.recover_manager:DLRecoverManager.register": "(self, request)",
     f"{RECOVER}.recover_manager:DLRecoverManager.start_subscribe": "(self, frame='pytorch')",
     f"{RECOVER}.recover_manager:DLRecoverManager.init_clusterd": "(self)",
+    "taskd.python.framework.agent.ms_mgr.msrun_plugin:MSRunPlugin": "()",
+    "taskd.python.framework.agent.ms_mgr.msrun_plugin:MSRunPlugin.register_callbacks": "(self, operator, func)",
+    "taskd.python.framework.agent.ms_mgr.msrun_plugin:MSRunPlugin.start": "(self)",
     "mindx_elastic.recover_manager:DLRecoverManager": "(info, server_addr, secure_conn=True, cert_path='')",
     "mindx_elastic.recover_manager:DLRecoverManager.register": "(self, request)",
     "mindx_elastic.recover_manager:DLRecoverManager.start_subscribe": "(self)",

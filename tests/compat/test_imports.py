@@ -36,6 +36,7 @@ def run(code: str, folder: Path, path: Path = COMPAT, **variables: str) -> subpr
         "from taskd .api.taskd_proxy_api import init_taskd_proxy",
         "from taskd.python.toolkit.recover_module.recover_manager import DLRecoverManager, report_stop_complete",
         "from taskd.python.toolkit.recover_module.pb import recover_pb2 as pb; pb.ClientInfo(jobId='J', role='taskd')",
+        "from taskd.python.framework.agent.ms_mgr.msrun_plugin import MSRunPlugin; MSRunPlugin()",
         "from taskd.python.utils.validator import *; assert StringValidator('a').is_valid()",
         "import mindx_elastic; assert mindx_elastic.__version__",
         "from mindx_elastic.recover_manager import DLRecoverManager, pb; pb.ClientInfo(taskId='T', role='taskd')",

@@ -52,6 +52,7 @@ FROM_TASKD = (
     "from taskd.python.toolkit.recover_module.recover_manager import report_stop_complete, report_recover_strategy",
     "from taskd.python.toolkit.recover_module.recover_manager import report_recover_status, report_process_fault",
     "from taskd.python.toolkit.recover_module.pb import recover_pb2, recover_pb2_grpc",
+    "from taskd.python.framework.agent.ms_mgr.msrun_plugin import MSRunPlugin; MSRunPlugin()",
     "from taskd.python.utils.log import run_log; run_log.info('rank 3')",
     "from taskd.python.utils.validator import *; assert FileValidator('x').check_file_size().get_value() is None",
     "from mindx_elastic.recover_manager import DLRecoverManager, report_process_fault, report_stop_complete",

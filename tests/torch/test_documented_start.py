@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-import select
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-import taskd
 from tests.torch.cluster import SOON, await_end
-
-COMPAT: Final = Path(taskd.__file__).parents[1]
+from tests.torch.start import COMPAT, Pod, free_port, torchs_own, until
 
 MANAGER: Final = """\
 from taskd.api import init_taskd_manager, start_taskd_manager
@@ -64,109 +56,20 @@ while not Path("end").exists():
     select.select([], [], [], 0.02)
 """
 
-SITE: Final = """\
-import importlib.util
-import sys
-
-
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name == "torch.distributed.run":
-            return importlib.util.spec_from_file_location(name, {copy!r})
-
-
-sys.meta_path.insert(0, Finder)
-"""
-"""Has Python take the copy for torch's own module."""
-
-
-class Pod:
-    """One node: a folder with the documented files, in which the start script runs.
-
-    Args:
-        folder: of the node.
-        rank: of the node.
-        variables: those of the platform.
-    """
-
-    def __init__(self, folder: Path, rank: int, variables: dict[str, str]) -> None:
-        self.folder = folder
-        folder.mkdir()
-        original = find_spec("torch.distributed.run")
-        assert original is not None and original.origin is not None
-        shutil.copy(original.origin, folder / "run.py")
-        for name, text in (("manager.py", MANAGER), ("start.sh", START), ("train.py", TRAIN)):
-            (folder / name).write_text(text)
-        (folder / "site").mkdir()
-        (folder / "site" / "sitecustomize.py").write_text(SITE.format(copy=str(folder / "run.py")))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TASKD_", "RANK", "MASTER_"))}
-        self.environment = kept | {
-            **variables,
-            "RANK": str(rank),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{folder / 'site'}:{COMPAT}:{COMPAT.parent}",
-            "PYTHONWARNINGS": "ignore",
-        }
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """Run the start script."""
-        with (self.folder / "said").open("a") as said:
-            process = subprocess.Popen(
-                ["bash", "start.sh"],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-            )
-        self.processes.append(process)
-        return process
-
-    def said(self) -> str:
-        """The output of the script."""
-        return (self.folder / "said").read_text()
-
-    def pids(self) -> list[int]:
-        """The training processes that have begun so far."""
-        path = self.folder / "began"
-        return [int(line) for line in path.read_text().split()] if path.exists() else []
-
-    def log(self) -> str:
-        """The log files."""
-        return "".join(path.read_text() for path in (self.folder / "taskd_log").glob("*.log"))
-
-    def close(self) -> None:
-        """End all that the script has started."""
-        for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def until(true: Callable[[], object], *pods: Pod) -> None:
-    """Wait for a state that no event tells of, while the scripts run."""
-    give_up_at = time.monotonic() + SOON
-    while not true():
-        runs = all(pod.processes[-1].poll() is None for pod in pods)
-        assert runs and time.monotonic() < give_up_at, [pod.said() + pod.log() for pod in pods]
-        select.select([], [], [], 0.02)
-
 
 @pytest.fixture
 def pods(tmp_path: Path) -> Iterator[tuple[Pod, Pod]]:
     """Two nodes with addresses of their own."""
     host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
-    with socket.socket() as free:
-        free.bind((f"{host}.1", 0))
-        port = free.getsockname()[1]
+    port = free_port(f"{host}.1")
     platform = {"MASTER_ADDR": f"{host}.1", "MASTER_PORT": str(port), "MINDX_TASK_ID": "J"}
+    files = {"manager.py": MANAGER, "start.sh": START, "train.py": TRAIN}
     made = [
         Pod(
             tmp_path / str(rank),
             rank,
             {**platform, "POD_IP": f"{host}.{1 + rank}", "TASKD_NET_UPSTREAM": f"{host}.{11 + rank}:9602"},
+            files,
         )
         for rank in range(2)
     ]
@@ -196,13 +99,11 @@ def test_job_of_two_nodes_with_a_fault(pods: tuple[Pod, Pod]) -> None:
         assert f'"code": {code}' in pod.log(), pod.log()
 
 
-@pytest.mark.parametrize("line", ["import taskd.python.adaptor.patch"])
+@pytest.mark.parametrize("line", ["import taskd.python.adaptor.patch", "import mindx_elastic.api"])
 def test_line_in_a_script_that_is_run(line: str, tmp_path: Path) -> None:
     """`python run.py` in place of torchrun: the module has another name then."""
-    original = find_spec("torch.distributed.run")
-    assert original is not None and original.origin is not None
     copy = tmp_path / "run.py"
-    copy.write_text(Path(original.origin).read_text().replace("\nimport os\n", f"\n{line}\nimport os\n"))
+    copy.write_text(torchs_own().read_text().replace("\nimport os\n", f"\n{line}\nimport os\n"))
     command = [sys.executable, "-c", f"import runpy; runpy.run_path({str(copy)!r}, run_name='__main__')", "--help"]
     environment = {**os.environ, "PYTHONPATH": f"{COMPAT}:{COMPAT.parent}", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
