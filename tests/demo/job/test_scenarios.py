@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +16,7 @@ from taskd_net.demo.job.run import Result, play, play_all, problems
 from taskd_net.demo.job.scenarios import SCENARIOS, Scenario
 from taskd_net.demo.job.stage import Stage
 from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, ENDED, HUNG, REGISTERED, REPLY
+from tests.demo.conftest import PLAYED_BY
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
@@ -179,8 +183,22 @@ def changed(seen: Sequence[Seen], place: int, **fields: object) -> list[Seen]:
 
 
 def runs(pid: int) -> bool:
-    """True for a process that runs, which a zombie does not."""
+    """True for a process of a play that runs, which a zombie does not. A stranger may have its number by now."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(PLAYED_BY) == str(os.getpid())
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False
+
+
+def test_a_process_of_a_play_is_told_from_a_stranger() -> None:
+    ours, another = [sys.executable, "-c", "input()"], {**os.environ, PLAYED_BY: "another"}
+    played = subprocess.Popen(ours, stdin=subprocess.PIPE)
+    stranger = subprocess.Popen(ours, stdin=subprocess.PIPE, env=another)
+    try:
+        assert runs(played.pid)
+        assert not runs(stranger.pid)
+    finally:
+        for each in (played, stranger):
+            each.communicate(b"\n")
+    assert not runs(played.pid)
