@@ -198,7 +198,7 @@ class Agent:
             log.error("command_failed", src=src, uuid=message.uuid, reason=str(error))
             return
         if isinstance(command, Go) and command.in_place:
-            os.environ[arguments.IN_PLACE] = "on"  # for the workers
+            os.environ |= {arguments.IN_PLACE: "on", arguments.AGENT_PID: str(os.getpid())}  # for the workers
         self._feed(Commanded(command, message.uuid, said.extension.get(vocabulary.MEANT_FOR, "")))
 
     async def _first_join(self, node: Node) -> None:

@@ -25,6 +25,8 @@ UPSTREAM_ADDR: Final = "UpstreamAddr"
 ENVIRONMENT: Final = "TASKD_NET_"
 IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 """Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""
+AGENT_PID: Final = f"{ENVIRONMENT}AGENT_PID"
+"""Variable that an Agent sets with it: its pid. A process below it is a worker where this is its parent."""
 
 _MOST: Final = 10**RANK_CHARS - 1
 _SWITCHES: Final = dict.fromkeys(("true", "on", "1", "yes"), True) | dict.fromkeys(("false", "off", "0", "no"), False)

@@ -22,7 +22,7 @@ from taskd_net.api.receiver import Receiver, from_mgr
 from taskd_net.api.reporting import Reports
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
-from taskd_net.codes import ConfigError
+from taskd_net.codes import ConfigError, NodeError
 from taskd_net.config import NodeConfig
 from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.position import Position
@@ -95,7 +95,7 @@ class Worker:
     """The Worker of this process, from init to destroy."""
 
     def __init__(self, config: NodeConfig, rank: int, framework: str, limit_mb: int) -> None:
-        self.node = BlockingNode(config).start()
+        self.node = _early.take(config) or BlockingNode(config).start()
         registration = Body(REGISTER, WORKER_REGISTERS, extension={INCARNATION: str(uuid4())})
         self.reports = Reports(self.node, registration, MTYPE)
         self._attendant = Attendant(self.node, rank, framework, MTYPE, self.reports.remember)
@@ -152,6 +152,65 @@ class Worker:
 slot: Final[Slot[Worker]] = Slot("worker")
 
 
+class _Early:
+    """The node that has begun to join before its Worker was initialised."""
+
+    def __init__(self) -> None:
+        self._node: BlockingNode | None = None
+
+    def join(self, config: NodeConfig) -> None:
+        """Begin to join."""
+        self._node = BlockingNode(config).start()
+
+    def take(self, config: NodeConfig) -> BlockingNode | None:
+        """The node, if its Worker is the one of these settings; another one ends."""
+        node, self._node = self._node, None
+        if node is None or node.config == config:
+            return node
+        leave(node)
+        return None
+
+
+_early: Final = _Early()
+
+
+def join_early() -> None:
+    """Begin to join the mesh before `init_taskd_worker`, in a training process of an Agent whose Manager waits for it.
+
+    Joining takes longer than all else that the others wait for, and this process has its framework to import meanwhile.
+    It changes nothing in other processes, and in children of a training process, whose environment is the same.
+    """
+    if os.environ.get(arguments.IN_PLACE) != "on" or os.environ.get(arguments.AGENT_PID) != str(os.getppid()):
+        return
+    try:
+        _early.join(_settings(arguments.rank_of_environment("RANK"), "pt"))
+    except (ConfigError, NodeError) as error:  # `init_taskd_worker` says it again
+        log.debug("joins_later", reason=str(error))
+
+
+def _settings(rank: int, framework: str) -> NodeConfig:
+    """The settings of the Worker's node.
+
+    Raises:
+        ConfigError: the framework, or a variable of the environment, is missing or not usable.
+    """
+    if framework == "pt":
+        local = arguments.rank_of_environment("LOCAL_WORLD_SIZE")
+        if local == 0:
+            raise ConfigError("LOCAL_WORLD_SIZE is 0; expected at least 1")
+        server_rank = arguments.rank_of_environment("RANK") // local
+    elif framework == "ms":
+        server_rank = arguments.rank_of_environment("MS_NODE_RANK")
+    else:
+        raise ConfigError(f"framework is {shown(framework)}; expected 'pt' or 'ms'")
+    upstream = os.environ.get(UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
+    secured = arguments.secured({}, listens=False, connects=True)
+    try:
+        return NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream, tls=secured)
+    except ConfigError as error:
+        raise ConfigError(f"{UPSTREAM}: {error}") from None
+
+
 @documented
 def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, framework: str = "pt") -> bool:
     """Make this training process a Worker of the mesh. It joins in the background, whenever its Proxy is there.
@@ -170,21 +229,7 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
     """
     rank = arguments.whole(rank_id, "rank_id")
     limit_mb = arguments.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
-    if framework == "pt":
-        local = arguments.rank_of_environment("LOCAL_WORLD_SIZE")
-        if local == 0:
-            raise ConfigError("LOCAL_WORLD_SIZE is 0; expected at least 1")
-        server_rank = arguments.rank_of_environment("RANK") // local
-    elif framework == "ms":
-        server_rank = arguments.rank_of_environment("MS_NODE_RANK")
-    else:
-        raise ConfigError(f"framework is {shown(framework)}; expected 'pt' or 'ms'")
-    upstream = os.environ.get(UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
-    secured = arguments.secured({}, listens=False, connects=True)
-    try:
-        config = NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream, tls=secured)
-    except ConfigError as error:
-        raise ConfigError(f"{UPSTREAM}: {error}") from None
+    config = _settings(rank, framework)
     slot.fill(lambda: Worker(config, rank, framework, limit_mb), f"taskd-worker-{rank}.log")
     return True
 

@@ -311,7 +311,7 @@ class Job:
             # A count of 0 is the original's for none: the Agent keeps its own.
             message = str(records.restarts) if records.restarts else agent.asked or ""
             extension = {vocabulary.INCARNATION: current.seed}
-            if self.config.in_place and not self.config.recovers:  # ClusterD begins no epochs
+            if self.config.in_place:
                 extension[vocabulary.IN_PLACE] = "on"
             start = Command(traffic.agent(rank), vocabulary.START, message, extension, mtype=agent.mtype)
             self._carry_out("", start, outcome)

@@ -33,10 +33,12 @@ from taskd_net.jobs.events import (
     StressTest,
     SwitchNic,
 )
+from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import Call, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.framework import Framework
+from taskd_net.manager.rejoining import Rejoining
 from taskd_net.profiling_switch import SwitchFile
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
@@ -64,7 +66,9 @@ class Clusterd(Reporter):
         config: the Manager's settings, with a job and the address of ClusterD.
         take: takes events: orders, and what ends a call or a reply. It returns False for a signal taken before.
         open_calls: the calls whose report is missing in the state of the Manager before.
-        controller: of the training framework; None for MindIO's, where it is installed.
+        controller: of the training framework; None for that of scripts that rejoin, where the Manager recovers in
+            place, and else for MindIO's, where it is installed.
+        job: gives the decisions of the job, for scripts that rejoin.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Clusterd(Reporter):
         take: Callable[[Event], object],
         open_calls: Iterable[Call] = (),
         controller: Controller | None = None,
+        job: Callable[[], Job] | None = None,
     ) -> None:
         job_id = config.job_id or ""
         super().__init__(job_id)
@@ -80,7 +85,9 @@ class Clusterd(Reporter):
         self._take = take
         self._interrupted = list(open_calls)
         self._log = get_logger(clusterd=address, job=job_id)
-        found = MindIO.find() if controller is None else controller
+        rejoins = controller is None and config.in_place and job is not None
+        self._rejoining = Rejoining(job, self._stand, config.in_place_timeout) if rejoins and job else None
+        found = self._rejoining or controller or MindIO.find()
         self._framework = Framework(job_id, found, self, self._failed, self._log)
         info = reports.client_info(job_id, ROLE)
         self.client = Client(
@@ -106,12 +113,16 @@ class Clusterd(Reporter):
         self._take(MachineReset())
         self._spawn(self._framework.run(), "carries out calls of the controller")
         self._spawn(self.client.run(), "is a client of ClusterD")
+        if self._rejoining is not None:
+            self._spawn(self._rejoining.watch(), "watches the epochs")
 
     async def close(self) -> None:
         """End the connection and the controller. Idempotent."""
         if self._closing:
             return
         self._closing = True
+        if self._rejoining is not None:
+            self._rejoining.end()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -120,6 +131,11 @@ class Clusterd(Reporter):
         await self._framework.close()
 
     # ---- for the Manager
+
+    def decided(self) -> None:
+        """The job has decided."""
+        if self._rejoining is not None:
+            self._rejoining.look()
 
     def call(self, call: Call) -> None:
         """Have the controller carry out a call, after those before."""
@@ -177,6 +193,10 @@ class Clusterd(Reporter):
             self._take(CallEnded(ENDED_BY.get(rpc.name, ())))
 
     # ---- inside
+
+    def _stand(self) -> tuple[int, int]:
+        """The stream of signals that stands, 0 for none, and that of the last signal."""
+        return self.client.stream, self._stream
 
     def _note_void(self, rpc: Rpc[Any, recover_pb2.Status]) -> None:
         self.client.counters.reports["void"] += 1

@@ -82,7 +82,8 @@ class ManagerConfig:
         taskd_enable: Recovery by process is on at all. TaskD's variable switches it off with `off`, and on with any
             other text.
         in_place: Restart failed Workers alone, and have the others rejoin in their processes. It needs training
-            scripts that rejoin, and changes nothing for others, nor where ClusterD decides ([manager](manager.md)).
+            scripts that rejoin, and changes nothing for others ([manager](manager.md)). Where ClusterD decides, it
+            carries out its orders so ([recovery](recovery.md#scripts-that-rejoin)).
         in_place_timeout: Seconds that a Worker has to come back in place. A longer time lets slow starts work, and
             delays the recovery from a Worker that hangs.
         clusterd: Signals of ClusterD come in by a queue of the process.

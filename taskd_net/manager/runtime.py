@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from taskd_net import job_limits
@@ -157,7 +156,7 @@ class Manager:
         """Be a client of ClusterD."""
         from taskd_net.manager.clusterd import Clusterd  # without one, its modules are not loaded
 
-        made = Clusterd(config, self.signal, self.job.state.calls.values(), self._framework)
+        made = Clusterd(config, self.signal, self.job.state.calls.values(), self._framework, lambda: self.job)
         self._clusterd, self._controller, self._reply = made, made.call, made.reply
         made.start()
 
@@ -226,9 +225,7 @@ class Manager:
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # ---- events
@@ -368,6 +365,8 @@ class Manager:
             self._dispatch.withdraw(uuid)
             self._history.gone(uuid)
         counters.lost += len(outcome.withdrawn)
+        if self._clusterd is not None:
+            self._clusterd.decided()
         for at in outcome.answered:
             seconds = self._now() - at
             self._fault_to_command.add(seconds, bucket_of(seconds))

@@ -4,6 +4,10 @@
 `rejoin` is for training scripts: their processes stay when a rank is replaced.
 """
 
+from taskd_net.api.worker import join_early
+
+join_early()  # while torch is imported
+
 from taskd_net.torch.agent import ElasticAgent, NotSupervised
 from taskd_net.torch.context import NoCommand
 from taskd_net.torch.patch import patch, unpatch

@@ -13,7 +13,9 @@ The end of a gloo group waits for gloo's threads, and they may wait for the inte
 last reference of Python's gives the lock up meanwhile; that of a DDP model keeps it, so the two would wait for each
 other for ever. So `EpochGroup` keeps a reference to each of its groups until `forget`, after the end of the models.
 
-NCCL has an `abort` that works.
+NCCL has an `abort` that works, so groups of every backend but gloo are broken by that. It drops torch's groups as well,
+and may run in another thread than the one that leaves them; each of the two takes the other's work for done. Torch's
+watchdog of NCCL must not end the process at a peer's loss meanwhile, see `prepare`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import re
 import socket
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -47,6 +49,10 @@ _LOOKS_S: Final = (0.001, 0.25)
 _INTERFACES: Final = "GLOO_SOCKET_IFNAME"
 """torch's variable: network interfaces of gloo."""
 
+_NCCL_ERRORS: Final = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+"""torch's variable: what NCCL's watchdog does at an error; 0 for nothing, else it ends the process. torch asks for 0
+where groups are aborted."""
+
 
 class EpochOver(TaskdNetError, RuntimeError):
     """The epoch has ended before this rank was in its process group."""
@@ -58,6 +64,7 @@ class EpochGroup:
     def __init__(self) -> None:
         self._changing = fork.Lock()
         self._over = threading.Event()
+        self._broken = threading.Event()
         self._devices: list[Any] = []
         self._epolls: list[int] = []
         self._groups: list[Any] = []
@@ -92,25 +99,32 @@ class EpochGroup:
             self._await_all(store, world)
             dist.init_process_group(store=store, rank=rank, world_size=world, **arguments)
             yield
-            if not self.over and dist.is_initialized():
-                dist.destroy_process_group()
+            if not self.over:
+                _leave(dist.destroy_process_group)
         finally:
             ProcessGroupGloo.__init__ = original
             self.abort()
-            if dist.is_initialized():
-                dist.destroy_process_group()
+            _leave(dist.destroy_process_group)
             self._devices.clear()
 
     def abort(self) -> None:
-        """Break every group, from any thread: collectives fail here and at the peers. Idempotent."""
+        """Break every group, from any thread: collectives fail here and at the peers. Idempotent.
+
+        It returns when all groups are broken, also where another thread has begun with that: that thread must not
+        drop torch's groups when those of the next epoch are there.
+        """
         with self._changing:
-            if self.over:
-                return
+            first = not self.over
             self._over.set()
-            for epoll in self._epolls:
+        if not first:
+            self._broken.wait()
+            return
+        try:
+            for epoll in self._epolls:  # no other comes: it is over
                 _shut_down(epoll)
-        if dist.is_initialized() and "nccl" in dist.get_backend_config():
-            distributed_c10d._abort_process_group()
+            _abort_others()
+        finally:
+            self._broken.set()
 
     def forget(self) -> None:
         """Let the groups go, after `joined`, when the models of the epoch are gone. Idempotent."""
@@ -144,6 +158,31 @@ class EpochGroup:
         options = ProcessGroupGloo._Options()
         options._devices, options._threads, options._timeout = devices, 2 * len(devices), timeout
         return options
+
+
+def prepare() -> None:
+    """Have NCCL's watchdog leave errors to this package, unless the user has set it otherwise."""
+    os.environ.setdefault(_NCCL_ERRORS, "0")
+
+
+def _abort_others() -> None:
+    """Abort the groups of other backends than gloo, whose `abort` does nothing."""
+
+    def abort() -> None:
+        if set(re.split("[:,]", dist.get_backend_config())[1::2]) - {"gloo"}:
+            distributed_c10d._abort_process_group()
+
+    _leave(abort)
+
+
+def _leave(way: Callable[[], object]) -> None:
+    """Leave torch's groups in one way; do nothing where another thread has done so by another one."""
+    try:
+        if dist.is_initialized():
+            way()
+    except (AssertionError, LookupError, RuntimeError, ValueError):  # torch's, for groups that are gone meanwhile
+        if dist.is_initialized():
+            raise
 
 
 def lost_a_peer(error: BaseException) -> bool:

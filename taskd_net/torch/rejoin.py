@@ -38,7 +38,7 @@ from taskd_net.jobs import epochs
 from taskd_net.jobs.epochs import Part
 from taskd_net.logger import late_logger
 from taskd_net.torch import seam
-from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer
+from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer, prepare
 from taskd_net.untrusted import natural, shown
 from taskd_net.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
 
@@ -50,6 +50,10 @@ START: Final = "start"
 """The reason of a first epoch."""
 
 _MOST: Final = 2**31 - 1
+
+_failed: Final[list[EpochGroup]] = []
+"""Groups of epochs that an error of the function has ended. Its traceback holds the models, for as long as the caller
+likes, and they must not be the last to hold a group; so these stay until the process ends."""
 
 
 class CannotRejoin(TaskdNetError):
@@ -93,6 +97,7 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
             dist.destroy_process_group()
         return result
     seam.check()
+    prepare()
     rank, world, local = (arguments.rank_of_environment(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise CannotRejoin("TORCHELASTIC_USE_AGENT_STORE is not True; in place needs the store of the agents")
@@ -108,16 +113,17 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
                     log.info("epoch_joined", epoch=epoch.number, reason=epoch.reason)
                     result = train_fn(epoch.number, epoch.reason)
                 if not epoch.ended:
+                    gc.collect()  # models that the function has left behind
                     epoch.group.forget()
                     _report(Part(epochs.FINISHED, epoch.number, world, local))
                     return result
                 reason = "the Manager has ended the epoch"
             except Exception as error:
                 if not (epoch.ended or lost_a_peer(error)):
-                    epoch.group.forget()
+                    _failed.append(epoch.group)
                     raise
                 reason = str(error).partition("\n")[0][: job_limits.SHOWN_CHARS]
-            gc.collect()  # models that the function has left behind
+            gc.collect()
             epoch.group.forget()
             log.info("epoch_left", epoch=epoch.number, reason=reason)
             _report(Part(epochs.LEFT, epoch.number, world, local), reason)

@@ -1,7 +1,7 @@
 """The training script of the demo: a small model with DDP on CPUs, and a checkpoint after each step.
 
-Each rank appends a line in JSON per step to `steps-RANK`: its pid, step and loss. Under a Manager that recovers in
-place, `rejoin` keeps its process where another rank is replaced; elsewhere it runs the training once.
+Each rank appends a line in JSON per step to `steps-RANK`: its pid, epoch, step and loss. Under a Manager that recovers
+in place, `rejoin` keeps its process where another rank is replaced; elsewhere it runs the training once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True, help="number of steps")
     parser.add_argument("--pause", type=float, required=True, help="seconds after each step")
     args = parser.parse_args()
-    rejoin(lambda epoch, reason: train(args.steps, args.pause), backend="gloo")
+    rejoin(lambda epoch, reason: train(epoch, args.steps, args.pause), backend="gloo")
 
 
-def train(steps: int, pause: float) -> None:
+def train(epoch: int, steps: int, pause: float) -> None:
     """Train from the checkpoint, or from the beginning, to the last step.
 
     Args:
+        epoch: number of the epoch.
         steps: number of steps.
         pause: seconds after each.
     """
@@ -42,11 +43,11 @@ def train(steps: int, pause: float) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for step in range(_load(model, optimizer), steps):
         loss = _step(model, optimizer, step)
+        with Path(f"steps-{dist.get_rank()}").open("a") as file:
+            file.write(json.dumps({"pid": os.getpid(), "epoch": epoch, "step": step, "loss": loss}) + "\n")
+        dist.barrier()  # a checkpoint is that of a step which all ranks have written down
         if dist.get_rank() == 0:
             _save(model, optimizer, step)
-        dist.barrier()  # a step counts when its checkpoint is there
-        with Path(f"steps-{dist.get_rank()}").open("a") as file:
-            file.write(json.dumps({"pid": os.getpid(), "step": step, "loss": loss}) + "\n")
         time.sleep(pause)
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -52,6 +53,16 @@ class Faultless(Stage):
     async def kill_daemon(self, who: str) -> None:
         self._patience = BRIEF_S
 
+    async def start_clusterd(self, scenario: str | Mapping[str, object]) -> None:
+        if isinstance(scenario, str):  # the fault is in the scenario
+            self._patience = BRIEF_S
+        else:
+            await super().start_clusterd(scenario)
+
+    async def ended(self, who: int | str) -> None:
+        if who in (0, 1) or who in self._processes:
+            await super().ended(who)
+
     def command(self, to: str, code: int, message: str = "", msg_type: str = "ACTION") -> None:
         self._patience = BRIEF_S
 
@@ -59,11 +70,11 @@ class Faultless(Stage):
 class Faulty(Stage):
     """A stage on which node 1 is lost when the training has begun."""
 
-    async def ended(self, node: int) -> None:
+    async def ended(self, who: int | str) -> None:
         await self.until_step(scenarios.FIRST)
         self._processes["Agent/1"].kill()
         self._patience = BRIEF_S
-        await super().ended(node)
+        await super().ended(who)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

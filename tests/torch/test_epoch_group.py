@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed import HashStore, PrefixStore, ProcessGroupGloo
 
-from taskd_net.torch.epoch_group import EpochGroup, EpochOver, lost_a_peer
+from taskd_net.torch.epoch_group import EpochGroup, EpochOver, lost_a_peer, prepare
+from tests.polling import until
 
 SOON = 60.0
 GLOO = "[/src/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
@@ -62,6 +67,89 @@ def test_rank_that_waits_for_others_to_join_leaves_at_the_order() -> None:
         with pytest.raises(EpochOver):
             joined.result(SOON)
     assert not dist.is_initialized()
+
+
+class Double(dist.ProcessGroup):
+    """A process group as NCCL's: a collective waits until it is aborted, and `abort` comes from another thread."""
+
+    made: ClassVar[list[Double]] = []
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self.waits, self.aborted, self.may_end = (threading.Event() for _ in range(3))
+        self.may_end.set()
+        self.shut_down = False
+        self.made.append(self)
+
+    def allreduce(self, tensors: object, options: object = None) -> Any:
+        self.waits.set()
+        assert self.aborted.wait(SOON)
+        raise dist.DistBackendError("NCCL communicator was aborted")
+
+    def abort(self) -> None:
+        self.aborted.set()
+        assert self.may_end.wait(SOON)
+
+    def shutdown(self) -> None:
+        self.shut_down = True
+
+    def getBackendName(self) -> str:
+        return "double"
+
+
+dist.Backend.register_backend("double", lambda _, rank, size, timeout: Double(rank, size), devices=["cpu"])
+
+
+def collective(group: EpochGroup) -> None:
+    with group.joined(PrefixStore("epoch", HashStore()), 0, 1, backend="double"):
+        dist.all_reduce(torch.ones(1))
+
+
+def test_order_aborts_a_group_that_is_not_gloos() -> None:
+    group = EpochGroup()
+    with ThreadPoolExecutor(1) as pool:
+        trained = pool.submit(collective, group)
+        asyncio.run(until(lambda: bool(Double.made) and Double.made[-1].waits.is_set(), SOON))
+        group.abort()
+        error = trained.exception(SOON)
+    assert error is not None and lost_a_peer(error)
+    double = Double.made.pop()
+    assert double.aborted.is_set() and not double.shut_down, "shutdown would wait for the peers"
+    assert not dist.is_initialized()
+
+
+def test_next_epoch_waits_for_an_abort_that_takes_long() -> None:
+    """torch's abort drops all groups at its end, and would drop those of the next epoch."""
+    group = EpochGroup()
+    with ThreadPoolExecutor(2) as pool:
+        trained = pool.submit(collective, group)
+        asyncio.run(until(lambda: bool(Double.made) and Double.made[-1].waits.is_set(), SOON))
+        double = Double.made.pop()
+        double.may_end.clear()
+        aborted = pool.submit(group.abort)
+        with pytest.raises(TimeoutError):
+            trained.result(0.2)
+        double.may_end.set()
+        assert aborted.result(SOON) is None and isinstance(trained.exception(SOON), dist.DistBackendError)
+    with EpochGroup().joined(PrefixStore("next", HashStore()), 0, 1, backend="gloo"):
+        dist.barrier()
+    assert not dist.is_initialized()
+
+
+def test_group_that_is_left_in_good_order_is_not_aborted() -> None:
+    with EpochGroup().joined(PrefixStore("epoch", HashStore()), 0, 1, backend="double"):
+        pass
+    double = Double.made.pop()
+    assert double.shut_down and not double.aborted.is_set() and not dist.is_initialized()
+
+
+def test_nccls_watchdog_leaves_errors_to_the_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
+    prepare()
+    assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    prepare()
+    assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "1", "the user's own"
 
 
 def test_losses_of_a_peer_are_recognised_behind_other_errors() -> None:

@@ -24,12 +24,14 @@ class Step:
         pid: its process.
         step: number of the step.
         loss: of all ranks.
+        epoch: of the training.
     """
 
     rank: int
     pid: int
     step: int
     loss: float
+    epoch: int = 1
 
 
 @dataclass(slots=True)
@@ -90,7 +92,8 @@ class Course:
             for before, after in pairwise(steps):
                 if after.step > before.step + 1:
                     yield f"rank {rank} has gone from step {before.step} to {after.step}"
-                if after.step <= before.step and (before.pid == after.pid or after.step == 0):
+                same = (before.pid, before.epoch) == (after.pid, after.epoch)
+                if after.step <= before.step and (same or after.step == 0):
                     yield f"rank {rank} has gone back from step {before.step} to {after.step}"
             if strange := {each.pid for each in steps} - set(seen.pids.get(rank, ())):
                 yield f"rank {rank} has steps of other processes: {sorted(strange)}"

@@ -10,11 +10,20 @@ from typing import Final
 from taskd_net.demo.job.run import Result
 from taskd_net.demo.job.stage import Missed
 from taskd_net.demo.training.evidence import STEPS, Course
-from taskd_net.demo.training.stage import LOCAL, NODES, PATIENCE_S, Stage
+from taskd_net.demo.training.stage import CLUSTERD, LOCAL, NODES, PATIENCE_S, Stage
 from taskd_net.vocabulary import GRACE_EXIT, STOP_RANKS
 
 FIRST: Final = 5
 """The step after which something happens."""
+
+IN_PLACE_AT_A_REPORT: Final = {
+    "jobs": [{"id": "demo", "nodes": NODES, "processes": LOCAL, "strategies": ["recover-in-place", "exit"]}],
+    "steps": [
+        {"when": "wait report process recover status", "change": {}},
+        {"when": "init", "wait": 0.2, "end": True},
+    ],
+}
+"""A scenario of ClusterD without a fault of its own: it recovers from the one that is reported, and ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,7 @@ class Scenario:
         expected: the course that they have to lead to.
         restarts: restarts of the job.
         in_place: the Manager restarts failed workers alone.
+        clusterd: ClusterD decides on faults.
     """
 
     name: str
@@ -36,6 +46,7 @@ class Scenario:
     expected: Course
     restarts: int = 3
     in_place: bool = False
+    clusterd: bool = False
 
 
 async def _to_the_end(stage: Stage) -> None:
@@ -76,6 +87,29 @@ async def _worker_killed_in_place(stage: Stage) -> None:
     await stage.start_job()
     await stage.until_step(FIRST)
     stage.kill(3)
+    await stage.until_step(STEPS - 1)
+    await _both_end(stage)
+
+
+async def _ordered_in_place(stage: Stage) -> None:
+    """ClusterD knows of a faulty device before its training process does."""
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    await stage.start_clusterd("recover-in-place")
+    await _recovered_by_clusterd(stage)
+
+
+async def _killed_and_ordered_in_place(stage: Stage) -> None:
+    """ClusterD learns from the Manager that a training process has died."""
+    await stage.start_job()
+    await stage.start_clusterd(IN_PLACE_AT_A_REPORT)
+    await stage.until_step(FIRST)
+    stage.kill(3)
+    await _recovered_by_clusterd(stage)
+
+
+async def _recovered_by_clusterd(stage: Stage) -> None:
+    await stage.ended(CLUSTERD)  # its round is over
     await stage.until_step(STEPS - 1)
     await _both_end(stage)
 
@@ -149,6 +183,7 @@ def _each(lives: int) -> dict[int, int]:
 
 
 _KILLED: Final = {"Agent/0": [0], "Agent/1": [1, 0]}
+_BY_CLUSTERD: Final = Course({**_each(1), 3: 2}, {"Agent/0": [0], "Agent/1": [0], CLUSTERD: [0]})
 
 SCENARIOS: Final = (
     Scenario(
@@ -189,6 +224,22 @@ SCENARIOS: Final = (
         in_place=True,
     ),
     Scenario(
+        "clusterd-in-place",
+        "ClusterD orders recover-in-place for a faulty device: stop, 209, and an epoch of all ranks",
+        _ordered_in_place,
+        _BY_CLUSTERD,
+        in_place=True,
+        clusterd=True,
+    ),
+    Scenario(
+        "clusterd-worker-killed",
+        "A worker is killed, the Manager reports it, and ClusterD orders recover-in-place",
+        _killed_and_ordered_in_place,
+        _BY_CLUSTERD,
+        in_place=True,
+        clusterd=True,
+    ),
+    Scenario(
         "restarts-exhausted",
         "A second worker is killed, no restart remains, and both nodes leave with 1",
         _restarts_exhausted,
@@ -220,7 +271,8 @@ async def play(scenario: Scenario, patience: float = PATIENCE_S) -> Result:
     """Play one scenario."""
     began = time.monotonic()
     problems: list[str] = []
-    async with Stage(scenario.restarts, patience, in_place=scenario.in_place) as stage:
+    kinds = {"in_place": scenario.in_place, "clusterd": scenario.clusterd}
+    async with Stage(scenario.restarts, patience, **kinds) as stage:
         try:
             await scenario.play(stage)
         except Missed as error:

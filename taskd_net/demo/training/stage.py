@@ -10,7 +10,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,8 @@ from taskd_net.demo.job.witness import program
 from taskd_net.demo.training.evidence import STEPS, Evidence, Step
 
 CLI: Final = "taskd_net.cli"
+CLUSTERD: Final = "ClusterD"
+CLUSTERD_SCENARIOS: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scenarios"
 NODES: Final = 2
 LOCAL: Final = 2
 SCRIPT: Final = Path(taskd_net.__file__).parent / "torch" / "small_training.py"
@@ -48,6 +50,7 @@ class Stage:
         restarts: restarts of the job.
         patience: seconds for one step.
         in_place: the Manager restarts failed workers alone.
+        clusterd: ClusterD decides on faults.
 
     Attributes:
         evidence: everything that was seen from outside.
@@ -55,11 +58,14 @@ class Stage:
         host: the first three numbers of their addresses.
     """
 
-    def __init__(self, restarts: int = 3, patience: float = PATIENCE_S, *, in_place: bool = False) -> None:
+    def __init__(
+        self, restarts: int = 3, patience: float = PATIENCE_S, *, in_place: bool = False, clusterd: bool = False
+    ) -> None:
         self.evidence = Evidence()
         self._restarts = restarts
         self._patience = patience
         self._in_place = in_place
+        self._clusterd = clusterd
         self._folder = tempfile.TemporaryDirectory(prefix="taskd-net-", ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
         self._mark = str(self.folder)
@@ -101,8 +107,22 @@ class Stage:
             return
         arguments = ["--listen", f"{self.host}.1:9601", "--job-id", "demo", "--expect", f"{NODES}x{LOCAL}"]
         more = ["--in-place"] if self._in_place else []
+        more += ["--fault-recover", "on", "--clusterd-addr", f"{self.host}.1:8899"] if self._clusterd else []
         await self._start("Mgr", CLI, "mgr", *arguments, "--state", "state", "--reset-file", "none", *more)
         await self._listens("Mgr")
+
+    async def start_clusterd(self, scenario: str | Mapping[str, object]) -> None:
+        """Start ClusterD's stand-in, and wait until it listens.
+
+        Args:
+            scenario: the name of one of the package, or its content.
+        """
+        path = CLUSTERD_SCENARIOS / f"{scenario}.yaml"
+        if not isinstance(scenario, str):
+            path = self.folder / "scenario.yaml"
+            path.write_text(json.dumps(scenario))
+        await self._start(CLUSTERD, CLI, "clusterd-sim", "--scenario", str(path), "--listen", f"{self.host}.1:8899")
+        await self._listens(CLUSTERD)
 
     async def start_proxy(self, node: int) -> None:
         """Start the Proxy of a node in a process of its own, and wait until it listens."""
@@ -126,9 +146,9 @@ class Stage:
         for node in range(NODES):
             await self.launch(node)
 
-    async def ended(self, node: int) -> None:
-        """Wait until the launcher of a node has ended."""
-        who = f"Agent/{node}"
+    async def ended(self, who: int | str) -> None:
+        """Wait until the launcher of a node, or another process, has ended."""
+        who = f"Agent/{who}" if isinstance(who, int) else who
         process = self._processes[who]
         await self.until(lambda: process.returncode is not None, f"{who} ends")
         self.evidence.exits.setdefault(who, []).append(await process.wait())

@@ -1,4 +1,4 @@
-"""Plugins: the base class, and the ten that every Manager has."""
+"""Plugins: the base class, and the eleven that every Manager has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from taskd_net.jobs.plugins.elastic_training import ElasticTraining
 from taskd_net.jobs.plugins.hot_switch import HotSwitch
 from taskd_net.jobs.plugins.in_place import InPlace
 from taskd_net.jobs.plugins.job_rescheduling import JobRescheduling
+from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
 from taskd_net.jobs.plugins.plugin import AnyPlugin, Plugin, Progress
 from taskd_net.jobs.plugins.pod_rescheduling import PodRescheduling
 from taskd_net.jobs.plugins.profiling import Profiling
@@ -18,8 +19,8 @@ __all__ = ["AnyPlugin", "Plugin", "Progress", "built_in"]
 
 
 def built_in() -> list[AnyPlugin]:
-    """The plugins of TaskD's Manager, and InPlacePlugin, which is this package's own."""
+    """The plugins of TaskD's Manager, and InPlacePlugin and EpochPlugin, which are this package's own."""
     return [
-        *(Profiling(), SwitchNicPlugin(), StressTestPlugin()),
+        *(Profiling(), SwitchNicPlugin(), StressTestPlugin(), OrderedEpochs()),
         *(StopTrain(), Recover(), ElasticTraining(), InPlace(), PodRescheduling(), JobRescheduling(), HotSwitch()),
     ]

@@ -29,15 +29,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import job_limits, limits, vocabulary
+from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY
+from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.plugins.rounds import begin_round, restarts_left
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command, Restarts
-from taskd_net.position import ALL
 
 _PODS_NUMBER = 4
 """PodReschedulingPlugin's number. Of two plugins with one number the name decides, so this one comes first."""
@@ -88,7 +88,7 @@ class InPlace(Recovery[Gathering]):
         state, known = self.state, snapshot.records.epochs
         if not state.since:
             if _can_start(snapshot):
-                self._begin_epoch(snapshot, "start")
+                begin_epoch(self, snapshot, "start")
                 return Progress.FINAL
             if not _is_possible(snapshot):
                 return self._leave_to_pods(snapshot)
@@ -110,23 +110,16 @@ class InPlace(Recovery[Gathering]):
 
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
         """A Worker needs the beginning of the last epoch, however long it takes."""
-        if command.code == vocabulary.EPOCH_BEGIN:
-            return command.message == str(snapshot.records.epochs.number)
-        return super().lost(command, snapshot)
+        return is_last_begin(command, snapshot) or super().lost(command, snapshot)
 
     def _end_epoch(self, snapshot: Snapshot) -> None:
         """Open the recovery: those that run are to leave."""
-        state, known = self.state, snapshot.records.epochs
+        state = self.state
         state.since, state.retry_time = snapshot.now, snapshot.retry_time
         state.until = snapshot.now + snapshot.config.in_place_s
         state.look = snapshot.now + job_limits.AGENT_SILENT_S
         failed = {rank for fault in _faults(snapshot).values() for rank in fault.ranks}
-        inside = (epochs.RUNNING, epochs.CALLED)
-        ranks = [rank for rank, each in snapshot.records.workers.items() if each.phase in inside and rank not in failed]
-        if ranks:
-            listed = ",".join(map(str, sorted(ranks))) if len(ranks) <= limits.RANKS_PER_LIST else ALL
-            reason = {vocabulary.REASON: _cause(snapshot)}
-            self.send(f"Worker/{ALL}/{listed}", vocabulary.EPOCH_END, str(known.number), reason)
+        end_epoch(self, snapshot, failed, _cause(snapshot))
 
     def _restart_faulty(self, snapshot: Snapshot) -> bool:
         """209 for the reported ranks; False for a second failure."""
@@ -149,7 +142,7 @@ class InPlace(Recovery[Gathering]):
         state, known, now = self.state, snapshot.records.epochs, snapshot.now
         if known.all_in(epochs.NEW, epochs.LEFT):
             self.decide(Restarts(restarts_left(snapshot), everybody=False))
-            self._begin_epoch(snapshot, _ranks_in_words(state.restarted))
+            begin_epoch(self, snapshot, _ranks_in_words(state.restarted))
             state.joining, state.until = True, now + snapshot.config.in_place_s
             return Progress.HOLD
         if now >= state.look:
@@ -179,10 +172,6 @@ class InPlace(Recovery[Gathering]):
             silent = self._silent_at(snapshot, _missing(snapshot, epochs.RUNNING).values())
             return self._leave_to_pods(snapshot, {node for node, at in silent.items() if at <= snapshot.now})
         return Progress.HOLD
-
-    def _begin_epoch(self, snapshot: Snapshot, reason: str) -> None:
-        number = snapshot.records.epochs.number + 1
-        self.send(traffic.ALL_WORKERS, vocabulary.EPOCH_BEGIN, str(number), {vocabulary.REASON: reason})
 
     def _restart(self, node: int, ranks: Collection[int]) -> None:
         both = traffic.rank_texts(ranks), traffic.fault_ranks(dict.fromkeys(ranks, 1))

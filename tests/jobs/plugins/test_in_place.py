@@ -50,8 +50,8 @@ def test_the_healthy_ranks_keep_their_processes() -> None:
     assert owner(scene) == ""
 
 
-@pytest.mark.parametrize("config", [LOCAL, CLUSTERD, JobConfig(fault_recover="on", clusterd=True, in_place=True)])
-def test_without_the_setting_and_with_clusterd_it_wants_nothing(config: JobConfig) -> None:
+@pytest.mark.parametrize("config", [LOCAL, CLUSTERD])
+def test_without_the_setting_it_wants_nothing(config: JobConfig) -> None:
     scene = Scene(config)
     scene.register(0, 1)
     scene.settle()
@@ -59,13 +59,23 @@ def test_without_the_setting_and_with_clusterd_it_wants_nothing(config: JobConfi
     assert scene.tick().commands == []
 
 
-@pytest.mark.parametrize("clusterd", [False, True])
-def test_workers_wait_for_epochs_only_where_somebody_begins_them(clusterd: bool) -> None:
-    scene = Scene(JobConfig(fault_recover="on", clusterd=clusterd, in_place=True))
+def test_with_clusterd_it_leaves_faults_to_that() -> None:
+    scene = Scene(JobConfig(fault_recover="on", clusterd=True, in_place=True))
+    scene.register(0, 1)
+    scene.settle()
+    scene.part(NEW, 0, 1, 2, 3)
+    scene.settle()
+    scene.fault(1, 3)
+    assert scene.tick().commands == []
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_workers_wait_for_epochs_only_where_the_manager_begins_them(in_place: bool) -> None:
+    scene = Scene(JobConfig(in_place=in_place))
     scene.report("Agent/0", "REGISTER", 0)
     scene.report("Agent/0", "STATUS", 201, "3")
     (start,) = scene.tick().commands
-    assert (vocabulary.IN_PLACE in start.extension) is not clusterd
+    assert (vocabulary.IN_PLACE in start.extension) is in_place
 
 
 def test_a_second_failure_of_the_same_rank_is_left_to_the_pods() -> None:

@@ -1,0 +1,44 @@
+"""Commands that begin and end an epoch of the training."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+from taskd_net import limits, vocabulary
+from taskd_net.jobs import epochs, traffic
+from taskd_net.jobs.plugins.plugin import Plugin
+from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.traffic import Command
+from taskd_net.position import ALL
+
+S = TypeVar("S")
+
+
+def begin_epoch(plugin: Plugin[S], snapshot: Snapshot, reason: str) -> None:
+    """EPOCH_BEGIN with the next number to all Workers."""
+    number = snapshot.records.epochs.number + 1
+    plugin.send(traffic.ALL_WORKERS, vocabulary.EPOCH_BEGIN, str(number), {vocabulary.REASON: reason})
+
+
+def end_epoch(plugin: Plugin[S], snapshot: Snapshot, gone: Collection[int], reason: str) -> None:
+    """EPOCH_END to the Workers that are in the epoch.
+
+    Args:
+        plugin: sends it.
+        snapshot: the state.
+        gone: ranks whose processes have ended.
+        reason: in words.
+    """
+    inside = (epochs.RUNNING, epochs.CALLED)
+    ranks = [rank for rank, each in snapshot.records.workers.items() if each.phase in inside and rank not in gone]
+    if ranks:
+        listed = ",".join(map(str, sorted(ranks))) if len(ranks) <= limits.RANKS_PER_LIST else ALL
+        number = str(snapshot.records.epochs.number)
+        plugin.send(f"Worker/{ALL}/{listed}", vocabulary.EPOCH_END, number, {vocabulary.REASON: reason})
+
+
+def is_last_begin(command: Command, snapshot: Snapshot) -> bool:
+    """True for the beginning of the last epoch: a Worker needs it, however long it takes."""
+    last = str(snapshot.records.epochs.number)
+    return command.code == vocabulary.EPOCH_BEGIN and command.message == last

@@ -1,0 +1,102 @@
+"""EpochPlugin: the epochs of a training whose recovery ClusterD decides.
+
+```
+  every rank waits in a new process ────────────────────────────▶ EPOCH_BEGIN to all
+  stopTrain ────────────────────────────────────────────────────▶ EPOCH_END to the Workers that run
+  changeStrategy recover or continue ── every rank waits ───────▶ EPOCH_BEGIN to all, once
+```
+
+It has a stream of its own, because the plugins of the recovery hold theirs meanwhile. Without ClusterD the epochs are
+InPlacePlugin's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+from taskd_net import job_limits
+from taskd_net.jobs import epochs
+from taskd_net.jobs.events import GLOBAL_FAULT, STOP_TRAIN
+from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin
+from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
+from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.traffic import Command
+
+EPOCHS = "EpochStream"
+_GOES_ON = ("recover", "continue")
+
+
+@dataclass
+class Ordered:
+    """State.
+
+    Args:
+        ended: the last stopTrain that was carried out.
+        until: the end of its patience; 0 without one.
+        begun: the last strategy whose epoch was begun.
+    """
+
+    ended: str = ""
+    until: float = 0.0
+    begun: str = ""
+
+
+class OrderedEpochs(Plugin[Ordered]):
+    """End and begin epochs at ClusterD's orders, where the Manager is to recover in place."""
+
+    name = "EpochPlugin"
+    streams: ClassVar = {EPOCHS: 1}
+
+    def __init__(self) -> None:
+        super().__init__(Ordered())
+
+    def wants(self, snapshot: Snapshot) -> Collection[str]:
+        """The stream of epochs, for an order, and for processes that can start."""
+        if not (snapshot.config.in_place and snapshot.config.recovers):
+            return ()
+        return (EPOCHS,) if self._ends(snapshot) or self._can_begin(snapshot) else ()
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        """Carry the order out."""
+        signal = snapshot.signal
+        if self._ends(snapshot):
+            self.state.ended, self.state.until = signal.order, snapshot.now + job_limits.STOP_TRAIN_S
+            faulty = (snapshot.records.agents[node].fault for node in snapshot.records.faulty)
+            gone = {rank for fault in faulty if fault is not None for rank in fault.ranks}
+            end_epoch(self, snapshot, gone, "ClusterD stops the training")
+        elif self._can_begin(snapshot):
+            ordered = signal.strategy in _GOES_ON
+            self.state.begun = signal.order if ordered else self.state.begun
+            new = snapshot.records.epochs.all_in(epochs.NEW) and not ordered
+            begin_epoch(self, snapshot, "start" if new else f"ClusterD orders {signal.strategy}")
+        return Progress.FINAL
+
+    def deadline(self, snapshot: Snapshot) -> float:
+        """The end of the patience after a stopTrain, while processes wait."""
+        waits = self._holds(snapshot) and snapshot.records.epochs.all_in(epochs.NEW)
+        return self.state.until if waits else INFINITY
+
+    def lost(self, command: Command, snapshot: Snapshot) -> bool:
+        """A Worker needs the beginning of the last epoch, however long it takes."""
+        return is_last_begin(command, snapshot)
+
+    def _ends(self, snapshot: Snapshot) -> bool:
+        """True for a stopTrain that was not carried out."""
+        signal = snapshot.signal
+        return signal.signal_type == STOP_TRAIN and signal.order != self.state.ended
+
+    def _can_begin(self, snapshot: Snapshot) -> bool:
+        """True where every rank waits for what may begin now."""
+        known, signal, workers = snapshot.records.epochs, snapshot.signal, snapshot.records.workers
+        if signal.strategy in _GOES_ON and signal.order != self.state.begun:
+            # A faulty rank that lives has left, too, before its process is replaced.
+            replaced = all(workers[rank].phase == epochs.NEW for rank in signal.fault_ranks if rank in workers)
+            return replaced and known.all_in(epochs.NEW, epochs.LEFT)
+        return known.all_in(epochs.NEW) and not self._holds(snapshot)
+
+    def _holds(self, snapshot: Snapshot) -> bool:
+        """True between a stopTrain and the decision on a strategy."""
+        signal = snapshot.signal
+        return signal.signal_type in (STOP_TRAIN, GLOBAL_FAULT) and snapshot.now < self.state.until
