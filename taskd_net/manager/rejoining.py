@@ -27,6 +27,7 @@ from taskd_net.codes import NodeError
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
 from taskd_net.jobs.plugins.actions import IN_PLACE
+from taskd_net.jobs.plugins.epoch_commands import is_inside
 from taskd_net.jobs.records import Records
 from taskd_net.logger import get_logger
 from taskd_net.recover.client import ClusterdError
@@ -171,7 +172,8 @@ class Rejoining(Controller):
             Unfinished: it has not come in time, or another order has come.
             NodeError: the Manager is closed.
         """
-        seconds = min(timeout or self._patience, self._patience)
+        # EpochPlugin restarts a Worker that has not left in time, and its process has as much time to come.
+        seconds = min(timeout or 2 * self._patience, 2 * self._patience)
         asyncio.run_coroutine_threadsafe(self._until(holds, what, seconds), self._loop).result()
 
     async def _until(self, holds: Callable[[Records], bool], what: str, seconds: float) -> None:
@@ -200,7 +202,7 @@ class Rejoining(Controller):
 
 def _inside(records: Records) -> set[int]:
     """The ranks in the epoch."""
-    return {rank for rank, each in records.workers.items() if each.phase in (epochs.RUNNING, epochs.CALLED)}
+    return {rank for rank, each in records.workers.items() if is_inside(each)}
 
 
 def _left(records: Records) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -321,4 +322,43 @@ def test_answers_to_operations_follow_a_registration_while_they_matter(
     assert api.send_to_manager(204, "ACTION", "switchOK", {"switchNicUUID": "s"})
     assert [take(mgr)[1].code for _ in range(6)] == [205, 1, 204, 204, 204, 204]
     assert take(mgr)[1] == switched
+    assert api.destroy_taskd_worker()
+
+
+@pytest.fixture
+def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a training process that an Agent has started under a Manager that recovers in place."""
+    for variable, value in (("TASKD_NET_IN_PLACE", "on"), ("TASKD_NET_AGENT_PID", str(os.getppid()))):
+        monkeypatch.setenv(variable, value)
+    rank_3_of_8(monkeypatch)
+
+
+def test_process_in_place_joins_before_its_worker(mgr: BlockingNode, near: BlockingNode, in_place: None) -> None:
+    worker.join_early()
+    node = worker._early._node
+    assert node is not None
+    node.joined(SOON)
+    started()
+    assert worker.slot.member.node is node
+    assert Body.parse(mgr.receive(SOON).body).msg_type == "REGISTER"
+    assert api.destroy_taskd_worker()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("TASKD_NET_IN_PLACE", ""), ("TASKD_NET_AGENT_PID", "1"), ("TASKD_NET_AGENT_PID", ""), ("LOCAL_WORLD_SIZE", "0")],
+)
+def test_other_processes_join_later(variable: str, value: str, in_place: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, value)
+    worker.join_early()
+    assert worker._early._node is None
+
+
+def test_worker_of_other_settings_ends_the_node_that_was_early(
+    mgr: BlockingNode, near: BlockingNode, in_place: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.join_early()
+    early = worker._early._node
+    assert early is not None and api.init_taskd_worker(4)
+    assert worker.slot.member.node is not early and not early.is_joined
     assert api.destroy_taskd_worker()

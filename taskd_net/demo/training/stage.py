@@ -51,6 +51,7 @@ class Stage:
         patience: seconds for one step.
         in_place: the Manager restarts failed workers alone.
         clusterd: ClusterD decides on faults.
+        pause: seconds of the training after a step.
 
     Attributes:
         evidence: everything that was seen from outside.
@@ -59,13 +60,20 @@ class Stage:
     """
 
     def __init__(
-        self, restarts: int = 3, patience: float = PATIENCE_S, *, in_place: bool = False, clusterd: bool = False
+        self,
+        restarts: int = 3,
+        patience: float = PATIENCE_S,
+        *,
+        in_place: bool = False,
+        clusterd: bool = False,
+        pause: float = PAUSE_S,
     ) -> None:
         self.evidence = Evidence()
         self._restarts = restarts
         self._patience = patience
         self._in_place = in_place
         self._clusterd = clusterd
+        self._pause = pause
         self._folder = tempfile.TemporaryDirectory(prefix="taskd-net-", ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
         self._mark = str(self.folder)
@@ -136,7 +144,7 @@ class Stage:
         who = f"Agent/{node}"
         torchrun = [f"--nnodes={NODES}", f"--node-rank={node}", f"--nproc-per-node={LOCAL}", "--redirects=3"]
         torchrun += [f"--master-addr={self.host}.1", f"--master-port={self._port}", f"--log-dir={self.folder}/logs"]
-        script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={PAUSE_S}"]
+        script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={self._pause}"]
         restarts = f"--max-restarts={self._restarts}"
         await self._start(who, CLI, "run", *torchrun, restarts, *script, TASKD_NET_UPSTREAM=self._proxy(node))
 

@@ -33,7 +33,7 @@ from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY
-from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin
+from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin, restart
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.plugins.rounds import begin_round, restarts_left
 from taskd_net.jobs.snapshot import Snapshot
@@ -134,7 +134,7 @@ class InPlace(Recovery[Gathering]):
             state.restarted |= dict.fromkeys(fresh, node)
             # A second 209 takes the place of one that nobody has acknowledged, so it names the ranks of both.
             both = {rank for rank, its in state.restarted.items() if its == node} if underway else fresh
-            self._restart(node, both)
+            restart(self, node, both)
         return True
 
     def _gather(self, snapshot: Snapshot) -> Progress:
@@ -157,7 +157,7 @@ class InPlace(Recovery[Gathering]):
             state.until = now + snapshot.config.in_place_s
             state.restarted |= missing
             for node in sorted(set(missing.values())):
-                self._restart(node, {rank for rank, its in missing.items() if its == node})
+                restart(self, node, {rank for rank, its in missing.items() if its == node})
         return Progress.HOLD
 
     def _join(self, snapshot: Snapshot) -> Progress:
@@ -172,10 +172,6 @@ class InPlace(Recovery[Gathering]):
             silent = self._silent_at(snapshot, _missing(snapshot, epochs.RUNNING).values())
             return self._leave_to_pods(snapshot, {node for node, at in silent.items() if at <= snapshot.now})
         return Progress.HOLD
-
-    def _restart(self, node: int, ranks: Collection[int]) -> None:
-        both = traffic.rank_texts(ranks), traffic.fault_ranks(dict.fromkeys(ranks, 1))
-        self.send(traffic.agent(node), vocabulary.RESTART_RANKS, *both)
 
     def _silent_at(self, snapshot: Snapshot, nodes: Iterable[int]) -> dict[int, float]:
         """For each node the time at which it is lost, unless its Agent gives a sign of life until then."""

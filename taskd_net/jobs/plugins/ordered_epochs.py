@@ -3,6 +3,7 @@
 ```
   every rank waits in a new process ────────────────────────────▶ EPOCH_BEGIN to all
   stopTrain ────────────────────────────────────────────────────▶ EPOCH_END to the Workers that run
+     after --in-place-timeout, Workers that run still ──────────▶ 209 for them, once
   changeStrategy recover or continue ── every rank waits ───────▶ EPOCH_BEGIN to all, once
 ```
 
@@ -19,7 +20,7 @@ from typing import ClassVar
 from taskd_net import job_limits
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, STOP_TRAIN
-from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin
+from taskd_net.jobs.plugins.epoch_commands import begin_epoch, dead, end_epoch, is_inside, is_last_begin, restart
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command
@@ -35,11 +36,13 @@ class Ordered:
     Args:
         ended: the last stopTrain that was carried out.
         until: the end of its patience; 0 without one.
+        leave: the time by which Workers have to leave their epoch; 0 for none that have to.
         begun: the last strategy whose epoch was begun.
     """
 
     ended: str = ""
     until: float = 0.0
+    leave: float = 0.0
     begun: str = ""
 
 
@@ -56,27 +59,30 @@ class OrderedEpochs(Plugin[Ordered]):
         """The stream of epochs, for an order, and for processes that can start."""
         if not (snapshot.config.in_place and snapshot.config.recovers):
             return ()
-        return (EPOCHS,) if self._ends(snapshot) or self._can_begin(snapshot) else ()
+        return (EPOCHS,) if self._ends(snapshot) or self._is_late(snapshot) or self._can_begin(snapshot) else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Carry the order out."""
         signal = snapshot.signal
         if self._ends(snapshot):
             self.state.ended, self.state.until = signal.order, snapshot.now + job_limits.STOP_TRAIN_S
-            faulty = (snapshot.records.agents[node].fault for node in snapshot.records.faulty)
-            gone = {rank for fault in faulty if fault is not None for rank in fault.ranks}
-            end_epoch(self, snapshot, gone, "ClusterD stops the training")
+            told = end_epoch(self, snapshot, dead(snapshot), "ClusterD stops the training")
+            self.state.leave = snapshot.now + snapshot.config.in_place_s if told else 0.0
+        elif self._is_late(snapshot):
+            self.state.leave = 0.0
+            self._restart(snapshot)
         elif self._can_begin(snapshot):
             ordered = signal.strategy in _GOES_ON
             self.state.begun = signal.order if ordered else self.state.begun
+            self.state.leave = 0.0
             new = snapshot.records.epochs.all_in(epochs.NEW) and not ordered
             begin_epoch(self, snapshot, "start" if new else f"ClusterD orders {signal.strategy}")
         return Progress.FINAL
 
     def deadline(self, snapshot: Snapshot) -> float:
-        """The end of the patience after a stopTrain, while processes wait."""
+        """The end of the patience after a stopTrain: with Workers that run, and while new processes wait."""
         waits = self._holds(snapshot) and snapshot.records.epochs.all_in(epochs.NEW)
-        return self.state.until if waits else INFINITY
+        return min(self.state.leave or INFINITY, self.state.until if waits else INFINITY)
 
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
         """A Worker needs the beginning of the last epoch, however long it takes."""
@@ -86,6 +92,17 @@ class OrderedEpochs(Plugin[Ordered]):
         """True for a stopTrain that was not carried out."""
         signal = snapshot.signal
         return signal.signal_type == STOP_TRAIN and signal.order != self.state.ended
+
+    def _is_late(self, snapshot: Snapshot) -> bool:
+        """True where Workers have had their time to leave."""
+        return 0.0 < self.state.leave <= snapshot.now
+
+    def _restart(self, snapshot: Snapshot) -> None:
+        """209 for the Workers that run still, but for those that ClusterD has restarted."""
+        workers, gone = snapshot.records.workers, dead(snapshot) | snapshot.signal.fault_ranks.keys()
+        stuck = {rank: each.node for rank, each in workers.items() if is_inside(each) and rank not in gone}
+        for node in sorted(set(stuck.values())):
+            restart(self, node, {rank for rank, its in stuck.items() if its == node})
 
     def _can_begin(self, snapshot: Snapshot) -> bool:
         """True where every rank waits for what may begin now."""

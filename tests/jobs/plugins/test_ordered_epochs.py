@@ -84,6 +84,19 @@ def test_a_fault_without_ranks_ends_the_epoch_of_all() -> None:
     assert commands(scene.tick()) == [("Worker/All/0,1,2,3", END)]
 
 
+def test_a_worker_that_does_not_leave_in_time_is_restarted_once() -> None:
+    """A collective of gloo may wait on; rank 3 is faulty, and ClusterD's."""
+    scene = training()
+    scene.signal("stopTrain", "stop_train", uuid="u1")
+    scene.tick()
+    scene.part(LEFT, 0, 2, epoch=1)
+    scene.settle()
+    assert scene.job.wake == scene.now + job_limits.IN_PLACE_S
+    (restart,) = scene.tick(job_limits.IN_PLACE_S).commands
+    assert (restart.to, restart.code, restart.ranks) == ("Agent/0", 209, [1])
+    assert scene.tick(job_limits.IN_PLACE_S).commands == []
+
+
 def test_the_next_epoch_waits_for_the_decision_and_for_the_new_process() -> None:
     scene = stopped()
     scene.part(NEW, 3)
