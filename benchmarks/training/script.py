@@ -28,6 +28,10 @@ def note(event: str, at: float) -> None:
 
 note("process", BEGAN)
 
+IN_PLACE = os.environ.get("TASKD_NET_IN_PLACE") == "on"
+if IN_PLACE:
+    from taskd_net.torch import rejoin  # first, so that it joins the mesh while torch is imported
+
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
@@ -35,9 +39,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 def main() -> None:
     """Train until the launcher ends this process."""
-    if os.environ.get("TASKD_NET_IN_PLACE") == "on":
-        from taskd_net.torch import rejoin
-
+    if IN_PLACE:
         note("called", time.monotonic())
         rejoin(lambda epoch, reason: train(), backend="gloo")
     else:

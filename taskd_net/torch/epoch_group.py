@@ -43,8 +43,8 @@ _FILES: Final = Path("/proc/self/fd")
 _EPOLL: Final = "anon_inode:[eventpoll]"
 _WATCHED: Final = re.compile(r"^tfd:\s*(\d+) .* ino:([0-9a-f]+) ", re.MULTILINE)
 
-_LOOKS_S: Final = (0.001, 0.25)
-"""Seconds between two looks for the other ranks, first and last."""
+_LOOK: Final = timedelta(seconds=0.25)
+"""Time between two looks for the end of an epoch whose ranks are not all there."""
 
 _INTERFACES: Final = "GLOO_SOCKET_IFNAME"
 """torch's variable: network interfaces of gloo."""
@@ -137,11 +137,14 @@ class EpochGroup:
         """
         if store.add("arrived", 1) == world:
             store.set("complete", "")
-        look, longest = _LOOKS_S
-        while not store.check(["complete"]):
-            if self._over.wait(look):
-                raise EpochOver("the epoch has ended before all ranks were there")
-            look = min(2 * look, longest)
+        while True:
+            try:
+                store.wait(["complete"], _LOOK)  # the store tells at once
+                return
+            except dist.DistStoreError:
+                # A store that has gone raises DistNetworkError.
+                if self.over:
+                    raise EpochOver("the epoch has ended before all ranks were there") from None
 
     def _options(self, timeout: timedelta) -> Any:
         """Options of a gloo group, as torch makes them."""
