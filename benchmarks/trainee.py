@@ -42,13 +42,14 @@ def _join(kind: str, upstream: str, rank: str) -> Cost:
     if kind == "grpc":
         _hold_channel(upstream)
         return Cost(grpc=(grpc_imported - began) * 1e3, taskd_net=0.0, init=0.0)
-    from taskd_net import api
+    # As a training script does; the rest of the package has another process's roles in it.
+    from taskd_net import init_taskd_worker, send_to_manager, start_taskd_worker
 
     imported = time.perf_counter()
     os.environ |= {"RANK": rank, "LOCAL_WORLD_SIZE": str(int(rank) + 1), "TASKD_NET_UPSTREAM": upstream}
-    assert api.init_taskd_worker(int(rank))
+    assert init_taskd_worker(int(rank))
     initialised = time.perf_counter()
-    assert api.start_taskd_worker() and api.send_to_manager(0, "STATUS")
+    assert start_taskd_worker() and send_to_manager(0, "STATUS")
     return Cost(
         grpc=(grpc_imported - began) * 1e3,
         taskd_net=(imported - grpc_imported) * 1e3,

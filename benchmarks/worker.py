@@ -15,7 +15,7 @@ import psutil
 
 from benchmarks.measures import SMALL, Bench
 from benchmarks.processes import ROOT, BenchFailed
-from benchmarks.systems import OURS
+from benchmarks.systems import DIRECT, OURS
 from benchmarks.trainee import Cost
 from taskd_net.environment import wanted
 
@@ -40,7 +40,7 @@ class Trainee:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.trainee", kind, upstream, str(rank)],
             cwd=ROOT,
-            env={**wanted(), **os.environ, "TASKD_LOG_PATH": folder, "TASKD_LOG_STDOUT": "False"},
+            env=_environment(folder),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -96,15 +96,27 @@ class Trainee:
         return cast(object, json.loads(line))
 
 
+def _environment(folder: str) -> dict[str, str]:
+    """As of a process with an installed package, whose bytecode is there; `folder` has bytecode and logs here."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    ours = {"TASKD_LOG_PATH": folder, "TASKD_LOG_STDOUT": "False", "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
+    return {**wanted(), **environment, **ours}
+
+
 def worker(bench: Bench) -> None:
     """The cost of a Worker for its training process: import time, memory, threads, CPU at rest, a loop beside it."""
-    upstream = bench.chain(OURS).proxy.address
+    # The link that a Worker has by default.
+    upstream = bench.chain(DIRECT).proxy.address
     # Processes of their own, beside the Workers of all other measures.
     ranks = iter(range(1000, 2000))
     joined = []
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         bare = Trainee("bare", upstream, next(ranks), folder)
         stack.callback(bare.end)
+        for kind in ("grpc", "worker"):  # they write the bytecode that the measured ones read
+            first = Trainee(kind, upstream, next(ranks), folder)
+            first.join()
+            first.end()
         for turn in bench._turns("what a Worker costs"):
             with bench._turn(f"worker, turn {turn}", OURS), contextlib.ExitStack() as until_then:
                 plain, one = (Trainee(kind, upstream, next(ranks), folder) for kind in ("grpc", "worker"))
@@ -131,7 +143,7 @@ def _startup(bench: Bench, plain: Trainee, one: Trainee) -> None:
 
 def _loops(bench: Bench, bare: Trainee, one: Trainee) -> None:
     """The loop in a process with a Worker, in turns with the same loop in one without: at rest, and under load."""
-    mgr = bench.chain(OURS).mgr
+    mgr = bench.chain(DIRECT).mgr
     seconds = bench.effort.seconds / 3
     at_rest = _speed(bare, one, seconds)
     mgr.begin("pace", to=one.position, body=SMALL, seconds=2 * SLICES * seconds, rate=RATE)

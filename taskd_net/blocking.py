@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 from taskd_net import fork, limits
@@ -23,11 +23,13 @@ from taskd_net.config import NodeConfig
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.node import Node
-from taskd_net.observe.probe_codec import Echo
-from taskd_net.observe.records import Mesh
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
 from taskd_net.wire.codec import Message
+
+if TYPE_CHECKING:
+    from taskd_net.observe.probe_codec import Echo
+    from taskd_net.observe.records import Mesh
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from typing import Any, TextIO, assert_never
+from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
 from taskd_net import limits
 from taskd_net.codes import ConfigError
@@ -26,18 +26,19 @@ from taskd_net.core.ready import (
     Token,
     Withdraw,
 )
-from taskd_net.core.replay import Recorder
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.job_view import JobView
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.session import Session, Tracer
 from taskd_net.logger import get_logger
-from taskd_net.observe.view import View
 from taskd_net.position import Position
-from taskd_net.transport.absence import Absence
-from taskd_net.transport.join import Joiner
-from taskd_net.transport.serve import MeshServer
+
+if TYPE_CHECKING:
+    from taskd_net.job_view import JobView
+    from taskd_net.observe.view import View
+    from taskd_net.transport.absence import Absence
+    from taskd_net.transport.join import Joiner
+    from taskd_net.transport.serve import MeshServer
 
 
 class Driver:
@@ -98,6 +99,8 @@ class Driver:
             record = Path(config.record).open("w", encoding="utf-8")  # noqa: SIM115 - closed with the node
         except OSError as error:
             raise ConfigError(f"record cannot be written: {error}") from error
+        from taskd_net.core.replay import Recorder
+
         Recorder(router, config.router, lambda line: record.write(line + "\n"), limits.RECORD_CHARACTERS)
         return router, record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from taskd_net import fork, limits
 from taskd_net.address import Address
@@ -12,17 +12,15 @@ from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import AUTO, NodeConfig
 from taskd_net.driver import Driver
 from taskd_net.links import registry
-from taskd_net.links.kind import Sockets
 from taskd_net.observe.reporter import Reporter
-from taskd_net.observe.service import NodeService
-from taskd_net.observe.tracing import load_tracer
 from taskd_net.observe.view import View
 from taskd_net.retry import Backoff
 from taskd_net.sending import Sender
-from taskd_net.tls.rotation import Rotation
 from taskd_net.transport.absence import Absence
 from taskd_net.transport.join import Joiner
-from taskd_net.transport.serve import MeshServer
+
+if TYPE_CHECKING:
+    from taskd_net.tls.rotation import Rotation
 
 
 class Lifecycle(Driver):
@@ -56,9 +54,15 @@ class Lifecycle(Driver):
         fork.protect(self)
         config = self.config
         if config.tracing:
+            from taskd_net.observe.tracing import load_tracer
+
             self.tracer = load_tracer(config.position)
         self.view = View(self, config.expect or "")
-        rotation = None if config.tls is None else Rotation(config.tls, self.log)
+        rotation = None
+        if config.tls is not None:
+            from taskd_net.tls.rotation import Rotation
+
+            rotation = Rotation(config.tls, self.log)
         if config.listen is not None:
             await self._listen(config.listen, rotation)
         if config.upstream is not None:
@@ -70,6 +74,11 @@ class Lifecycle(Driver):
         return self
 
     async def _listen(self, listen: str, rotation: Rotation | None) -> None:
+        # A leaf has no children, and no use for these.
+        from taskd_net.links.kind import Sockets
+        from taskd_net.observe.service import NodeService
+        from taskd_net.transport.serve import MeshServer
+
         config = self.config
         address = Address.parse(listen, "listen")
         sockets = None

@@ -6,88 +6,99 @@ adds a console and a file.
 
 The logger is a gate for text from outside: values are cut and printable, and `log_budget` bounds the lines of each
 event and peer. So every handler gets short, single lines, whatever peers send.
-
-structlog is imported with the first logger: where rich is installed it imports that too, and then takes longer than the
-rest of this package.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, cast
+import traceback
+from collections.abc import Mapping
+from typing import Any, Final
 
 from taskd_net import limits
 from taskd_net.log_budget import LogBudget
+from taskd_net.log_lines import logfmt
 from taskd_net.untrusted import printable, shown
 
-if TYPE_CHECKING:
-    from structlog.stdlib import BoundLogger
+_logger: Final = logging.getLogger("taskd_net")
 
 
 class Event(dict[str, Any]):
     """The fields of one log line. As a text it is logfmt, rendered only for a handler that asks for a text."""
 
     def __str__(self) -> str:
-        from structlog.processors import LogfmtRenderer
-
-        return str(LogfmtRenderer(key_order=["event"], bool_as_flag=False)(None, "", dict(self)))
+        return logfmt(self)
 
 
-def get_logger(**fields: object) -> BoundLogger:
-    """A logger whose events all carry `fields`."""
-    import structlog
+class Logger:
+    """A logger whose events all carry the same fields. Any thread may use it.
 
-    wrapped = structlog.wrap_logger(
-        logging.getLogger("taskd_net"),
-        processors=[
-            structlog.stdlib.filter_by_level,
-            _budget(),
-            structlog.stdlib.add_log_level,
-            structlog.processors.format_exc_info,
-            _cut,
-            _record,
-        ],
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
-    return cast("BoundLogger", wrapped.bind(**fields))
+    The methods take the name of the event and further fields. Of these `exc_info` is an exception, or True for the one
+    that is being handled; the line has its traceback.
 
+    Args:
+        fields: of all events.
+    """
 
-def late_logger() -> BoundLogger:
-    """A logger without fields for a module's own use: made when it is first used."""
-    return cast("BoundLogger", _Late())
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        self._fields = fields
+        self._budget = LogBudget()
 
+    def debug(self, event: str, **fields: object) -> None:
+        """Log a detail, for whoever looks for a fault."""
+        self._log(logging.DEBUG, event, fields)
 
-class _Late:
-    def __getattr__(self, name: str) -> Any:
-        made = get_logger()
-        self.__dict__ = {method: getattr(made, method) for method in ("debug", "info", "warning", "error", "exception")}
-        return self.__dict__[name]
+    def info(self, event: str, **fields: object) -> None:
+        """Log a change of state."""
+        self._log(logging.INFO, event, fields)
 
+    def warning(self, event: str, **fields: object) -> None:
+        """Log something that an operator may have to look at."""
+        self._log(logging.WARNING, event, fields)
 
-def _budget() -> Callable[[logging.Logger, str, MutableMapping[str, Any]], MutableMapping[str, Any]]:
-    """A processor that leaves out lines beyond the budget of a logger."""
-    from structlog import DropEvent
+    def error(self, event: str, **fields: object) -> None:
+        """Log a failure."""
+        self._log(logging.ERROR, event, fields)
 
-    budget = LogBudget()
+    def exception(self, event: str, **fields: object) -> None:
+        """Log a failure with the traceback of the exception that is being handled."""
+        self._log(logging.ERROR, event, {"exc_info": True, **fields})
 
-    def admit(_: logging.Logger, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        left_out = budget.admit(time.monotonic(), event, warns=method in _WARNS)
+    def _log(self, level: int, name: str, fields: Mapping[str, object]) -> None:
+        if not _logger.isEnabledFor(level):
+            return
+        said = {**self._fields, **fields, "event": name}
+        left_out = self._budget.admit(time.monotonic(), said, warns=level >= logging.WARNING)
         if left_out is None:
-            raise DropEvent
-        return {**event, "left_out": left_out} if left_out else event
+            return
+        if left_out:
+            said["left_out"] = left_out
+        error = said.pop("exc_info", None)
+        event = Event({name: _value(value) for name, value in said.items()})
+        event["level"] = method = logging.getLevelName(level).lower()
+        if (text := _traceback_of(error)) is not None:
+            event["exception"] = _traceback(text)
+        # The event has the traceback, so the record has none. By the two attributes, handlers of an application that
+        # format with structlog see the fields. The line is that of the caller of `info` and the others.
+        _logger.log(level, event, extra={"_logger": _logger, "_name": method}, stacklevel=3)
 
-    return admit
+
+def get_logger(**fields: object) -> Logger:
+    """A logger whose events all carry `fields`. Its budget of lines is its own."""
+    return Logger(fields)
 
 
-_WARNS: Final = ("warning", "error", "exception")
+def late_logger() -> Logger:
+    """A logger without fields, for a module's own use."""
+    return Logger({})
 
 
-def _cut(_: logging.Logger, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Make every value short and printable."""
-    return {name: _traceback(value) if name == "exception" else _value(value) for name, value in event.items()}
+def _traceback_of(error: object) -> str | None:
+    """The traceback of an exception, or of the one that is being handled; None where there is none."""
+    found = error if isinstance(error, BaseException) else sys.exception() if error else None
+    return None if found is None else "".join(traceback.format_exception(found)).removesuffix("\n")
 
 
 def _value(value: object) -> object:
@@ -105,13 +116,3 @@ def _traceback(text: str) -> str:
         half = limits.LOG_TRACEBACK_CHARS // 2
         text = f"{text[:half]}…\n…{text[-half:]}"
     return "\n".join("  " + printable(line) for line in text.split("\n"))
-
-
-def _record(
-    logger: logging.Logger, method: str, event: MutableMapping[str, Any]
-) -> tuple[tuple[Mapping[str, Any]], Mapping[str, Any]]:
-    """Make the arguments of the standard logger's call. The fields have the traceback, so the record has none."""
-    from structlog.stdlib import ProcessorFormatter
-
-    arguments, named = ProcessorFormatter.wrap_for_formatter(logger, method, Event(event))
-    return arguments, {**named, "exc_info": None}

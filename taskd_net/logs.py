@@ -26,15 +26,17 @@ import io
 import logging
 import os
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from taskd_net import fork, limits
 from taskd_net.codes import ConfigError
-from taskd_net.logger import late_logger
+from taskd_net.log_lines import Fields, columns, json_object
+from taskd_net.logger import Event, get_logger
 
 PATH: Final = "TASKD_LOG_PATH"
 FILE_LEVEL: Final = "TASKD_FILE_LOG_LEVEL"
@@ -43,7 +45,7 @@ STDOUT: Final = "TASKD_LOG_STDOUT"
 DEFAULT_PATH: Final = "./taskd_log/"
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
-log: Final = late_logger()
+log: Final = get_logger()
 _logger: Final = logging.getLogger("taskd_net")
 # Held while handlers change: two threads that start at once must not leave the handlers of both.
 _changing: Final = fork.Lock()
@@ -118,13 +120,10 @@ class _Console(logging.StreamHandler[Any]):
     """The standard output, as long as the application has no handlers of its own."""
 
     def __init__(self, logger: logging.Logger, level: int) -> None:
-        from structlog.dev import ConsoleRenderer, plain_traceback
-
         super().__init__(sys.stdout)
         self._logger = logger
         self.setLevel(level)
-        tty = bool(getattr(sys.stdout, "isatty", bool)())
-        self.setFormatter(_formatter(ConsoleRenderer(colors=tty, exception_formatter=plain_traceback)))
+        self.setFormatter(_Formatter(partial(columns, colored=bool(getattr(sys.stdout, "isatty", bool)()))))
 
     def filter(self, record: logging.LogRecord) -> Any:
         # Checked for each line, as an application may configure its logging later.
@@ -163,15 +162,13 @@ class _File(logging.Handler):
     """
 
     def __init__(self, path: Path, level: int) -> None:
-        from structlog.processors import JSONRenderer
-
         super().__init__(level)
         self.rotates = True
         self._lost = 0
         self._torn = False
         self._path = path
         self._file: io.FileIO | None = _appending(path)
-        self.setFormatter(_formatter(JSONRenderer(default=str, ensure_ascii=False)))
+        self.setFormatter(_Formatter(json_object))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -365,18 +362,25 @@ def _write(descriptor: int, line: bytes) -> None:
         line = line[os.write(descriptor, line) :]
 
 
-def _formatter(renderer: Any) -> logging.Formatter:
-    from structlog.stdlib import ProcessorFormatter, add_log_level
+class _Formatter(logging.Formatter):
+    """The lines of this package, and those that others write to its logger, in one form."""
 
-    return ProcessorFormatter(
-        processors=[_add_time, ProcessorFormatter.remove_processors_meta, renderer],
-        foreign_pre_chain=[add_log_level],
-    )
+    def __init__(self, form: Callable[[Fields], str]) -> None:
+        super().__init__()
+        self._form = form
 
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        fields = record.msg if isinstance(record.msg, Event) else self._foreign(record)
+        return self._form({"timestamp": at.isoformat(timespec="milliseconds"), **fields})
 
-def _add_time(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    at = datetime.fromtimestamp(event["_record"].created, UTC)
-    return {"timestamp": at.isoformat(timespec="milliseconds"), **event}
+    def _foreign(self, record: logging.LogRecord) -> dict[str, object]:
+        fields: dict[str, object] = {"event": record.getMessage(), "level": record.levelname.lower()}
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            fields["stack_info"] = record.stack_info
+        return fields
 
 
 def _level(given: str | None, argument: str, variable: str) -> int:

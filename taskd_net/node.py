@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from taskd_net import fork, limits
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, Refusal
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.lifecycle import Lifecycle
-from taskd_net.observe import status_codec as status_wire
-from taskd_net.observe.probe_codec import Echo
-from taskd_net.observe.prober import Prober, one_node
-from taskd_net.observe.records import Mesh
 from taskd_net.position import Position
 from taskd_net.retry import Retry
 from taskd_net.window import Window, send_all
 from taskd_net.wire.codec import Message, read_message
+
+if TYPE_CHECKING:
+    from taskd_net.observe.probe_codec import Echo
+    from taskd_net.observe.records import Mesh
 
 
 class Node(Lifecycle):
@@ -129,6 +130,8 @@ class Node(Lifecycle):
             ArgumentError: `to` is not a position, or `timeout` is not a number of seconds.
             NodeClosed: the node is closed, or was not started.
         """
+        from taskd_net.observe.prober import Prober
+
         dst, seconds = self._sender.probing(to, timeout)
         return await Prober(self).ping(dst, seconds)
 
@@ -147,6 +150,8 @@ class Node(Lifecycle):
             ArgumentError: `to` is not the position of one node, or `timeout` is not a number of seconds.
             NodeClosed: the node is closed, or was not started.
         """
+        from taskd_net.observe.prober import Prober, one_node
+
         dst, seconds = self._sender.probing(to, timeout)
         async for echo in Prober(self).trace(one_node(dst), seconds):
             yield echo
@@ -260,7 +265,10 @@ class Node(Lifecycle):
         """
         if self._loop is None:
             raise NodeError("the node was not started")
+        from taskd_net.observe.records import Mesh
+        from taskd_net.observe.status_codec import read_records
+
         view = self.view
         view.look()
-        nodes = status_wire.read_records(view.records())
+        nodes = read_records(view.records())
         return Mesh(self.position.identity, view.wall(), view.expected, nodes)

@@ -13,8 +13,8 @@ from typing import Final
 from taskd_net import job_limits
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ArgumentError
-from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.logger import get_logger
+from taskd_net.profiling_domains import ProfilingSwitch
 from taskd_net.untrusted import json_value, shown
 
 PATH: Final = "TASKD_NET_PROFILING_SWITCH"

@@ -6,9 +6,11 @@ import logging
 from typing import cast
 
 import pytest
+from structlog.processors import JSONRenderer
+from structlog.stdlib import ProcessorFormatter
 
 from taskd_net import Position, limits
-from taskd_net.logger import Event, get_logger, late_logger
+from taskd_net.logger import Event, get_logger
 
 
 def test_an_event_is_one_logfmt_line_for_a_handler_that_knows_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,22 +28,36 @@ def test_nothing_is_rendered_below_the_level(caplog: pytest.LogCaptureFixture) -
     assert caplog.records == []
 
 
-def test_a_late_logger_is_made_with_its_first_line(caplog: pytest.LogCaptureFixture) -> None:
-    log = late_logger()
-    assert not vars(log)
+def test_application_that_formats_with_structlog_gets_the_fields(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "taskd_net"):
-        log.info("first")
-        log.warning("second")
-    assert [str(record.msg).split()[0] for record in caplog.records] == ["event=first", "event=second"]
-    assert {"debug", "info", "warning", "error", "exception"} == set(vars(log))
+        get_logger(node="Mgr/0").info("joined", parent="Mgr/0")
+    formatter = ProcessorFormatter(processors=[ProcessorFormatter.remove_processors_meta, JSONRenderer(sort_keys=True)])
+    text = formatter.format(caplog.records[0])
+    assert text == '{"event": "joined", "level": "info", "node": "Mgr/0", "parent": "Mgr/0"}'
+
+
+def test_the_line_of_a_record_is_the_callers(caplog: pytest.LogCaptureFixture) -> None:
+    get_logger().warning("closed")
+    assert (caplog.records[0].funcName, caplog.records[0].filename) == (
+        "test_the_line_of_a_record_is_the_callers",
+        "test_logger.py",
+    )
 
 
 def test_an_exception_is_a_field(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise LookupError("gone")
-    except LookupError:
+    except LookupError as error:
         get_logger().exception("failed")
-    assert "LookupError: gone" in caplog.records[0].getMessage()
+        gone = error
+    get_logger().error("failed", exc_info=gone)
+    get_logger().error("failed", exc_info=None)
+    get_logger().exception("nothing_is_handled")
+    by_method, by_field, none, nothing = (record.getMessage() for record in caplog.records)
+    assert (
+        "LookupError: gone" in by_method and by_field == by_method and by_method.startswith("event=failed level=error")
+    )
+    assert none == "event=failed level=error" and nothing == "event=nothing_is_handled level=error"
 
 
 FORGED = "a\n2026-11-22 [info] forged\x1b[2J"

@@ -79,9 +79,11 @@ def test_traceback_is_in_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         raise ValueError("broken")
     except ValueError:
         get_logger().exception("request_failed")
-    assert "ValueError: broken" in capsys.readouterr().out
-    (line,) = lines(tmp_path / "taskd_log" / "x.log")
-    assert "ValueError: broken" in str(line["exception"])
+        LOGGER.exception("of the %s", "application", stack_info=True)
+    assert capsys.readouterr().out.count("ValueError: broken") == 2
+    ours, other = lines(tmp_path / "taskd_log" / "x.log")
+    assert "ValueError: broken" in str(ours["exception"]) and "ValueError: broken" in str(other["exception"])
+    assert other["event"] == "of the application" and "test_logs.py" in str(other["stack_info"])
 
 
 def test_settings_of_the_environment(

@@ -5,24 +5,29 @@ Every call returns within a bounded time, except `start_taskd_agent` and `start_
 job runs. All may be called from any thread, and again after the `destroy_…` of the same role.
 """
 
-from taskd_net.api.agent import destroy_taskd_agent, init_taskd_agent, register_func, start_taskd_agent
-from taskd_net.api.manager import (
-    Report,
-    destroy_taskd_manager,
-    init_taskd_manager,
-    last_reports,
-    start_taskd_manager,
-)
-from taskd_net.api.proxy import destroy_taskd_proxy, init_taskd_proxy
-from taskd_net.api.worker import (
-    Command,
-    destroy_taskd_worker,
-    init_taskd_worker,
-    register_handler,
-    send_to_manager,
-    start_taskd_worker,
-)
-from taskd_net.body import Body
+from typing import TYPE_CHECKING
+
+from taskd_net.exports import late
+
+if TYPE_CHECKING:
+    from taskd_net.api.agent import destroy_taskd_agent, init_taskd_agent, register_func, start_taskd_agent
+    from taskd_net.api.manager import (
+        Report,
+        destroy_taskd_manager,
+        init_taskd_manager,
+        last_reports,
+        start_taskd_manager,
+    )
+    from taskd_net.api.proxy import destroy_taskd_proxy, init_taskd_proxy
+    from taskd_net.api.worker import (
+        Command,
+        destroy_taskd_worker,
+        init_taskd_worker,
+        register_handler,
+        send_to_manager,
+        start_taskd_worker,
+    )
+    from taskd_net.body import Body
 
 __all__ = [
     "Body",
@@ -44,3 +49,28 @@ __all__ = [
     "start_taskd_manager",
     "start_taskd_worker",
 ]
+
+_HOMES = {
+    "taskd_net.api.agent": ("destroy_taskd_agent", "init_taskd_agent", "register_func", "start_taskd_agent"),
+    "taskd_net.api.manager": (
+        "Report",
+        "destroy_taskd_manager",
+        "init_taskd_manager",
+        "last_reports",
+        "start_taskd_manager",
+    ),
+    "taskd_net.api.proxy": ("destroy_taskd_proxy", "init_taskd_proxy"),
+    "taskd_net.api.worker": (
+        "Command",
+        "destroy_taskd_worker",
+        "init_taskd_worker",
+        "register_handler",
+        "send_to_manager",
+        "start_taskd_worker",
+    ),
+    "taskd_net.body": ("Body",),
+}
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is here
+    # A process has one role or two, and the parts of a Manager are most of the package.
+    __getattr__ = late(globals(), _HOMES)

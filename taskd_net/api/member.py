@@ -15,12 +15,12 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 from taskd_net import fork, limits, logs
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError, NodeClosed, TaskdNetError
-from taskd_net.logger import late_logger
+from taskd_net.logger import get_logger
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-log: Final = late_logger()
+log: Final = get_logger()
 
 
 class Refused(TaskdNetError):

@@ -24,8 +24,8 @@ from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.codes import ConfigError, NodeError
 from taskd_net.config import NodeConfig
-from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.position import Position
+from taskd_net.profiling_domains import ProfilingSwitch
 from taskd_net.profiling_switch import SwitchWatch
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import (

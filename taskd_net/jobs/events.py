@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net.position import Position
+from taskd_net.profiling_domains import ProfilingSwitch as ProfilingSwitch  # noqa: PLC0414 - one of the events
 
 STOP_TRAIN: Final = "stopTrain"
 PRE_EXIT: Final = "preExitProcess"
@@ -116,19 +117,6 @@ class StressTest:
 
     ops: dict[int, tuple[int, ...]] = field(default_factory=dict)
     uuid: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ProfilingSwitch:
-    """The wanted profiling domains."""
-
-    default: bool = False
-    communication: bool = False
-
-    @property
-    def state(self) -> int:
-        """The domains as a number: 10 for the default one, plus 1 for communication."""
-        return 10 * self.default + self.communication
 
 
 @dataclass(frozen=True, slots=True)

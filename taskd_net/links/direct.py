@@ -26,6 +26,7 @@ from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket, flushes
 from taskd_net.links.large_writes import LargeWriter
+from taskd_net.links.peer import Peer
 from taskd_net.links.session import Host, Session, rouse
 from taskd_net.links.traced import TracedLink
 from taskd_net.position import Position
@@ -40,6 +41,9 @@ from taskd_net.wire.socket_frames import (
     write_frame,
     write_message,
 )
+
+KEY: Final = "taskd-net-direct"
+"""The key of a parent's offer, in its answer to Register."""
 
 NAME: Final = "direct"
 PROBED: Final = 4
@@ -353,3 +357,18 @@ class DirectLink(BatchedLink):
 
 class TracedDirectLink(TracedLink, DirectLink):
     """The direct link of a node that traces messages."""
+
+
+def session_of(
+    host: Host, link: LinkId, position: Position, stream: DirectSocket, peer: Peer, beside: Beside
+) -> DirectLink:
+    """Make the session of a link, at either end."""
+    tracer, numbered, counts = host.tracer, peer.numbers, peer.counts
+    if tracer is None:
+        session = DirectLink(host, link, position, stream, numbered=numbered, counts=counts)
+    else:
+        # The socket is written by the link itself, and is no pipe.
+        pipe = cast(Any, stream)
+        session = TracedDirectLink(host, link, position, pipe, tracer, numbered=numbered, counts=counts)
+    session.attend(beside)
+    return session

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 if TYPE_CHECKING:
     from taskd_net.links.kind import Kind
@@ -17,10 +18,31 @@ KINDS: Final = {
 """The module of each kind, by its name. The last kind is the one that every peer knows."""
 
 
-def usable(best: str) -> list[Kind]:
+class _Kinds(Sequence["Kind"]):
+    """Kinds of link. Each is imported when it is first looked at: most leaves use the first one alone."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._modules = modules
+
+    @overload
+    def __getitem__(self, index: int) -> Kind: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Kind]: ...
+
+    def __getitem__(self, index: int | slice) -> Kind | Sequence[Kind]:
+        if isinstance(index, slice):
+            return _Kinds(self._modules[index])
+        return _load(self._modules[index])
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+def usable(best: str) -> Sequence[Kind]:
     """The kinds that a node uses whose best one is `best`: that one, and those behind it."""
     names = list(KINDS)
-    return [_load(KINDS[name]) for name in names[names.index(best) :]]
+    return _Kinds([KINDS[name] for name in names[names.index(best) :]])
 
 
 def best() -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from taskd_net import limits
 from taskd_net.codes import Code
@@ -22,10 +22,8 @@ from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.turns import Turns
+from taskd_net.logger import Logger
 from taskd_net.position import Position
-
-if TYPE_CHECKING:
-    from structlog.stdlib import BoundLogger
 
 T = TypeVar("T")
 
@@ -52,7 +50,7 @@ class Host(Protocol):
     """
 
     router: Router
-    log: BoundLogger
+    log: Logger
     links: MutableMapping[LinkId, Session[Any]]
     large_writes: Turns
 

@@ -19,7 +19,6 @@ from taskd_net.links.connections import Connections
 from taskd_net.links.peer import OURS
 from taskd_net.links.session import Host, Session
 from taskd_net.observe import status_codec as wire
-from taskd_net.observe.document import standings_of
 from taskd_net.observe.ledger import Ledger, Record, Report
 from taskd_net.observe.records import Flow, NodeStatus, Own
 from taskd_net.position import Position
@@ -176,6 +175,8 @@ class View:
 
     def state_of(self, position: Position) -> State | None:
         """The state of a node at the last look; None for an unknown node."""
+        from taskd_net.observe.document import standings_of  # a leaf is not asked
+
         known: dict[Position, NodeStatus] = {}
         at: Position | None = position
         # Its state depends on the nodes above it.

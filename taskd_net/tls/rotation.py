@@ -7,19 +7,16 @@ import contextlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 
 from taskd_net import limits
 from taskd_net.codes import ConfigError
+from taskd_net.logger import Logger
 from taskd_net.tls.certificates import MISSING, read
 from taskd_net.tls.contexts import client_context, server_context
 from taskd_net.tls.credentials import ServerCredentials, channel_credentials
 from taskd_net.tls.files import FILES, Tls
-
-if TYPE_CHECKING:
-    from structlog.stdlib import BoundLogger
 
 
 class Rotation:
@@ -37,7 +34,7 @@ class Rotation:
         ConfigError: a file is not usable; names it and says what is wrong.
     """
 
-    def __init__(self, tls: Tls, log: BoundLogger) -> None:
+    def __init__(self, tls: Tls, log: Logger) -> None:
         try:
             import watchfiles  # noqa: F401 - missing while the node runs, it would be too late
         except ModuleNotFoundError:

@@ -17,12 +17,10 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from taskd_net import limits
-
-if TYPE_CHECKING:
-    from structlog.stdlib import BoundLogger
+from taskd_net.logger import Logger
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _ESTABLISHED: Final = "01"
@@ -39,7 +37,7 @@ class Strangers:
         log: of the node.
     """
 
-    def __init__(self, port: int, log: BoundLogger) -> None:
+    def __init__(self, port: int, log: Logger) -> None:
         self._port = port
         self._log = log
         self._looked = float("-inf")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from taskd_net import limits
-
-if TYPE_CHECKING:
-    from structlog.stdlib import BoundLogger
+from taskd_net.logger import Logger
 
 
 class Absence:
@@ -21,7 +18,7 @@ class Absence:
         trouble: the reason of the last failed attempt; empty without one.
     """
 
-    def __init__(self, log: BoundLogger, upstream: str, trouble: Callable[[], str]) -> None:
+    def __init__(self, log: Logger, upstream: str, trouble: Callable[[], str]) -> None:
         self._log = log
         self._upstream = upstream
         self._trouble = trouble

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import grpc
@@ -19,10 +19,11 @@ from taskd_net.links.grpc_calls import GrpcRequests, unary_call
 from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
-from taskd_net.tls.explain import explain
-from taskd_net.tls.rotation import Rotation
 from taskd_net.transport import channel as channels
 from taskd_net.wire import codec, requests
+
+if TYPE_CHECKING:
+    from taskd_net.tls.rotation import Rotation
 
 TRIED_AGAIN: Final = ", tried again every minute"
 """The end of the reason for a link that moves to a better kind when that can be reached."""
@@ -170,6 +171,8 @@ class Connector:
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             return details
         if details != self._details[0]:  # it may take a connection to find out
+            from taskd_net.tls.explain import explain
+
             tls = self._rotation is not None and self._rotation.client is not None
             name = self._rotation.tls.server_name if self._rotation is not None else None
             words = await explain(details, self._upstream, tls=tls, name=name or self._upstream.host)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from taskd_net import limits
@@ -23,11 +24,13 @@ from taskd_net.links.session import Host
 from taskd_net.position import Position
 from taskd_net.retry import Backoff
 from taskd_net.states import end_of
-from taskd_net.tls.rotation import Rotation
 from taskd_net.transport.connecting import Connector, Reports, Stay
 from taskd_net.transport.renewal import Renewal
 from taskd_net.wire import requests
 from taskd_net.wire.link_requests import Announcing
+
+if TYPE_CHECKING:
+    from taskd_net.tls.rotation import Rotation
 
 
 class _Lost(Exception):

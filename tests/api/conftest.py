@@ -19,6 +19,7 @@ from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, jo
 from taskd_net.api import agent, disk, manager, member, proxy, worker
 from taskd_net.api.pytorch import RESTARTED
 from taskd_net.body import Body
+from taskd_net.log_budget import LogBudget
 from taskd_net.states import State
 from tests.api.frameworks import Double, Msrun, SimpleElasticAgent
 
@@ -42,7 +43,7 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(logs.PATH, str(tmp_path / "log"))
-    vars(member.log).clear()  # a logger with a whole budget of lines
+    monkeypatch.setattr(member.log, "_budget", LogBudget())  # a whole one
     yield
     for slot in (worker.slot, agent.slot, proxy.slot, manager.slot):
         if slot._member is not None:

@@ -13,7 +13,7 @@ import pytest
 from taskd_net import Code, distributions, job_limits, limits, link_limits, observe_limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core.ready import Kind
-from taskd_net.links import batched_kind, direct_kind, grpc_status, peer
+from taskd_net.links import batched_kind, direct, grpc_status, peer
 from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
@@ -198,7 +198,7 @@ def test_every_extension_key_has_a_row_with_its_values() -> None:
     known = {text for text in texts if re.fullmatch(r"taskd-net-[a-z-]+", text)} - {distributions.COMPAT}
     values = {
         peer.LINKS_KEY: {batched_kind.OFFER},
-        direct_kind.KEY: {"1 PORT TOKEN"},
+        direct.KEY: {"1 PORT TOKEN"},
         **{key: {value} for key, value in (peer.PROBES, peer.REPORTS, peer.CONTINUES)},
         peer.ROUTES_KEY: {kind.value for kind in Kind} - {Kind.ADD.value},
     }

@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from structlog.stdlib import BoundLogger
-
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, SignsOfLife, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.session import Session, Tracer
-from taskd_net.logger import get_logger
+from taskd_net.logger import Logger, get_logger
 from taskd_net.observe.view import View
 from taskd_net.position import Position
 from taskd_net.wire import codec
@@ -118,7 +116,7 @@ class FakeNode:
         answered: set when somebody has been answered.
     """
 
-    log: BoundLogger
+    log: Logger
 
     def __init__(self, position: str) -> None:
         at = Position.parse(position)

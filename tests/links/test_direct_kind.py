@@ -14,8 +14,9 @@ import pytest
 
 from taskd_net import NodeConfig, limits, link_limits, observe_limits
 from taskd_net.codes import ConfigError
-from taskd_net.links import direct_kind
-from taskd_net.links.direct_kind import KEY, DirectAcceptor
+from taskd_net.links import direct_acceptor, direct_kind
+from taskd_net.links.direct import KEY
+from taskd_net.links.direct_acceptor import DirectAcceptor
 from taskd_net.links.kind import Way
 from taskd_net.links.peer import Metadata
 from taskd_net.wire.socket_frames import VERSION, Greeting, Kind, write_frame, write_greeting
@@ -418,7 +419,7 @@ async def test_another_certificate_than_at_register_is_refused(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The token of another node comes without its certificate."""
-    monkeypatch.setattr(direct_kind, "names_of", lambda _: frozenset({"another"}))
+    monkeypatch.setattr(direct_acceptor, "names_of", lambda _: frozenset({"another"}))
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 from taskd_net.core.routes import LinkId
-from taskd_net.links import direct_kind
+from taskd_net.links.direct_acceptor import DirectAcceptor
 from taskd_net.links.peer import Metadata
 from taskd_net.links.remote import Caller
 from tests.peers.wire import wire_to
 
-_offer = direct_kind.DirectAcceptor.offer
+_offer = DirectAcceptor.offer
 
 
-def _offer_wire(acceptor: direct_kind.DirectAcceptor, link: LinkId, caller: Caller) -> Metadata:
+def _offer_wire(acceptor: DirectAcceptor, link: LinkId, caller: Caller) -> Metadata:
     wire = wire_to(caller.remote.address)
     offered = _offer(acceptor, link, caller)
     if wire is None or not offered:
@@ -28,5 +28,5 @@ def _offer_wire(acceptor: direct_kind.DirectAcceptor, link: LinkId, caller: Call
 @contextlib.contextmanager
 def wired() -> Iterator[None]:
     """Let direct links pass their wires."""
-    with patch.object(direct_kind.DirectAcceptor, "offer", _offer_wire):
+    with patch.object(DirectAcceptor, "offer", _offer_wire):
         yield

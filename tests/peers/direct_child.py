@@ -10,7 +10,7 @@ import grpc
 
 from taskd_net import limits
 from taskd_net.links import peer as peers
-from taskd_net.links.direct_kind import KEY
+from taskd_net.links.direct import KEY
 from taskd_net.wire import link_pb2
 from taskd_net.wire.socket_frames import (
     Buffers,

@@ -9,7 +9,7 @@ from typing import Any, Self
 import grpc
 
 from taskd_net import limits, link_limits
-from taskd_net.links.direct_kind import KEY
+from taskd_net.links.direct import KEY
 from taskd_net.wire import link_pb2
 from taskd_net.wire.socket_frames import VERSION, Buffers, FrameReader, Kind, write_accepted, write_frame
 from tests.peers.links import LinkParent

@@ -11,7 +11,7 @@ import pytest
 from taskd_net import Code, limits
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
-from taskd_net.links.direct_kind import DirectAcceptor
+from taskd_net.links.direct_acceptor import DirectAcceptor
 from taskd_net.links.peer import joined_metadata
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
