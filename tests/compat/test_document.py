@@ -1,0 +1,44 @@
+"""docs/migration.md has every name that a user of TaskD or Elastic-Agent may look for."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import taskd
+from taskd_net.api import validators
+from tests.compat.test_aliases import ALIASES, SIGNATURES, WITH_EFFECT
+
+PAGE: Final = Path(taskd.__file__).parents[2] / "docs" / "migration.md"
+SERVICE: Final = ("Register", "PathDiscovery", "TransferMessage", "InitServerDownStream")
+
+pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the documents are part of a checkout")
+
+
+def code() -> list[str]:
+    """The texts in back-ticks."""
+    return re.findall(r"`([^`\n]+)`", PAGE.read_text())
+
+
+def test_every_module_and_call_is_there() -> None:
+    named = set(code())
+    assert {*ALIASES, *WITH_EFFECT, *SERVICE} <= named
+    calls = {path.partition(":")[2].partition(".")[0] for path in SIGNATURES}
+    assert calls | {"patch_torch_methods", "run_log", "init_grpc_client", "register_callbacks"} <= named
+
+
+def test_every_validator_is_there_with_its_checks() -> None:
+    texts = code()
+    kinds = {name: kind for name, kind in vars(validators).items() if name.endswith("Validator") and name[0] != "_"}
+    assert {text.partition("(")[0] for text in texts if "Validator(" in text} == set(kinds)
+    methods = {
+        name
+        for kind in kinds.values()
+        for name, _ in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    assert methods <= {text.partition("(")[0] for text in texts}
