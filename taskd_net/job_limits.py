@@ -27,6 +27,10 @@ PROFILING_KEPT: Final = 3
 PROFILING_SWITCH_S: Final = 1.0
 """Seconds between two looks at the profiling switch, as TaskD's, and for reading it at most."""
 
+PROFILING_SWITCH_REST_S: Final = 2.0
+"""Seconds since the last change of the profiling switch after which it is read no more until its status changes: the
+clock of a file system has ticks of 10 ms at most, and the clocks of two machines differ."""
+
 PROFILING_SWITCH_BYTES: Final = 65_536
 """Bytes of the profiling switch at most; it has five short entries."""
 

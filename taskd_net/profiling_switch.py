@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -58,13 +59,21 @@ class SwitchFile:
         self._log = get_logger(path=self.path)
         self._switch: ProfilingSwitch | None = None
         self._complaint = ""
+        # Of the file that was read last: its device, number, time of change and size. None where that may change again
+        # within a tick of its clock.
+        self._mark: tuple[int, int, int, int] | None = None
 
     def look(self) -> ProfilingSwitch | None:
-        """Read the file. Returns the switch if it has changed.
+        """Read the file, unless it is the same as before. Returns the switch if it has changed.
 
         A file that is missing, or that cannot be read, is as if unchanged. Each reason is one line in the log.
         """
         try:
+            status = os.stat(self.path)  # noqa: PTH116 - once a second in each Worker: a fifth of reading it
+            mark = status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+            if mark == self._mark:
+                return None
+            self._mark = mark if time.time() - status.st_ctime > job_limits.PROFILING_SWITCH_REST_S else None
             content = read_file(self.path, job_limits.PROFILING_SWITCH_BYTES, job_limits.PROFILING_SWITCH_S)
             switch = read_switch(content.data.decode())
         except (FileNotFoundError, NotADirectoryError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
 from taskd_net import job_limits, profiling_switch
+from taskd_net.bounded_file import Content, read_file
 from taskd_net.codes import ArgumentError
 from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.profiling_switch import SwitchFile, SwitchWatch, read_switch
@@ -71,6 +73,25 @@ def test_changes_of_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     path.write_text("{}")
     assert file.look() == OFF
     assert caplog.text.count("profiling_switch_unreadable") == 4
+
+
+def test_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, later = tmp_path / "switch", time.time() + job_limits.PROFILING_SWITCH_REST_S + 1.0
+    reads: list[str | Path] = []
+
+    def counted(path: str | Path, most: int, seconds: float) -> Content:
+        reads.append(path)
+        return read_file(path, most, seconds)
+
+    monkeypatch.setattr(profiling_switch, "read_file", counted)
+    path.write_text('{"Step": "on"}')
+    file = SwitchFile(str(path))
+    # It may change again within the tick of its clock.
+    assert [file.look(), file.look(), len(reads)] == [ON, None, 2]
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert [file.look(), file.look(), file.look(), len(reads)] == [None, None, None, 3]
+    path.write_text('{"FP": "off"}')
+    assert [file.look(), file.look(), len(reads)] == [OFF, None, 4]
 
 
 def test_fifo_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,11 +64,13 @@ class BatchedLink(Session[bytes]):
 
     Attributes:
         most_messages: messages in a batch at most.
+        most_bytes: bytes of them at most; a larger message goes alone.
         traces: this node traces messages.
     """
 
     kind, probed = NAME, PROBED
     most_messages = BATCH_MESSAGES
+    most_bytes = BATCH_BYTES
     traces = False
 
     def __init__(
@@ -194,7 +196,7 @@ class BatchedLink(Session[bytes]):
         full, count, size = self._ahead >= BATCHES_AHEAD, 0, 0
         if self._frames and not full and not self._large.held:
             count, size = self._next_messages()
-            if size >= LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake):
+            if size >= LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake, self._ahead):
                 count = size = 0
         if full or not (count or self._answers):
             return batch_parts((), Batch(taken=taken, joined=news)) if taken or news else None
@@ -224,7 +226,7 @@ class BatchedLink(Session[bytes]):
         count = total = 0
         for frame in self._frames[: self.most_messages]:
             size = total + len(frame.data)
-            if count and size > BATCH_BYTES:
+            if count and size > self.most_bytes:
                 break
             count, total = count + 1, size
         return count, total
@@ -254,6 +256,8 @@ class BatchedLink(Session[bytes]):
             return
         if batch.taken:
             self._ahead = max(0, self._ahead - batch.taken)
+            if self._large.far:
+                self._large.come_nearer(self._ahead)
         if batch.joined:
             # First: an answer in the same batch may follow from it.
             self._hear(self._host.now(), batch.joined)

@@ -21,7 +21,14 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.limits import LARGE_WRITE_BYTES
-from taskd_net.link_limits import BATCHES_AHEAD, DIRECT_PIECE, DIRECT_PIECES, DIRECT_PIECES_AHEAD
+from taskd_net.link_limits import (
+    BATCHES_AHEAD,
+    DIRECT_BATCH_BYTES,
+    DIRECT_LARGE_AHEAD,
+    DIRECT_PIECE,
+    DIRECT_PIECES,
+    DIRECT_PIECES_AHEAD,
+)
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket, flushes
@@ -74,6 +81,7 @@ class DirectLink(BatchedLink):
 
     kind, probed = NAME, PROBED
     most_messages = DIRECT_PIECES
+    most_bytes = DIRECT_BATCH_BYTES
 
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: DirectSocket, **more: Any) -> None:
         super().__init__(host, link, peer, cast(Any, pipe), **more)
@@ -81,7 +89,7 @@ class DirectLink(BatchedLink):
         self._beside: Beside | None = None
         self.unsaid: list[bytes] = []
         self._flushes = flushes()
-        self._large = LargeWriter(self._flushes.large)
+        self._large = LargeWriter(self._flushes.large, DIRECT_LARGE_AHEAD)
         self._asleep = self._loop.create_future()
         self._ended = asyncio.Event()
         # The kernel has not all of the batch under way.
@@ -332,6 +340,8 @@ class DirectLink(BatchedLink):
         if self.successor is None and host.links.get(self.link) is not self:
             return
         self._ahead = max(0, self._ahead - taken)
+        if self._large.far:
+            self._large.come_nearer(self._ahead)
         self._taken += 1
         if kind != _MESSAGE:
             host.perform(self._router.answers_arrived(host.now(), self.link, (number,)))

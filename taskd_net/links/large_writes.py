@@ -7,6 +7,7 @@ before for others; links take turns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -24,23 +25,37 @@ class LargeWriter:
 
     Args:
         turns: of its node.
+        most_ahead: writes that the other end has not taken in, with which no further one begins.
 
     Attributes:
-        held: its next write waits for its turn.
+        held: its next write waits for its turn, or for the other end.
+        far: it waits for the other end.
     """
 
-    __slots__ = ("_come", "_turns", "held")
+    __slots__ = ("_come", "_most_ahead", "_turns", "far", "held")
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, most_ahead: float = math.inf) -> None:
         self._turns = turns
+        self._most_ahead = most_ahead
         self._come = False
-        self.held = False
+        self.held = self.far = False
 
-    def may_begin(self, size: int, wake: Callable[[], None]) -> bool:
-        """Begin a large write of so many bytes. Returns False where it has to wait, until `wake` is called."""
+    def may_begin(self, size: int, wake: Callable[[], None], ahead: int = 0) -> bool:
+        """Begin a large write of so many bytes, with `ahead` that the other end has not taken in.
+
+        Returns False where it has to wait, until `come_nearer` or until `wake` is called.
+        """
+        if ahead >= self._most_ahead:
+            self.held = self.far = True
+            return False
         self.held = not (self._come or self._turns.begin(size, partial(self._turn_comes, wake)))
         self._come = False
         return not self.held
+
+    def come_nearer(self, ahead: int) -> None:
+        """The other end has taken in writes; `ahead` are left."""
+        if ahead < self._most_ahead:
+            self.held = self.far = False
 
     def _turn_comes(self, wake: Callable[[], None]) -> None:
         self.held, self._come = False, True

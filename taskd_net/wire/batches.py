@@ -99,7 +99,8 @@ def _large_messages(data: bytes | memoryview) -> tuple[list[bytes], int]:
         if not messages and size < LARGE:
             break
         at, total = start + size, total + size
-        if at > end or (messages and (total > link_limits.BATCH_BYTES or len(messages) == link_limits.BATCH_MESSAGES)):
+        most = link_limits.DIRECT_BATCH_BYTES
+        if at > end or (messages and (total > most or len(messages) == link_limits.BATCH_MESSAGES)):
             raise ValueError(f"{len(messages) + 1} messages of {total} bytes together")
         messages.append(bytes(data[start:at]))
     return messages, at
@@ -148,7 +149,7 @@ def _require_bounds(data: bytes) -> None:
         else:
             other += taken
     # The fields of messages have up to five bytes more than the messages.
-    if messages > 1 and size > link_limits.BATCH_BYTES + 5 * messages:
+    if messages > 1 and size > link_limits.DIRECT_BATCH_BYTES + 5 * messages:
         raise ValueError(f"{messages} messages of {size} bytes together")
     if other > link_limits.BATCH_OTHER_BYTES:
         raise ValueError(f"{other} bytes beside the messages")

@@ -130,7 +130,12 @@ def body_text(data: bytes, at: int) -> str:
     Raises:
         NOT_AS_EXPECTED: there is something else, or the body is not UTF-8.
     """
-    return "" if at == len(data) else data[require_body(data, at) :].decode()
+    if at == len(data):
+        return ""
+    start = require_body(data, at)
+    if len(data) < _PIECE:
+        return data[start:].decode()
+    return str(memoryview(data)[start:], "utf-8")  # without a copy in between
 
 
 def read_body(data: bytes, flow: Flow) -> tuple[int, str]:

@@ -20,10 +20,10 @@ _MESSAGE_HEAD: Final = struct.Struct("<IBQIB")
 _DELIVERED: Final = struct.Struct("<QB")
 _DELIVERED_FRAME: Final = struct.Struct("<IBQB")
 _MAGIC: Final = b"taskd-net direct"
-VERSION: Final = 3
+VERSION: Final = 4
 """Of offers and greetings: a new frame, or a request of another kind, needs the next one. A parent and a child of
 different versions do without direct links. Version 1 had no `MESSAGE` and no `DELIVERED`, version 2
-no renewal over the link."""
+no renewal over the link, version 3 smaller batches."""
 _GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{link_limits.DIRECT_TOKEN_BYTES}s")
 _CONTINUES: Final = 1
 _JOINED: Final = {None: b"\x00", True: b"\x01", False: b"\x02"}

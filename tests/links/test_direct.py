@@ -249,6 +249,23 @@ async def test_message_that_is_alone_does_not_overtake(cable: Cable) -> None:
     assert uuids == [str(link_limits.BATCHES_AHEAD), str(link_limits.BATCHES_AHEAD + 1)]
 
 
+async def test_large_messages_wait_while_two_batches_of_them_are_ahead(cable: Cable) -> None:
+    """Two batches of a MiB stay in the processor's cache. The rest keeps its order."""
+    uuids = [str(number) for number in range(48)]
+    for message in bodies(len(uuids), 65_536):
+        cable.node.send(message)
+    found: list[str] = []
+    for _ in range(link_limits.DIRECT_LARGE_AHEAD):
+        batch, _ = await cable.next_batch()
+        assert 2 <= len(batch) <= link_limits.DIRECT_BATCH_BYTES // 65_536
+        found += batch
+    assert (cable.stream.unsent, cable.child.queued_messages) == (0, len(uuids) - len(found))
+    while len(found) < len(uuids):
+        await cable.write(write_delivered(len(found), 1))
+        found += (await cable.next_batch())[0]
+    assert found == uuids
+
+
 async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last frame of a read alone leaves at once; what came before it waits for the end, and takes it along."""
     # A process that the kernel sets aside here would end its turn, and so the read.
@@ -299,7 +316,7 @@ async def test_end_that_does_not_read_costs_one_batch_beside_the_queue(cable: Ca
         sent.append(cable.node.send(frame("x" * 200_000, uuid=str(number))))
         await asyncio.sleep(0)
     assert limits.LINK_BYTES - 300_000 < cable.child.queued_bytes <= limits.LINK_BYTES
-    assert cable.stream.unsent <= link_limits.BATCH_BYTES + 1000
+    assert cable.stream.unsent <= link_limits.DIRECT_BATCH_BYTES + 1000
     assert {answers[0].code for answers in sent if answers} == {Code.RECV_BUF_BUSY}
     assert sum(not answers for answers in sent) == cable.child.in_flight.count
 

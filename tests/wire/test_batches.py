@@ -105,7 +105,7 @@ def test_large_messages_are_taken_out_by_hand(large: list[bytes], more: Batch, v
         b"\x0a\x80\x80\x01" + bytes(10_000),
         b"\x0a\x80\x40" + bytes(8192),
         b"\x0a\x80\x40" + bytes(8192) + b"\x10\x01\xff",
-        (b"\x0a\x80\x80\x10" + bytes(262_144)) * 3 + b"\x12\x03\x01\x01\x01",
+        (b"\x0a\x80\x80\x10" + bytes(262_144)) * 5 + b"\x12\x05\x01\x01\x01\x01\x01",
         (b"\x0a\x80\x40" + bytes(8192)) + b"\x0a\x00" * 256 + b"\x12\x81\x02" + b"\x01" * 257,
         b"\x0a\x80\x40" + bytes(8192) + b"\x10\x01" + b"\x22\x00" * 200_000,
     ],
@@ -245,8 +245,8 @@ def small(count: int) -> dict[str, Any]:
         ("a large message", {"messages": [bytes(8 << 20)], "patience": [1]}, None),
         (
             "large messages",
-            {"messages": [bytes(link_limits.BATCH_BYTES // 2)] * 2, "patience": [1, 1]},
-            {"messages": [bytes(link_limits.BATCH_BYTES), bytes(100)], "patience": [1, 1]},
+            {"messages": [bytes(link_limits.DIRECT_BATCH_BYTES // 2)] * 2, "patience": [1, 1]},
+            {"messages": [bytes(link_limits.DIRECT_BATCH_BYTES), bytes(100)], "patience": [1, 1]},
         ),
         (
             "bytes beside the messages",

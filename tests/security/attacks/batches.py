@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from itertools import count
 from typing import Final
 
-from taskd_net.link_limits import BATCH_BYTES, BATCH_COUNTED_BYTES
+from taskd_net.link_limits import BATCH_COUNTED_BYTES, DIRECT_BATCH_BYTES
 from taskd_net.wire.link_pb2 import Batch
 from tests.peers.links import LinkChild, LinkParent
 from tests.peers.stubs import pb, position
@@ -111,9 +111,9 @@ def _numbered(count: int) -> bytes:
 
 
 def _broadcasts() -> bytes:
-    """As many broadcasts as a batch may have, to 16,384 ranks each that do not exist: half a MiB."""
+    """As many broadcasts as a batch may have, to 16,384 ranks each that do not exist: a MiB."""
     data = _message(0, "Worker/0/" + ",".join(map(str, range(100_000, 105_000))))
-    count = BATCH_BYTES // len(data)
+    count = DIRECT_BATCH_BYTES // len(data)
     return _field(b"\x0a", data) * count + _numbered(count)
 
 
