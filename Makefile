@@ -15,6 +15,8 @@ OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 uvloop==0.18.0 \
 TORCH = torch==2.13.0
 # An older and a newer version; `taskd_net/torch/seam.py` has the same ones.
 TORCH_RANGE = 2.12.1 2.15.0
+# 0.8 GB; it wants protobuf 7.34 or newer, so its environment also has the tests marked `compat`.
+MINDSPORE = mindspore==2.10.*
 AUDIT = pip-audit==2.10.1
 
 # -q twice: errors only.
@@ -22,13 +24,16 @@ PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger document job_document rates
 AGENT = agent_messages duties plans supervision
+# The launcher without a Manager.
+RESET = machine reset
 CORE = taskd_net.core taskd_net.jobs taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
-  $(AGENT:%=taskd_net.api.%)
+  $(AGENT:%=taskd_net.api.%) $(RESET:%=taskd_net.mindspore.%)
 comma := ,
 space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
-  $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_duties.py tests/api/test_supervision.py
+  $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_duties.py tests/api/test_supervision.py \
+  $(RESET:%=tests/mindspore/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples)
 
 # Most tests wait most of the time. Tests with a common laboratory or browser stay together.
@@ -37,7 +42,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo faults fuzz guide install-test lint matrix mixed mutants oldest profile proto proto-check soak test torch torch-range
+.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +127,11 @@ guide: .venv/stamp-test  ## write the output of the commands, and the table of s
 torch: .venv-torch/stamp  ## PyTorch's processes under the Manager, and a data loader that forks 400 times beside a node
 	@.venv-torch/bin/python -m pytest -m torch tests/api tests/torch $(ARGS)
 
+mindspore: .venv-mindspore/stamp  ## msrun of mindspore 2.10 under the Manager and the platform's files, and the demo (ARGS="-k plugin")
+	@if [ "$$(cat .venv-mindspore/stamp)" = without ]; then \
+	  echo "make mindspore: skipped, because mindspore cannot be installed here ($(MINDSPORE))"; else \
+	  .venv-mindspore/bin/python -m pytest -m "mindspore or long" tests/mindspore tests/demo/mindspore $(ARGS); fi
+
 # The default builds bring several GB of CUDA libraries each. With builds for CPUs: PIP_EXTRA_INDEX_URL=(their index) make torch-range
 torch-range: $(TORCH_RANGE:%=.venv-torch-%/stamp)  ## an older and a newer torch: the names in use, and a training with a killed worker
 	@for version in $(TORCH_RANGE); do echo "torch $$version"; \
@@ -147,11 +157,11 @@ install-test:  ## a new user: the wheels in a clean environment, the README, the
 	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/taskd_net-*.whl .venv-install/dist/taskd_net_compat-*.whl
 
 clean:  ## remove the environments and the files of the tools
-	rm -rf .venv .venv-audit .venv-install .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-audit .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python \
+.venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python \
   $(TORCH_RANGE:%=.venv-torch-%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -205,6 +215,11 @@ clean:  ## remove the environments and the files of the tools
 .venv-torch/stamp-bench: pyproject.toml Makefile | .venv-torch/bin/python
 	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,test,bench-training]' $(TORCH)
 	@touch $@ .venv-torch/stamp
+
+# A platform without a wheel, and a machine without its index, have no mindspore.
+.venv-mindspore/stamp: pyproject.toml Makefile | .venv-mindspore/bin/python
+	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all,test]'
+	@if .venv-mindspore/bin/python $(PIP_INSTALL) '$(MINDSPORE)'; then echo with; else echo without; fi > $@
 
 $(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
 	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' torch==$*

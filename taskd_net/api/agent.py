@@ -16,13 +16,12 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 from uuid import uuid4
 
 from taskd_net import job_limits, vocabulary
-from taskd_net.api import arguments, plans
+from taskd_net.api import agent_settings, arguments, plans
 from taskd_net.api.agent_messages import Go, read_command
 from taskd_net.api.ends import Ends
 from taskd_net.api.failed_calls import FailedCalls
@@ -31,7 +30,7 @@ from taskd_net.api.mindspore import MindSporeWorkers
 from taskd_net.api.node_proxy import AgentsProxy
 from taskd_net.api.operators import LocalWorkers, Operators
 from taskd_net.api.outbox import Heartbeat, Outbox
-from taskd_net.api.plans import Call, Leave, MindSporePlans, Plans, PyTorchPlans, Return
+from taskd_net.api.plans import Call, Leave, Plans, PyTorchPlans, Return
 from taskd_net.api.pytorch import PyTorchWorkers
 from taskd_net.api.receiver import from_mgr, read_body
 from taskd_net.api.supervision import (
@@ -47,22 +46,18 @@ from taskd_net.api.supervision import (
     Supervisor,
     Tick,
     Times,
+    Woken,
 )
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
 from taskd_net.reading import Reading
-from taskd_net.untrusted import natural, shown
 from taskd_net.wire.codec import Message
 
 MTYPE: Final = "DEFAULT"
 RANK_VARIABLE: Final = {"PyTorch": "RANK", "MindSpore": "MS_NODE_RANK"}
 MGR_VARIABLE: Final = {"PyTorch": "MASTER_ADDR", "MindSpore": "MS_SCHED_HOST"}
-FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
-RESTART_PAUSE: Final = "TASKD_NET_RESTART_PAUSE"
-FINISH_PAUSE: Final = "TASKD_NET_FINISH_PAUSE"
-DEVICES: Final = Path("/dev")
 
 # Registered functions belong to the framework, so they outlive an Agent.
 _operators: Final = Operators()
@@ -79,9 +74,9 @@ class Agent:
     """
 
     def __init__(self, config: NodeConfig, workers: LocalWorkers, their_plans: Plans, proxy: AgentsProxy) -> None:
-        self._workers = workers
+        self.workers = workers
         self._plans = their_plans
-        self._fault_timeout = _fault_timeout()
+        self._fault_timeout = agent_settings.fault_timeout()
         self._start = Once()
         self._failures = FailedCalls()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
@@ -97,7 +92,7 @@ class Agent:
             Refused: it has been started already, or a function is not registered.
             ConfigError: the variable with the Mgr's host is set meanwhile, and is no host.
         """
-        _operators.require(self._workers.needs)
+        _operators.require(self.workers.needs)
         self._proxy.start()
         self._start.take()
         self.node.beside(self._run)
@@ -113,7 +108,7 @@ class Agent:
             pids: Collection[int] | None = None
             try:
                 answer = self._carry_out(job)
-                pids = self._workers.pids
+                pids = self.workers.pids
             except Exception as raised:
                 if by_signal(raised):
                     raise
@@ -127,7 +122,7 @@ class Agent:
         self._proxy.close()
 
     def _carry_out(self, call: Call) -> Done | Looked:
-        workers = self._workers
+        workers = self.workers
         match call:
             case plans.StartAll(remaining):
                 workers.start_all(remaining)
@@ -148,6 +143,7 @@ class Agent:
     async def _run(self, node: Node) -> None:
         self._loop = asyncio.get_running_loop()
         self._joins = 0
+        self._wakes: asyncio.TimerHandle | None = None
         self._outbox, self._heartbeat = Outbox(node, MTYPE), Heartbeat(node, MTYPE)
         self._ends = Ends(lambda: self._feed(Ended()))
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
@@ -158,7 +154,7 @@ class Agent:
             grace=job_limits.GRACE_EXIT_S,
             fault=self._fault_timeout,
         )
-        remaining = self._workers.remaining
+        remaining = self.workers.remaining
         self._supervisor = Supervisor(self._plans, times, str(uuid4()), remaining, time.monotonic())
         outcome: Leave | Return | None = None
         try:
@@ -176,6 +172,7 @@ class Agent:
             outcome = Leave(1, "a fault of this package")
             raise
         finally:
+            self._wake_at(None)
             self._heartbeat.close()
             self._ends.close()
             self._jobs.put(_End(outcome))
@@ -224,6 +221,10 @@ class Agent:
             self._ends.watch(pids)
         self._feed(answer)
 
+    def _woken(self) -> None:
+        self._wakes = None
+        self._feed(Woken())
+
     def _feed(self, event: Event) -> None:
         for action in self._supervisor.handle(event, time.monotonic(), int(time.time())):
             match action:
@@ -238,6 +239,15 @@ class Agent:
                     self._over.set_result(action)
                 case _:
                     self._jobs.put(action)
+        self._wake_at(self._supervisor.due)
+
+    def _wake_at(self, due: float | None) -> None:
+        """End a pause in time, and not with the next second."""
+        if self._wakes is not None:
+            self._wakes.cancel()
+        self._wakes = None
+        if due is not None:
+            self._wakes = self._loop.call_later(max(0.0, due - time.monotonic()), self._woken)
 
 
 class _End:
@@ -251,35 +261,6 @@ class _End:
         self.outcome = outcome
 
 
-def _fault_timeout() -> float | None:
-    """Seconds that a fault may stay unanswered; None: any time."""
-    text = os.environ.get(FAULT_TIMEOUT)
-    if not text:
-        return None
-    least, most = job_limits.FAULT_TIMEOUT_S
-    seconds = natural(text.strip(), most)
-    if seconds is None or seconds < least:
-        log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
-        return None
-    return seconds
-
-
-def restart_pause() -> float:
-    """Seconds between the end of all MindSpore workers and their start.
-
-    Raises:
-        ConfigError: `TASKD_NET_RESTART_PAUSE` is no number of seconds.
-    """
-    has_npu = any(DEVICES.glob("davinci[0-9]*"))
-    return arguments.seconds_of_environment(RESTART_PAUSE, job_limits.RESTART_PAUSE_S if has_npu else 0.0)
-
-
-def _mindspore_plans() -> MindSporePlans:
-    pause = restart_pause()
-    finish = arguments.seconds_of_environment(FINISH_PAUSE, job_limits.FINISH_PAUSE_S)
-    return MindSporePlans(pause, min(pause, job_limits.RESTART_RANKS_PAUSE_S), finish)
-
-
 slot: Final[Slot[Agent]] = Slot("agent")
 
 
@@ -291,9 +272,9 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
     process too, until the Agent's end; see `taskd_net.api.node_proxy`.
 
     Args:
-        config: `Framework` (`PyTorch`, the default, or `MindSpore`), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9602),
-            `ServerRank` (the variable `RANK` for PyTorch, `MS_NODE_RANK` for MindSpore, else 0). `enable_tls` and
-            `tls_conf`: as in `init_taskd_proxy`.
+        config: `Framework` (`PyTorch`, the default, or `MindSpore`), `UpstreamAddr` (127.0.0.1) and `UpstreamPort`
+            (9602), without both `TASKD_NET_UPSTREAM`; `ServerRank` (the variable `RANK` for PyTorch, `MS_NODE_RANK` for
+            MindSpore, else 0). `enable_tls` and `tls_conf`: as in `init_taskd_proxy`.
         cls: the SimpleElasticAgent; needed for PyTorch, and for nothing else.
 
     Returns:
@@ -307,7 +288,7 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
     if not isinstance(name, str) or name not in RANK_VARIABLE:
         raise ConfigError(f"Framework is {name!r}; expected 'PyTorch' or 'MindSpore'")
     server_rank = arguments.server_rank(wanted, RANK_VARIABLE[name])
-    upstream = arguments.address(wanted, "Upstream", arguments.PROXY_PORT)
+    upstream = arguments.upstream(wanted)
     secured = arguments.secured(wanted, listens=False, connects=True)
     node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
     own_proxy = AgentsProxy(server_rank, upstream, MGR_VARIABLE[name], wanted)
@@ -318,7 +299,7 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
             raise ConfigError("cls is None; expected the SimpleElasticAgent, as Framework is 'PyTorch'")
         workers, their_plans = PyTorchWorkers(_operators, cls), PyTorchPlans()
     else:
-        workers, their_plans = MindSporeWorkers(_operators), _mindspore_plans()
+        workers, their_plans = MindSporeWorkers(_operators), agent_settings.mindspore_plans()
     slot.fill(lambda: Agent(node, workers, their_plans, own_proxy), f"agent-{server_rank}.log")
     return True
 
@@ -334,20 +315,30 @@ def start_taskd_agent() -> object:
 
     Raises:
         SystemExit: the process has to leave. Status 1: the Mgr has sent 203, or 208 or 210 without restarts left
-            (PyTorch); no join, go or answer to a fault came in time; or the workers could not be started. Status 0: a
+            (PyTorch); no join, go or answer to a fault came in time; the workers could not be started; or the Mgr's
+            host is of no use (MindSpore, which ignores a result). With MindSpore its scheduler is ended. Status 0: a
             graceful exit has been carried out, or all workers have finished (MindSpore).
         An exception with a `sigval`, as a signal handler of PyTorch's elastic agent raises it.
 
     Source: TaskD API reference; contract, section 7.
     """
     agent = slot.member
-    agent.begin()
+    try:
+        agent.begin()
+    except ConfigError as error:
+        if not agent.workers.ignores_results:
+            raise
+        log.error("call_failed", call="start_taskd_agent", reason=str(error))
+        slot.clear(agent)
+        agent.workers.leave()
+        raise SystemExit(1) from error
     try:
         outcome = agent.serve()
     finally:
         slot.clear(agent)
     match outcome:
         case Leave(status, _):
+            agent.workers.leave()
             raise SystemExit(status)
         case Return(result):
             return result

@@ -23,6 +23,9 @@ MGR_PORT: Final = 9601
 PROXY_PORT: Final = 9602
 UPSTREAM_ADDR: Final = "UpstreamAddr"
 ENVIRONMENT: Final = "TASKD_NET_"
+UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"
+"""Variable with the Proxy of this node, for its Workers and its Agent."""
+
 IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 """Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""
 AGENT_PID: Final = f"{ENVIRONMENT}AGENT_PID"
@@ -105,6 +108,13 @@ def address(config: Settings, end: str, port: int) -> str:
         port: the port if it is missing.
     """
     return joined(config.get(f"{end}Addr", LOOPBACK), f"{end}Addr", config.get(f"{end}Port", port), f"{end}Port")
+
+
+def upstream(config: Settings) -> str:
+    """The Proxy that a leaf connects to, as `host:port`: of a config, of `TASKD_NET_UPSTREAM`, or the default."""
+    if not {"UpstreamAddr", "UpstreamPort"} & config.keys() and (text := os.environ.get(UPSTREAM)):
+        return str(Address.parse(text, UPSTREAM))
+    return address(config, "Upstream", PROXY_PORT)
 
 
 def plain_address(config: Settings, port: int) -> str | None:

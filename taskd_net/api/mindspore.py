@@ -16,6 +16,7 @@ from typing import Final
 from taskd_net.api.failed_calls import Malformed
 from taskd_net.api.member import Refused
 from taskd_net.api.operators import KILL_WORKER, MONITOR, START_ALL_WORKER, START_WORKER_LIST, Operators
+from taskd_net.api.scheduler import end_scheduler
 from taskd_net.api.supervision import Looked
 from taskd_net.untrusted import shown
 
@@ -46,6 +47,7 @@ class MindSporeWorkers:
     """The workers that msrun runs. See `operators.LocalWorkers`."""
 
     needs: Collection[str] = (KILL_WORKER, START_ALL_WORKER, START_WORKER_LIST, MONITOR)
+    ignores_results = True
     # msrun counts no restarts; TaskD's Agents say 1.
     remaining = "1"
 
@@ -88,6 +90,10 @@ class MindSporeWorkers:
             finished=bool(workers) and all(worker.status == FINISHED for worker in workers),
             ranks=frozenset(worker.global_rank for worker in workers),
         )
+
+    def leave(self) -> None:
+        """End msrun's scheduler."""
+        end_scheduler()
 
     def _workers(self) -> Iterator[_Worker]:
         answer = self._operators.call(MONITOR, [ALL])

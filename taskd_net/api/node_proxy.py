@@ -65,13 +65,15 @@ class AgentsProxy:
         self._upstream()
 
     def start(self) -> None:
-        """Start it where the conditions hold; a second time, if the variable was not set at the first.
+        """Start it where the conditions hold; a second time, if the variable names another host than at the first.
 
         Raises:
             ConfigError: the variable is set, and no host; or another process listens there, and it is not the Proxy of
                 this node.
         """
         upstream = self._upstream()
+        if self._node is not None and upstream not in (None, self._node.config.upstream):
+            self.close()
         if self._node is not None or self._is_there or slot.filled:
             return
         if upstream is None or upstream == self._listen or not Address.parse(self._listen).is_loopback:

@@ -63,6 +63,9 @@ class LocalWorkers(Protocol):
     needs: Collection[str]
     """Operators that have to be registered."""
 
+    ignores_results: bool
+    """The framework takes no notice of what `start_taskd_agent` returns, so that only SystemExit ends it."""
+
     @property
     def remaining(self) -> str:
         """Restarts that remain, in decimal digits."""
@@ -88,3 +91,6 @@ class LocalWorkers(Protocol):
 
     def look(self) -> Looked:
         """Ask for the state of the workers."""
+
+    def leave(self) -> None:
+        """End what the framework leaves behind when its process ends."""

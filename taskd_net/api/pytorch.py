@@ -54,6 +54,7 @@ class PyTorchWorkers:
     """
 
     needs: Collection[str] = (KILL_WORKER, START_ALL_WORKER, MONITOR, RESTART)
+    ignores_results = False
 
     def __init__(self, operators: Operators, agent: object) -> None:
         self._operators = operators
@@ -111,6 +112,9 @@ class PyTorchWorkers:
             state=name,
             ranks=frozenset(worker.global_rank for worker in self._group.workers if worker.global_rank >= 0),
         )
+
+    def leave(self) -> None:
+        """Do nothing; torch ends its own processes."""
 
     @property
     def _group(self) -> WorkerGroup:

@@ -40,6 +40,11 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class Woken:
+    """The time of `Supervisor.due` has come."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The process of a worker has ended: the workers are looked at as soon as no plan is under way."""
 
@@ -90,7 +95,7 @@ class Looked:
     ranks: frozenset[int] = frozenset()
 
 
-Event = Joined | Tick | Ended | Commanded | Done | Failed | Looked
+Event = Joined | Tick | Woken | Ended | Commanded | Done | Failed | Looked
 
 # ---- actions
 
@@ -178,6 +183,11 @@ class Supervisor:
 
         self._actions: list[Action] = []
 
+    @property
+    def due(self) -> float | None:
+        """The time at which a wait of the current plan ends; None without one."""
+        return None if self._over else self._until
+
     def handle(self, event: Event, now: float, at: int) -> list[Action]:
         """Take in an event.
 
@@ -197,6 +207,8 @@ class Supervisor:
                 self._joined(now)
             case Tick():
                 self._tick(now)
+            case Woken():
+                self._end_wait(now)
             case Ended():
                 self._ended = True
             case Commanded(command, uuid, meant_for):
@@ -229,8 +241,7 @@ class Supervisor:
     def _tick(self, now: float) -> None:
         if self._started:
             self._report(messages.keep_alive(self._state))
-        if self._until is not None and now >= self._until:
-            self._resume()
+        self._end_wait(now)
         if self._leaving:
             return
         if self._go_by is None:
@@ -343,6 +354,10 @@ class Supervisor:
         if any(isinstance(step, steps.StartAll | steps.StartRanks) for step in plan):
             # A worker that has failed afterwards has failed again.
             self._failed = frozenset()
+
+    def _end_wait(self, now: float) -> None:
+        if self._until is not None and now >= self._until:
+            self._resume()
 
     def _resume(self) -> None:
         """End a Pause or an AwaitEnd."""

@@ -38,7 +38,7 @@ from taskd_net.vocabulary import (
 )
 from taskd_net.wire.codec import Message
 
-UPSTREAM: Final = "TASKD_NET_UPSTREAM"
+UPSTREAM: Final = arguments.UPSTREAM
 MTYPE: Final = "default"
 _KINDS_NAMED: Final = 256
 

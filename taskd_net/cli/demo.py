@@ -19,6 +19,10 @@ from taskd_net.demo import display
 from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
 from taskd_net.demo.job.run import Result, play_all
 from taskd_net.demo.job.scenarios import SCENARIOS
+from taskd_net.demo.mindspore.scenarios import REAL_SCENARIOS as REAL_LAUNCHES
+from taskd_net.demo.mindspore.scenarios import SCENARIOS as LAUNCHES
+from taskd_net.demo.mindspore.scenarios import play_all as play_launches
+from taskd_net.demo.mindspore.stage import has_mindspore
 from taskd_net.demo.recovery.scenarios import FURTHER_KILLS
 from taskd_net.demo.recovery.scenarios import SCENARIOS as RECOVERIES
 from taskd_net.demo.report import Report
@@ -156,6 +160,32 @@ def training(names: tuple[str, ...], as_json: bool) -> None:
     _show_scenarios(TRAININGS, names, play_trainings, as_json=as_json)
 
 
+@demo.command()
+@click.argument(
+    "names", nargs=-1, type=click.Choice([each.name for each in (*LAUNCHES, *REAL_LAUNCHES)]), metavar="[SCENARIO]..."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def mindspore(names: tuple[str, ...], as_json: bool) -> None:
+    """Show msrun's training processes under a Manager, and without one, in real processes on this machine.
+
+    One node with two training processes, which need no framework. Workers fail and are restarted, the Manager is
+    killed, the platform's reset files change. Exits with 0 if processes, signals, reports and exit codes were as
+    expected, as seen from outside. No process is left.
+
+    The launcher is a double of msrun. Where mindspore is installed, each SCENARIO runs with its msrun, too, under the
+    name `SCENARIO-msrun`. Default: all.
+
+    \b
+    Examples:
+      taskd-net demo mindspore
+      taskd-net demo mindspore worker-fails plugin-reset --json
+    """
+    if any(name.endswith("-msrun") for name in names) and not has_mindspore():
+        sys.exit("mindspore is not installed: pip install 'mindspore==2.10.*'")
+    known = (*LAUNCHES, *REAL_LAUNCHES) if has_mindspore() else LAUNCHES
+    _show_scenarios(known, names, play_launches, as_json=as_json)
+
+
 class _Named(Protocol):
     """A scenario of any demo."""
 
@@ -184,12 +214,13 @@ def _show_scenarios(known: Sequence[S], names: Collection[str], play: PlayAll[S]
     messages = display.console(stderr=True)
     scenarios = [each for each in known if each.name in names or not names]
     titles = {each.name: each.title for each in scenarios}
+    width = max(24, *(len(name) + 1 for name in titles))
     began = time.monotonic()
 
     def show(result: Result) -> None:
         mark = Text(" ✓ ", "bold green") if result.ok else Text(" ✗ ", "bold red")
         took = Text(f"  {result.seconds:.1f} s", "bright_black")
-        name = Text(f"{result.name:<24}", "bold")
+        name = Text(f"{result.name:<{width}}", "bold")
         messages.print(mark + name + Text(titles[result.name]) + took, soft_wrap=True)
         for problem in result.problems:
             messages.print(Text(f"     {problem}", "red"), soft_wrap=True)

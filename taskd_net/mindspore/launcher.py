@@ -97,8 +97,10 @@ class Launcher:
             match action:
                 case Leave():
                     return action
-                case Note(event, reason, warns):
-                    (log.warning if warns else log.info)(event, reason=reason)
+                case Note(_, reason, warns=True):
+                    log.warning("reset_file_unusable", reason=reason)
+                case Note(step, reason):
+                    log.info("launcher_step", step=step, reason=reason)
                 case StartController():
                     if self._clusterd is not None:
                         self._clusterd.start(self._killed.set)

@@ -77,12 +77,12 @@ class Note:
     """A line for the log.
 
     Args:
-        event: its name.
+        step: its name.
         reason: the cause.
         warns: it is a warning.
     """
 
-    event: str
+    step: str
     reason: str
     warns: bool = False
 
@@ -391,8 +391,8 @@ class Machine:
         self._actions += [KillAll(), Leave(status, reason)]
         self._state = _State.OVER
 
-    def _note(self, event: str, reason: str, *, warns: bool = False) -> None:
-        self._actions.append(Note(event, reason, warns))
+    def _note(self, step: str, reason: str, *, warns: bool = False) -> None:
+        self._actions.append(Note(step, reason, warns))
 
 
 def _listed(ranks: frozenset[int]) -> str:

@@ -121,6 +121,6 @@ def _proxy(node_rank: int) -> AgentsProxy | None:
         proxy.start()
     except (ConfigError, Refused) as error:
         # The launcher itself needs no mesh.
-        log.error("no_own_proxy", reason=str(error))
+        log.error("own_proxy_failed", reason=str(error))
         return None
     return proxy

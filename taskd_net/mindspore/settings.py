@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from taskd_net import job_limits
-from taskd_net.api.agent import FINISH_PAUSE, restart_pause
+from taskd_net.api.agent_settings import FINISH_PAUSE, restart_pause
 from taskd_net.api.arguments import seconds_of_environment
 from taskd_net.mindspore.machine import Times
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, job_limits, logs, profiling_switch
-from taskd_net.api import agent, disk, manager, member, proxy, worker
+from taskd_net.api import agent, agent_settings, disk, manager, member, proxy, worker
 from taskd_net.api.pytorch import RESTARTED
 from taskd_net.body import Body
 from taskd_net.log_budget import LogBudget
@@ -30,7 +30,7 @@ VARIABLES = (
     *("PROCESS_RECOVER", "TASKD_PROCESS_ENABLE", "TASKD_PROCESS_INTERVAL", "MINDX_TASK_ID"),
     *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
     *("LOCAL_RANK", "MASTER_ADDR", "MS_SCHED_HOST", profiling_switch.PATH),
-    *(agent.FAULT_TIMEOUT, agent.RESTART_PAUSE, agent.FINISH_PAUSE),
+    *(agent_settings.FAULT_TIMEOUT, agent_settings.RESTART_PAUSE, agent_settings.FINISH_PAUSE),
     *(logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT),
 )
 # The Mgr's port is fixed, so each run of the tests has a loopback address of its own.
@@ -172,7 +172,7 @@ def until(holds: Callable[[], bool]) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second of an Agent takes a twentieth."""
     monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 0.05)
-    monkeypatch.setenv(agent.FINISH_PAUSE, "0")
+    monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
 
 
 @pytest.fixture

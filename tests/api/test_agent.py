@@ -371,3 +371,27 @@ def test_fault_of_this_package_leaves_nobody_waiting(
     monkeypatch.setattr(Supervisor, "handle", fail)
     assert running.exit_status() == 1
     assert "beside_failed" in failures.only()
+
+
+def test_answers_of_monitor_that_are_none(start: Start, msrun: Msrun, failures: Failures) -> None:
+    """One line for each kind, and the next look."""
+    running = start(msrun)
+    running.command(210)
+    assert msrun.called() == ("START_ALL_WORKER",)
+    answers: tuple[object, ...] = (
+        [0],
+        "running",
+        {0: None},
+        {"0": {}},
+        {0: {"pid": 0, "status": None, "global_rank": 8}},
+    )
+    for answer in answers:
+        msrun.malformed = answer
+        msrun.looked()
+    msrun.malformed = None
+    os.kill(msrun.processes[1].pid, signal.SIGKILL)
+    assert running.report(202).message == FAULT % "[9]"
+    first, second = failures.lines
+    failures.lines.clear()
+    assert "expected a dict by local rank" in first
+    assert "for local rank 0; expected whole numbers as pid, status and global_rank" in second

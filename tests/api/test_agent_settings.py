@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import api
-from taskd_net.api import agent
+from taskd_net.api import agent, agent_settings
 from taskd_net.api.plans import MindSporePlans
 from tests.api.conftest import Failures, Start
 from tests.api.frameworks import Msrun, SimpleElasticAgent
@@ -53,6 +53,8 @@ def test_second_start(start: Start, msrun: Msrun, failures: Failures) -> None:
         ({"ServerRank": 7, "UpstreamAddr": "::1", "UpstreamPort": 80}, {"RANK": "4"}, "Agent/7", "[::1]:80"),
         ({"ServerRank": "7", "UpstreamAddr": "[fe80::1]", "UpstreamPort": "80"}, {}, "Agent/7", "[fe80::1]:80"),
         ({"UpstreamAddr": "node-0.job", "Other": object()}, {}, "Agent/0", "node-0.job:9602"),
+        ({}, {"TASKD_NET_UPSTREAM": "127.0.0.7:80"}, "Agent/0", "127.0.0.7:80"),
+        ({"UpstreamPort": 81}, {"TASKD_NET_UPSTREAM": "127.0.0.7:80"}, "Agent/0", "127.0.0.1:81"),
     ],
 )
 def test_config(
@@ -95,16 +97,16 @@ def test_pauses_are_for_npus(
     folder = tmp_path_factory.mktemp("dev")
     for device in devices:
         (folder / device).touch()
-    monkeypatch.setattr(agent, "DEVICES", folder)
-    monkeypatch.delenv(agent.FINISH_PAUSE)
+    monkeypatch.setattr(agent_settings, "DEVICES", folder)
+    monkeypatch.delenv(agent_settings.FINISH_PAUSE)
     if restart is not None:
-        monkeypatch.setenv(agent.RESTART_PAUSE, restart)
-    assert agent._mindspore_plans() == plans
+        monkeypatch.setenv(agent_settings.RESTART_PAUSE, restart)
+    assert agent_settings.mindspore_plans() == plans
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "long"])
 def test_pause_that_is_none(value: str, failures: Failures, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(agent.RESTART_PAUSE, value)
+    monkeypatch.setenv(agent_settings.RESTART_PAUSE, value)
     assert api.init_taskd_agent({"Framework": "MindSpore"}) is False
     reason = f"TASKD_NET_RESTART_PAUSE is '{value}'; expected a number of seconds, at least 0"
     assert reason in failures.only()

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, api, job_limits
-from taskd_net.api import agent
+from taskd_net.api import agent_settings
 from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Start, take
 from tests.api.frameworks import Msrun
@@ -62,7 +62,7 @@ def test_fault_without_an_answer(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setattr(job_limits, "FAULT_TIMEOUT_S", (0, 600))
-    monkeypatch.setenv(agent.FAULT_TIMEOUT, "0")
+    monkeypatch.setenv(agent_settings.FAULT_TIMEOUT, "0")
     running = start(msrun)
     running.command(210)
     msrun.called()
@@ -78,8 +78,8 @@ def test_fault_without_an_answer(
 def test_time_for_an_answer_to_a_fault(
     text: str, seconds: int | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(agent.FAULT_TIMEOUT, text)
-    assert agent._fault_timeout() == seconds
+    monkeypatch.setenv(agent_settings.FAULT_TIMEOUT, text)
+    assert agent_settings.fault_timeout() == seconds
     said = f"TASKD_REPORT_FAULT_TIMEOUT is '{text}'; expected 300 to 600 seconds" in caplog.text
     assert said == (bool(text) and seconds is None)
 

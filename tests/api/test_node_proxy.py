@@ -63,6 +63,37 @@ def test_proxy_of_an_agent_serves_the_node_until_the_agents_end(
         until(lambda: AGENT not in master.routes())
 
 
+def test_host_that_is_another_one_at_the_start(
+    master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
+) -> None:
+    """msrun overwrites the platform's variable between the two calls."""
+    msrun = Msrun()
+    msrun.register()
+    monkeypatch.setenv("MS_SCHED_HOST", "127.0.0.9")
+    try:
+        assert init(port) and node_proxy.slot.member.config.upstream == "127.0.0.9:9601"
+        monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+        result = threads.submit(api.start_taskd_agent)
+        there(master, PROXY, AGENT)
+        assert api.destroy_taskd_agent() and result.result(SOON) is True
+    finally:
+        msrun.end()
+
+
+def test_host_that_is_none_at_the_start_ends_msrun(
+    port: int, monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    """A result would be ignored, and the job would seem to have succeeded."""
+    msrun = Msrun()
+    msrun.register()
+    assert init(port)
+    monkeypatch.setenv("MS_SCHED_HOST", "no host")
+    with pytest.raises(SystemExit) as left:
+        api.start_taskd_agent()
+    assert left.value.code == 1 and not agent.slot.filled
+    assert "MS_SCHED_HOST is 'no host'; expected a host name or an IP address" in failures.only()
+
+
 def test_host_that_is_known_later_and_an_exit(
     master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
 ) -> None:
@@ -237,12 +268,11 @@ def test_host_that_is_none(port: int, failures: Failures, monkeypatch: pytest.Mo
     monkeypatch.setenv("MS_SCHED_HOST", "a b")
     assert init(port) is False and not agent.slot.filled
     assert "MS_SCHED_HOST is 'a b'; expected a host name or an IP address" in failures.only()
-    monkeypatch.delenv("MS_SCHED_HOST")
-    Msrun().register()
-    assert init(port)
-    monkeypatch.setenv("MS_SCHED_HOST", "a b")
+    SimpleElasticAgent().register()
+    assert init(port, {"Framework": "PyTorch"})
+    monkeypatch.setenv("MASTER_ADDR", "a b")
     assert api.start_taskd_agent() is False
-    assert "MS_SCHED_HOST is 'a b'" in failures.only()
+    assert "MASTER_ADDR is 'a b'" in failures.only()
     assert api.destroy_taskd_agent()
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, api, job_limits
-from taskd_net.api import agent
+from taskd_net.api import agent, agent_settings
 from tests.api.conftest import SOON, until
 from tests.api.frameworks import Msrun
 from tests.peers.original.applications import OriginalAgent, OriginalManager, Stage, body
@@ -26,7 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 0.05)
     monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
     monkeypatch.setattr(job_limits, "REPORT_RETRY_S", 0.05)
-    monkeypatch.setenv(agent.FINISH_PAUSE, "0")
+    monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
 
 
 @pytest.fixture

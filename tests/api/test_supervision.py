@@ -48,6 +48,31 @@ def test_end_of_a_job_of_mindspore() -> None:
     )
 
 
+def test_pause_ends_in_time_and_not_with_the_next_tick() -> None:
+    played(
+        BEGIN
+        + """
+        0.2  209 3      | KillRanks [3]
+        0.3  done       |
+        15.2 woken      |
+        15.3 woken      | StartRanks [3]
+        15.3 done       |
+        15.3 woken      |
+        """
+    )
+    supervisor = Supervisor(MindSporePlans(1.0, 1.0, 0.0), TIMES, "incarnation", "2", 0.0)
+    assert supervisor.due is None
+    for event, due in (
+        (Joined(), None),
+        (Commanded(messages.Go(2)), None),
+        (Done(), None),
+        (Commanded(messages.RestartAll(1)), None),
+        (Done(), 6.0),
+    ):
+        supervisor.handle(event, 5.0, 0)
+        assert supervisor.due == due
+
+
 def test_join_takes_180_seconds_at_most() -> None:
     played(
         """

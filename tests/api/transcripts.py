@@ -21,6 +21,7 @@ from taskd_net.api.supervision import (
     Supervisor,
     Tick,
     Times,
+    Woken,
 )
 
 TIMES = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0, fault=300.0)
@@ -55,6 +56,8 @@ def read_event(text: str) -> Event:
             return Joined()
         case "tick":
             return Tick()
+        case "woken":
+            return Woken()
         case "ended":
             return Ended()
         case "done":

@@ -22,6 +22,7 @@ EXAMPLES: Final = tuple(sorted((ROOT / "examples").glob("*.py")))
 PROGRAMS: Final = (
     *("taskd-net", ".venv/bin/taskd-net", "make", "python", "python3.11", "pytest", "pip", "/opt/taskd-net/bin/pip"),
     *("podman", "kubectl", "systemctl", "install", "vi", "ssh", "curl", "ss", "date", "jq", "tail", "nginx", "docker"),
+    "msrun",
 )
 """First words of commands; any other line in a block without a language is a picture or an output."""
 

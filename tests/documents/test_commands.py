@@ -23,6 +23,7 @@ ELSEWHERE: Final = {
     "docker": "takes what podman takes",
     "jq": "of the system: what it reads is tried",
     "kubectl": "needs a cluster; what it runs within one is looked at",
+    "msrun": "MindSpore's own: `make mindspore` runs it",
     "nginx": "not ours",
     "ss": "of the system",
     "ssh": "needs a second machine",

@@ -9,6 +9,7 @@ import pytest
 
 from taskd_net import logs
 from taskd_net.api import member
+from taskd_net.log_budget import LogBudget
 from tests.api.conftest import VARIABLES
 from tests.api.frameworks import Double
 
@@ -23,7 +24,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for variable in (*VARIABLES, *OURS, *OTHERS, *CLUSTERD):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(logs.PATH, str(tmp_path / "log"))
-    vars(member.log).clear()
+    monkeypatch.setattr(member.log, "_budget", LogBudget())  # a whole one
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+"""The times of an Agent, from the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from taskd_net import job_limits
+from taskd_net.api import arguments
+from taskd_net.api.member import log
+from taskd_net.api.plans import MindSporePlans
+from taskd_net.untrusted import natural, shown
+
+FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
+RESTART_PAUSE: Final = "TASKD_NET_RESTART_PAUSE"
+FINISH_PAUSE: Final = "TASKD_NET_FINISH_PAUSE"
+DEVICES: Final = Path("/dev")
+
+
+def fault_timeout() -> float | None:
+    """Seconds that a fault may stay unanswered; None: any time."""
+    text = os.environ.get(FAULT_TIMEOUT)
+    if not text:
+        return None
+    least, most = job_limits.FAULT_TIMEOUT_S
+    seconds = natural(text.strip(), most)
+    if seconds is None or seconds < least:
+        log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
+        return None
+    return seconds
+
+
+def restart_pause() -> float:
+    """Seconds between the end of all MindSpore workers and their start.
+
+    Raises:
+        ConfigError: `TASKD_NET_RESTART_PAUSE` is no number of seconds.
+    """
+    has_npu = any(DEVICES.glob("davinci[0-9]*"))
+    return arguments.seconds_of_environment(RESTART_PAUSE, job_limits.RESTART_PAUSE_S if has_npu else 0.0)
+
+
+def mindspore_plans() -> MindSporePlans:
+    """The plans for MindSpore's workers, with the times of the environment.
+
+    Raises:
+        ConfigError: a variable is no number of seconds.
+    """
+    pause = restart_pause()
+    finish = arguments.seconds_of_environment(FINISH_PAUSE, job_limits.FINISH_PAUSE_S)
+    return MindSporePlans(pause, min(pause, job_limits.RESTART_RANKS_PAUSE_S), finish)
