@@ -43,7 +43,7 @@ class Evidence:
         exits: the exit codes of each launcher, and of each other process that was killed, in order, by name.
         steps: the steps of all ranks, in order for each rank.
         logs: number of log files with the beginning of a training process.
-        left: processes that ran after the last launcher had ended.
+        left: processes of launchers, guardians too, that ran 3 s after the last one had ended.
     """
 
     pids: dict[int, list[int]] = field(default_factory=dict)

@@ -191,8 +191,8 @@ class Stage:
         """Wait until nothing is left of the launchers, within 3 s, and read what is on disk."""
         self._look()
         with suppress(Missed):
-            await self.until(lambda: not list(self._workers()), "nothing is left", LEFT_S)
-        self.evidence.left = [pid for _, pid in self._workers()]
+            await self.until(lambda: not self._left(), "nothing is left", LEFT_S)
+        self.evidence.left = self._left()
         self.evidence.logs = len(list(self.folder.glob("logs/*/attempt_*/*/stdout.log*")))
 
     # ---- observation
@@ -270,6 +270,11 @@ class Stage:
                 if b"TORCHELASTIC_RESTART_COUNT" in b"".join(environment):
                     (rank,) = [int(each.removeprefix(b"RANK=")) for each in environment if each.startswith(b"RANK=")]
                     yield rank, pid
+
+    def _left(self) -> list[int]:
+        """The processes that run without having been started here: those of launchers, with their guardians."""
+        started = {process.pid for process in self._processes.values()}
+        return [pid for pid in self._ours() if pid not in started]
 
     def _ours(self) -> Iterator[int]:
         """The processes that work in the folder of this stage, and have not ended."""
