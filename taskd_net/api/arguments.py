@@ -28,7 +28,7 @@ UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"
 
 IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 """Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""
-AGENT_PID: Final = f"{ENVIRONMENT}AGENT_PID"
+AGENT_PID: Final = "TASKD_NET_AGENT_PID"
 """Variable that an Agent sets with it: its pid. A process below it is a worker where this is its parent."""
 
 _MOST: Final = 10**RANK_CHARS - 1
