@@ -36,8 +36,9 @@ CORE_TESTS = tests/core tests/jobs tests/test_position.py tests/test_codes.py te
   $(RESET:%=tests/mindspore/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples)
 
-# Most tests wait most of the time. Tests with a common laboratory or browser stay together.
-SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
+# Most tests wait most of the time: 2 processes at a time leave half of two cores idle, and a fourth gains nothing. Tests with a
+# common laboratory or browser stay together.
+SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -27,9 +27,11 @@ from taskd_net import (
     TaskdNetError,
     codes,
 )
+from taskd_net.api.failed_calls import Malformed
 from taskd_net.codes import Refusal, describe
 from taskd_net.core.identity import Violation
 from taskd_net.demo.fleet import Interrupted
+from taskd_net.faults.rules import Problem, RulesRefused
 from taskd_net.observe.client import AskFailed
 
 
@@ -90,6 +92,8 @@ MADE: dict[type[Exception], Callable[[], Exception]] = {
     },
     Interrupted: lambda: Interrupted(signal.SIGINT),
     AskFailed: lambda: AskFailed("words", implemented=False),
+    Malformed: lambda: Malformed("a kind", "words"),
+    RulesRefused: lambda: RulesRefused((Problem("PollInterval", "", "'x'", "a number", "refused", refused=True),)),
 }
 
 

@@ -99,7 +99,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Cause:
-    """Why a device is out.
+    """The reason why a device is out.
 
     Args:
         action: ISOLATE_AND_RESCHEDULE or NO_NEW_JOB.

@@ -19,7 +19,7 @@ CODE_FORM: Final = "8 or 9 hexadecimal digits, e.g. 8C0A4E00"
 
 
 class FaultKind(StrEnum):
-    """What has happened to a fault."""
+    """The events of a fault."""
 
     OCCURRED = "occurred"
     RECOVERED = "recovered"

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class FaultType(IntEnum):
-    """What a fault asks for, in order of seriousness: of several on one device the greatest wins."""
+    """The needs of a fault, in order of seriousness. Of several on one device the greatest wins."""
 
     NOT_HANDLE = 0
     SUB_HEALTH = 1
@@ -56,14 +56,14 @@ TYPES: Final = {word: fault_type for fault_type, word in _WORDS.items()}
 
 
 class Mode(StrEnum):
-    """How a cluster answers faults."""
+    """The way in which a cluster answers faults."""
 
     RESCHEDULING = "rescheduling"
     GRACE = "grace"
 
 
 class JobKind(StrEnum):
-    """What runs on the devices; level 2 differs."""
+    """The kind of job on the devices. Level 2 differs."""
 
     TRAINING = "training"
     INFERENCE = "inference"

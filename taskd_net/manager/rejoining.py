@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from taskd_net import job_limits
-from taskd_net.codes import NodeError
+from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
 from taskd_net.jobs.plugins.actions import IN_PLACE
@@ -42,7 +42,7 @@ _OTHER: Final = 1
 """ClusterD's type of a fault that is none of memory or network."""
 
 
-class Unfinished(Exception):
+class Unfinished(TaskdNetError):
     """Workers have not left, or not joined; the text says which."""
 
 

@@ -78,7 +78,8 @@ def test_result_of_a_job_that_succeeds(elastic: SimpleElasticAgent, node: PyTorc
     for worker in elastic.processes:
         assert worker.wait(SOON) == 0
     expected = RunResult(WorkerState.SUCCEEDED, return_values={8: 0, 9: 0})
-    assert node.look() == Looked(running=False, finished=True, result=expected, state="SUCCEEDED")
+    ranks = frozenset({8, 9})
+    assert node.look() == Looked(running=False, finished=True, result=expected, state="SUCCEEDED", ranks=ranks)
 
 
 def test_workers_that_run_get_sigterm(elastic: SimpleElasticAgent, node: PyTorchWorkers) -> None:
