@@ -49,6 +49,19 @@ def test_line_of_the_seeds(line: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("call", "others"),
+    [
+        ("init_taskd_worker", {"taskd_net.api.agent", "taskd_net.api.proxy", "taskd_net.manager", "taskd_net.recover"}),
+        ("init_taskd_proxy", {"taskd_net.api.agent", "taskd_net.api.worker", "taskd_net.manager"}),
+        ("init_taskd_manager", {"taskd_net.api.agent", "taskd_net.api.worker", "taskd_net.mindspore"}),
+    ],
+)
+def test_role_loads_its_own_modules_alone(call: str, others: set[str], tmp_path: Path) -> None:
+    done = run(f"from taskd.api import {call}\nimport sys\nassert not set(sys.modules) & {others}", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_log_object_is_the_same_everywhere(tmp_path: Path) -> None:
     code = (
         "from taskd.python.utils.log import run_log as a; from taskd_net.api.run_log import run_log as b; assert a is b"
