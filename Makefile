@@ -26,12 +26,12 @@ STATE = ledger document job_document rates
 AGENT = agent_messages duties plans supervision
 # The launcher without a Manager.
 RESET = machine reset
-CORE = taskd_net.core taskd_net.jobs taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
+CORE = taskd_net.core taskd_net.jobs taskd_net.faults taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
   $(AGENT:%=taskd_net.api.%) $(RESET:%=taskd_net.mindspore.%)
 comma := ,
 space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
-CORE_TESTS = tests/core tests/jobs tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
+CORE_TESTS = tests/core tests/jobs tests/fault_levels tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
   $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_duties.py tests/api/test_supervision.py \
   $(RESET:%=tests/mindspore/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples)

@@ -43,7 +43,7 @@ class Answers:
             now: the time.
         """
         before = device.standing
-        device.settle()
+        device.rise(code)
         todo, covered = self._todo(device, code, fault_type, before)
         if todo:
             device.plan = None
@@ -64,7 +64,8 @@ class Answers:
             reason: in words.
             well: the device has recovered from it, so that the end of a failed step is over too.
         """
-        device.settle()
+        if ended >= device.standing:
+            device.settle()
         if well and device.failed is not None and device.failed.code == code:
             device.failed = None
         todo: tuple[Step, ...] = ()
@@ -92,7 +93,6 @@ class Answers:
         assert device.plan is not None
         code, fault_type, device.plan = device.plan.code, device.plan.type, None
         device.failed = Cause(Action.ISOLATE_AND_RESCHEDULE, code, reason, now)
-        device.settle()
         self._hold(device, code, reason, now)
         return Decision(name, code, fault_type, device.standing, OUT, reason, now)
 
@@ -108,7 +108,7 @@ class Answers:
             self._begin(plan, now)
         if done is Action.RESET_DEVICE:
             for code, fault in list(device.faults.items()):
-                if fault.type <= FaultType.RESTART_NPU:
+                if FaultType.RESTART_REQUEST <= fault.type <= FaultType.RESTART_NPU:
                     del device.faults[code]
                     found.append(self.over(name, device, code, fault.type, "the device was reset", now))
         return found
@@ -121,6 +121,14 @@ class Answers:
         reason = "the job has failed on a device that takes no new one"
         device.held = Cause(Action.ISOLATE_AND_RESCHEDULE, held.code, reason, now)
         return Decision(name, held.code, device.standing, device.standing, OUT, reason, now)
+
+    def loaded(self, device: Device) -> None:
+        """Bring a device whose state was saved under this mode, which may be another one."""
+        if self.mode is Mode.RESCHEDULING:
+            device.plan = None
+        code, text = self._top(device)
+        fault = device.faults.get(code)
+        self._hold(device, code, text, device.counted if fault is None else fault.since)
 
     def _todo(
         self, device: Device, code: str, fault_type: FaultType, before: FaultType

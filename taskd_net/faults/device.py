@@ -12,10 +12,11 @@ from taskd_net.faults.levels import Action, FaultType, Step
 
 NEVER: Final = math.inf
 
-AWAITED: Final = frozenset(
-    {Action.WAIT_FOR_RECOVERY, Action.WAIT_UNTIL_IDLE, Action.STOP_PROCESSES, Action.RESET_DEVICE}
-)
-"""Steps with an end that the next step waits for."""
+TO_BE_DONE: Final = frozenset({Action.WAIT_UNTIL_IDLE, Action.STOP_PROCESSES, Action.RESET_DEVICE})
+"""Steps with an end that the caller reports."""
+
+AWAITED: Final = TO_BE_DONE | {Action.WAIT_FOR_RECOVERY}
+"""Steps with an end that the next step waits for. The policy itself sees the recovery."""
 
 
 def after(moment: float) -> float:
@@ -126,7 +127,7 @@ class Device:
         plan: steps under way.
         failed: a step has failed, so the device is out until that fault recovers.
         held: why it takes no new job.
-        standing: the most serious type on it; `settle` keeps it.
+        standing: the most serious type on it; `rise` and `settle` keep it.
         wake: time by which to look at it.
     """
 
@@ -145,14 +146,32 @@ class Device:
         """True where there is nothing to remember."""
         return not (self.faults or self.raised or self.occurrences or self.plan or self.failed)
 
+    def rise(self, code: str) -> None:
+        """Take note that a code has become more serious."""
+        fault, raised = self.faults.get(code), self.raised.get(code)
+        if fault is not None and (kind := fault.type) > self.standing:
+            self.standing = kind
+        if raised is not None and raised.type > self.standing:
+            self.standing = raised.type
+
     def settle(self) -> None:
-        """Find the most serious type again."""
+        """Find the most serious type again, after that of a code has become less serious or is gone."""
         most = FaultType.NOT_HANDLE
         for fault in self.faults.values():
             most = max(most, fault.type)
         for raised in self.raised.values():
             most = max(most, raised.type)
         self.standing = most
+
+    def least_serious(self) -> str:
+        """The code of a fault that is not more serious than any other."""
+        found, least = "", FaultType.MANUALLY_SEPARATE_NPU
+        for code, fault in self.faults.items():
+            if (kind := fault.type) < least:
+                found, least = code, kind
+                if kind is FaultType.NOT_HANDLE:
+                    break
+        return found
 
     def stands(self, code: str) -> bool:
         """True while a fault of this code has not recovered."""

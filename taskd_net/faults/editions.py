@@ -150,3 +150,15 @@ EVENTS_SEEN: Final = 8_192
 
 COUNTERS: Final = 100_000
 """Counters of occurrences, one for a device and a code. They take 30 to 140 MB; beyond it the oldest are forgotten."""
+
+CONFIG_MAP: Final = "mindx-dl-fault-config"
+"""Name of the ConfigMap, as in the lines of the device plugin's log."""
+
+FILE_READ_S: Final = 1.0
+"""Seconds for reading one file."""
+
+FOLDER_READS: Final = 5
+"""Times that a folder is read which changes meanwhile: an update of a volume takes some milliseconds."""
+
+PROBLEMS_LOGGED: Final = 20
+"""Problems of one reading with a line in the log; `taskd-net faults check` shows all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from taskd_net.faults import editions
 from taskd_net.faults.device import Device
@@ -16,7 +16,7 @@ class Occurrences:
     """The counters of all devices. Each stands with its device; this class has their order and their number.
 
     Args:
-        device: returns the device of a name, if it is known.
+        devices: by name; each that counts is in it.
         most: bound on the counters.
 
     Attributes:
@@ -24,10 +24,10 @@ class Occurrences:
         forgotten: counters that gave their place to newer ones.
     """
 
-    def __init__(self, device: Callable[[str], Device | None], most: int = editions.COUNTERS) -> None:
+    def __init__(self, devices: Mapping[str, Device], most: int = editions.COUNTERS) -> None:
         self.number = 0
         self.forgotten = 0
-        self._device = device
+        self._devices = devices
         self._most = most
         self._rules: Mapping[str, FrequencyRule] = {}
         self._longest = 0
@@ -42,13 +42,9 @@ class Occurrences:
         before, self._rules = self._rules, rules
         self._longest = max((rule.window for rule in rules.values()), default=0)
         gone = {code for code, rule in before.items() if rules.get(code) != rule}
-        if not gone:
-            return set()
         lost = set()
-        for name in list(self._order):
-            device = self._device(name)
-            if device is None:
-                continue
+        for name in list(self._order) if gone else ():
+            device = self._devices[name]
             for code in gone.intersection(device.occurrences):
                 self._drop(name, device, code)
                 lost.add(name)
@@ -91,6 +87,9 @@ class Occurrences:
 
     def loaded(self, name: str, device: Device) -> None:
         """Take in a device with counters that were saved."""
+        if self.number + len(device.occurrences) > self._most:
+            self.forgotten += len(device.occurrences)
+            device.occurrences.clear()
         if device.occurrences:
             self.number += len(device.occurrences)
             self._order[name] = None
@@ -110,21 +109,20 @@ class Occurrences:
         if not self._order:
             return None
         name = next(iter(self._order))
-        device = self._device(name)
-        if device is not None and device.counted + self._longest >= now:
+        if self._devices[name].counted + self._longest >= now:
             return None
-        self._forget(name, device)
+        self._forget(name)
         return name
 
     def _make_room(self, now: float) -> None:
         while self.number >= self._most and self.stale(now) is None:
-            name = next(iter(self._order))
-            device = self._device(name)
-            self.forgotten += 0 if device is None else len(device.occurrences)
-            self._forget(name, device)
+            self.forgotten += self._forget(next(iter(self._order)))
 
-    def _forget(self, name: str, device: Device | None) -> None:
+    def _forget(self, name: str) -> int:
+        """Forget the counters of a device. Returns their number."""
         del self._order[name]
-        if device is not None:
-            self.number -= len(device.occurrences)
-            device.occurrences.clear()
+        occurrences = self._devices[name].occurrences
+        lost = len(occurrences)
+        self.number -= lost
+        occurrences.clear()
+        return lost

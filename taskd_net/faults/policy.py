@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from taskd_net.faults import editions
 from taskd_net.faults.answers import Answers
 from taskd_net.faults.decisions import Decision, FaultCounts, Isolated, UnderWay
-from taskd_net.faults.device import NEVER, Device, Fault, Raised, after
+from taskd_net.faults.device import NEVER, TO_BE_DONE, Device, Fault, Raised, after
 from taskd_net.faults.events import FaultEvent, FaultKind
-from taskd_net.faults.levels import Action, FaultType, JobKind, Mode, SubHealth
+from taskd_net.faults.levels import Action, FaultType, JobKind, Mode, Step, SubHealth
 from taskd_net.faults.occurrences import Occurrences
 from taskd_net.faults.recent import RecentEvents
 from taskd_net.faults.rules import FaultRules
@@ -64,7 +64,7 @@ class FaultPolicy:
         self._devices: dict[str, Device] = {}
         self._looks: list[tuple[float, str]] = []
         self._recent = RecentEvents()
-        self._occurrences = Occurrences(self._devices.get)
+        self._occurrences = Occurrences(self._devices)
         self._occurrences.use(rules.frequency)
 
     # ---- the ways in
@@ -77,7 +77,7 @@ class FaultPolicy:
             now: the time.
 
         Returns:
-            One decision for an occurrence, and for a recovery where it changes something; those of `look` come first.
+            One decision for an occurrence, and for a recovery where it changes something; between those of `look`.
         """
         found = self.look(now)
         self.counts.events += 1
@@ -93,7 +93,7 @@ class FaultPolicy:
             self._recover(event, at, now, found)
         else:
             self._occur(event, at, now, found)
-        return found
+        return found + self.look(now)  # an event that comes late may be due
 
     def look(self, now: float) -> list[Decision]:
         """Decide on what the passing of time has done. It is needed at `next_look`, and harmless at any time."""
@@ -153,9 +153,9 @@ class FaultPolicy:
         return [decision]
 
     def step_done(self, name: str, action: Action, now: float) -> list[Decision]:
-        """Take note that a step has ended. Any other step than the present one of the device changes nothing."""
+        """Take note that a step of `TO_BE_DONE` has ended, if it is the present one of the device."""
         device = self._devices.get(name)
-        if device is None or device.plan is None or device.plan.step.action is not action:
+        if device is None or device.plan is None or device.plan.step.action is not action or action not in TO_BE_DONE:
             return []
         found = self._answers.step_done(name, device, now)
         self._settled(name, device)
@@ -178,6 +178,11 @@ class FaultPolicy:
         for name, device in self._devices.items():
             if (held := device.held) is not None:
                 yield Isolated(name, held.action, device.standing, held.code, held.reason, held.since)
+
+    def step(self, name: str) -> Step | None:
+        """The present step of a device; None without one."""
+        device = self._devices.get(name)
+        return None if device is None or device.plan is None else device.plan.step
 
     def under_way(self) -> Iterator[UnderWay]:
         """The present step of each device that has one."""
@@ -215,12 +220,12 @@ class FaultPolicy:
         """Take over what `saved` has given, in a policy that has had no events.
 
         Raises:
-            ConfigError: a value has another form; the devices before it are taken over.
+            ConfigError: a value has another form; nothing is taken over.
         """
-        for name, value in saved.items():
-            if value is None or len(self._devices) >= editions.DEVICES:
-                continue
-            device = self._devices[name] = from_plain(name, value, self.rules)
+        found = {name: from_plain(name, value, self.rules) for name, value in saved.items() if value is not None}
+        for name, device in sorted(found.items(), key=lambda item: item[1].counted)[-editions.DEVICES :]:
+            self._devices[name] = device
+            self._answers.loaded(device)
             self._occurrences.loaded(name, device)
             self._settled(name, device)
         self.changed.clear()
@@ -234,14 +239,14 @@ class FaultPolicy:
         stands = event.kind is FaultKind.OCCURRED and at >= self._recent.recovered(name, code)
         fault = self._stand(device, event, base, at) if stands else None
         fault_type, reason = base, _why(rules, event, base)
-        if code not in rules.duration:
-            raised = self._count(name, device, code, fault, at, now)
-            if raised is not None and raised[0] > base:
-                fault_type, reason = raised
-        found.append(self._answers.occurred(name, device, code, fault_type, reason, now))
-        if code in rules.duration or device.plan is not None or device.raised or device.empty:
-            self._settled(name, device)
+        raised = None if code in rules.duration else self._count(name, device, code, fault, at, now)
+        if raised is not None and raised[0] > base:
+            fault_type, reason = raised
+        decision = self._answers.occurred(name, device, code, fault_type, reason, now)
+        found.append(decision)
         self.changed.add(name)
+        if raised is not None or decision.steps or code in rules.duration or device.empty:
+            self._settled(name, device)
 
     def _remembered(self, name: str) -> Device:
         """The device of a name; beyond the bound, one that is forgotten after its event."""
@@ -260,12 +265,14 @@ class FaultPolicy:
         fault = device.faults.get(code)
         if fault is not None and fault.stands:  # its recovery was lost, or it stands for longer than was known
             fault.since = min(fault.since, at)
-            fault.base, fault.severity, fault.network = base, event.severity, event.network
+            before, fault.base, fault.severity, fault.network = fault.base, base, event.severity, event.network
+            if base < before:
+                device.settle()
             return fault
         if fault is None and len(device.faults) >= editions.CODES_PER_DEVICE:
             self.counts.not_remembered += 1
-            other, least = min(device.faults.items(), key=lambda item: item[1].type)
-            if least.type >= base:
+            other = device.least_serious()
+            if device.faults[other].type >= base:
                 return None
             del device.faults[other]
         lasting = None if fault is None else fault.lasting
@@ -279,6 +286,7 @@ class FaultPolicy:
         if name not in self._devices:
             return None
         rule = self._occurrences.add(name, device, code, at, now)
+        self.counts.counters_forgotten = self._occurrences.forgotten
         stale = self._occurrences.stale(now)
         if stale is not None and stale in self._devices:
             self._settled(stale, self._devices[stale])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from taskd_net.codes import ConfigError
 from taskd_net.faults.editions import EDITIONS, LINKDOWN_TIMEOUT, Edition
@@ -124,6 +124,13 @@ class FaultRules:
         default_factory=lambda: default_duration(Edition.DOCUMENTED, LINKDOWN_TIMEOUT.default or 0)
     )
     grace: GraceTimes = field(default_factory=lambda: default_grace(Edition.DOCUMENTED))
+
+    @classmethod
+    def of_no_file(
+        cls, edition: Edition = Edition.DOCUMENTED, linkdown_timeout: int = LINKDOWN_TIMEOUT.default or 0
+    ) -> Self:
+        """The rules where there is no file: no codes, and the defaults of the edition."""
+        return cls(edition=edition, duration=default_duration(edition, linkdown_timeout), grace=default_grace(edition))
 
     def type_of(self, code: str, severity: Severity | None, *, network: bool = False) -> FaultType:
         """The type of a fault by its code alone.

@@ -88,6 +88,8 @@ def _device(value: Any, rules: FaultRules) -> Device:
         fault.base = rules.type_of(code, fault.severity, network=fault.network)
         fault.frequent, fault.lasting = _read_type(frequent), _read_type(lasting)
         fault.gone = _read_time(gone)
+        if code not in rules.duration:
+            fault.lasting = None
         if len(device.faults) < editions.CODES_PER_DEVICE and (fault.stands or fault.lasting is not None):
             device.faults[fault_code(code)] = fault
     for code, (kind, since, until, reason) in value.get("raised", {}).items():

@@ -43,13 +43,27 @@ async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], Non
         look: returns what has changed, or None.
         take: is called with it in the thread that awaits.
     """
+    await follow(path, lambda _: look(), take)
+
+
+async def follow(
+    path: str, look: Callable[[bool], T | None], take: Callable[[T], None], *, tells: bool = True
+) -> None:
+    """The same for a look that costs more: it is told whether the file may have changed.
+
+    Args:
+        path: the file; its folder may be missing.
+        look: gets True for a change that the file system tells of, and where one may have been missed; False once a
+            second in between. Returns what has changed, or None.
+        take: is called with it in the thread that awaits.
+        tells: the file system is listened to.
+    """
     thread, ended = OwnThread(f"watches {path}"), threading.Event()
-    moments = _moments(path, ended)
+    moments = _moments(path, ended, tells=tells)
     _WATCHING[thread] = ended
 
     def seen() -> T | None:
-        next(moments, None)
-        return look()
+        return look(next(moments, False))
 
     try:
         while True:
@@ -61,20 +75,27 @@ async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], Non
         thread.stop()
 
 
-def _moments(path: str, ended: threading.Event) -> Iterator[None]:
-    """Wait until it is time to look, again and again, until the end."""
+def _moments(path: str, ended: threading.Event, *, tells: bool) -> Iterator[bool]:
+    """Wait until it is time to look, again and again, until the end. Yields True where a change is likely."""
     folder = Path(path).absolute().parent
+    likely = True
     while not ended.is_set():
-        yield
-        try:
-            yield from _changes(folder, ended)
-        except (OSError, RuntimeError, ModuleNotFoundError):
-            # This system cannot watch the folder, has no watch left, or has no `watchfiles`.
-            ended.wait(job_limits.RESET_LOOK_S)
+        yield likely
+        likely = False
+        if tells:
+            try:
+                yield from _changes(folder, ended)
+                likely = True
+                continue
+            except (OSError, RuntimeError, ModuleNotFoundError):
+                """This system cannot watch the folder, has no watch left, or has no `watchfiles`."""
+        ended.wait(job_limits.RESET_LOOK_S)
 
 
-def _changes(folder: Path, ended: threading.Event) -> Iterator[None]:
+def _changes(folder: Path, ended: threading.Event) -> Iterator[bool]:
     """Wait for changes in a folder, each time for a second at most, until another folder is to be watched.
+
+    Yields True for changes, and at first, for those between the look before and the beginning of the watch.
 
     Raises:
         OSError, RuntimeError, ModuleNotFoundError: it cannot be watched.
@@ -93,11 +114,13 @@ def _changes(folder: Path, ended: threading.Event) -> Iterator[None]:
         raise_interrupt=False,
         recursive=False,
     )
+    likely = True
     with closing(changes):
-        for _ in changes:
+        for found in changes:
             if _nearest(folder) != watched:
                 return
-            yield
+            yield likely or bool(found)
+            likely = False
 
 
 def _nearest(folder: Path) -> tuple[Path, int, int]:
