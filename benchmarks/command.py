@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from benchmarks import documents, report, requirements
+from benchmarks.faults import faults
 from benchmarks.job import job
 from benchmarks.machine import Machine, caption, describe
 from benchmarks.measures import Bench, Effort
@@ -40,6 +41,7 @@ MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
     "worker": worker,
     "job": job,
     "recovery": recovery,
+    "faults": faults,
     "training": training,
     "router": Bench.router,
 }

@@ -143,6 +143,16 @@ def recovery(results: Results) -> Iterator[Target]:
         yield Target(f"Recovery: {metric}", results.value("recovery", metric, OURS), unit, bound)
 
 
+def faults(results: Results) -> Iterator[Target]:
+    """The targets of the fault levels."""
+    for metric, unit, bound, at_least in (
+        ("events through the policy", "events/s", 100_000.0, True),
+        ("memory of 10,000 devices, 1 % of them with counters", "MB", 200.0, False),
+    ):
+        value = results.value("faults", metric, OURS)
+        yield Target(f"Faults: {metric}", value, unit, bound, at_least=at_least)
+
+
 def training(results: Results) -> Iterator[Target]:
     """The targets of a training whose processes stay, beside torchrun. An interval is 100 ms."""
     total = "kill to first step of all"
@@ -168,6 +178,7 @@ def training(results: Results) -> Iterator[Target]:
 OF_MEASURE: Final[dict[str, Callable[[Results], Iterator[Target]]]] = {
     "job": job,
     "recovery": recovery,
+    "faults": faults,
     "training": training,
 }
 """Targets of measures that a quick run leaves out."""

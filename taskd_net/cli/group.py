@@ -13,6 +13,7 @@ from taskd_net.cli.clusterd_sim import clusterd_sim
 from taskd_net.cli.demo import demo
 from taskd_net.cli.doctor.checkup import doctor
 from taskd_net.cli.effective import config
+from taskd_net.cli.faults.group import faults
 from taskd_net.cli.forget import forget
 from taskd_net.cli.health import health
 from taskd_net.cli.job import job
@@ -47,7 +48,7 @@ def group() -> None:
 
 
 _LOOKING = (tree, top, job, ping, trace, doctor, forget, health)
-for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, run, demo, bench, clusterd_sim):
+for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, faults, run, demo, bench, clusterd_sim):
     group.add_command(_command)
 
 

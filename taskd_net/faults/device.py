@@ -100,7 +100,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Cause:
-    """The reason why a device is out.
+    """The reason for which a device is out.
 
     Args:
         action: ISOLATE_AND_RESCHEDULE or NO_NEW_JOB.
@@ -129,6 +129,7 @@ class Device:
         held: why it takes no new job.
         standing: the most serious type on it; `rise` and `settle` keep it.
         wake: time by which to look at it.
+        numbered: faults that count against the bound on all devices.
     """
 
     faults: dict[str, Fault] = field(default_factory=dict)
@@ -140,6 +141,7 @@ class Device:
     held: Cause | None = None
     standing: FaultType = FaultType.NOT_HANDLE
     wake: float = NEVER
+    numbered: int = 0
 
     @property
     def empty(self) -> bool:
@@ -172,6 +174,10 @@ class Device:
                 if kind is FaultType.NOT_HANDLE:
                     break
         return found
+
+    def least_raised(self) -> str:
+        """The raised code that is not more serious than any other."""
+        return min(self.raised, key=lambda code: self.raised[code].type)
 
     def stands(self, code: str) -> bool:
         """True while a fault of this code has not recovered."""

@@ -142,6 +142,12 @@ TIME_MOST_S: Final = 253_402_300_799.0
 CODES_PER_DEVICE: Final = 128
 """Faults that stand on one device at most, as with the device plugin. Of more, the most serious are kept."""
 
+FAULTS: Final = 262_144
+"""Faults that stand on all devices at most: four on each of the largest job."""
+
+RAISED_PER_DEVICE: Final = 4
+"""Codes whose frequency keeps one device out at most. One is enough for that; the others say more about the reasons."""
+
 DEVICES: Final = 65_536
 """Devices with a state: 8 on each node of the largest job. Events of further ones are answered, and not remembered."""
 

@@ -19,7 +19,7 @@ CODE_FORM: Final = "8 or 9 hexadecimal digits, e.g. 8C0A4E00"
 
 
 class FaultKind(StrEnum):
-    """The events of a fault."""
+    """The kinds of event."""
 
     OCCURRED = "occurred"
     RECOVERED = "recovered"

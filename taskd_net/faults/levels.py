@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class FaultType(IntEnum):
-    """The needs of a fault, in order of seriousness. Of several on one device the greatest wins."""
+    """The types of fault, in order of seriousness: of several on one device the greatest wins."""
 
     NOT_HANDLE = 0
     SUB_HEALTH = 1
@@ -63,7 +63,7 @@ class Mode(StrEnum):
 
 
 class JobKind(StrEnum):
-    """The kind of job on the devices. Level 2 differs."""
+    """The work on the devices; level 2 differs."""
 
     TRAINING = "training"
     INFERENCE = "inference"

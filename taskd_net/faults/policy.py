@@ -62,6 +62,7 @@ class FaultPolicy:
         self.changed: set[str] = set()
         self._answers = Answers(mode, job_kind, sub_health, rules.grace)
         self._devices: dict[str, Device] = {}
+        self._faults = 0
         self._looks: list[tuple[float, str]] = []
         self._recent = RecentEvents()
         self._occurrences = Occurrences(self._devices)
@@ -245,6 +246,7 @@ class FaultPolicy:
         decision = self._answers.occurred(name, device, code, fault_type, reason, now)
         found.append(decision)
         self.changed.add(name)
+        self._number(name, device)
         if raised is not None or decision.steps or code in rules.duration or device.empty:
             self._settled(name, device)
 
@@ -269,10 +271,10 @@ class FaultPolicy:
             if base < before:
                 device.settle()
             return fault
-        if fault is None and len(device.faults) >= editions.CODES_PER_DEVICE:
+        if fault is None and (len(device.faults) >= editions.CODES_PER_DEVICE or self._faults >= editions.FAULTS):
             self.counts.not_remembered += 1
             other = device.least_serious()
-            if device.faults[other].type >= base:
+            if not other or device.faults[other].type >= base:
                 return None
             del device.faults[other]
         lasting = None if fault is None else fault.lasting
@@ -295,7 +297,11 @@ class FaultPolicy:
         reason = f"it has occurred {rule.times} times within {rule.window} s"
         if rule.handling is _MANUAL or rule.release is not None:
             until = NEVER if rule.release is None else now + rule.release
-            device.raised[code] = Raised(rule.handling, now, until, reason)
+            if len(device.raised) < editions.RAISED_PER_DEVICE or code in device.raised:
+                device.raised[code] = Raised(rule.handling, now, until, reason)
+            elif (other := device.least_raised()) and device.raised[other].type < rule.handling:
+                del device.raised[other]
+                device.raised[code] = Raised(rule.handling, now, until, reason)
         elif fault is not None:
             fault.frequent = rule.handling
         return rule.handling, reason
@@ -373,6 +379,7 @@ class FaultPolicy:
     def _settled(self, name: str, device: Device) -> None:
         """Find out when to look at a device again, and forget it if there is nothing to remember."""
         self.changed.add(name)
+        self._number(name, device)
         if name not in self._devices:
             return
         if device.empty:
@@ -385,6 +392,12 @@ class FaultPolicy:
             if len(self._looks) > 2 * len(self._devices) + 64:  # most are of devices that need no look any more
                 self._looks = [(each.wake, name) for name, each in self._devices.items() if each.wake != NEVER]
                 heapq.heapify(self._looks)
+
+    def _number(self, name: str, device: Device) -> None:
+        """Count the faults of a device against the bound on all of them."""
+        if name in self._devices:
+            self._faults += len(device.faults) - device.numbered
+            device.numbered = len(device.faults)
 
     def _deadlines(self, device: Device) -> Iterator[float]:
         for code, rule in self.rules.duration.items():

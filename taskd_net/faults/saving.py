@@ -93,7 +93,8 @@ def _device(value: Any, rules: FaultRules) -> Device:
         if len(device.faults) < editions.CODES_PER_DEVICE and (fault.stands or fault.lasting is not None):
             device.faults[fault_code(code)] = fault
     for code, (kind, since, until, reason) in value.get("raised", {}).items():
-        device.raised[fault_code(code)] = Raised(TYPES[kind], _read_time(since), _read_time(until), str(reason))
+        if len(device.raised) < editions.RAISED_PER_DEVICE:
+            device.raised[fault_code(code)] = Raised(TYPES[kind], _read_time(since), _read_time(until), str(reason))
     for code, times in value.get("occurrences", {}).items():
         rule = rules.frequency.get(fault_code(code))
         # A counter that had reached its rule would have begun again.

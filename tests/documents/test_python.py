@@ -132,7 +132,15 @@ async def test_the_readme_of_a_training_script(tmp_path: Path, upstream: str) ->
         assert await script.exit_code() == 0
 
 
+def test_the_policy_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = (code for page, code in blocks("python") if page == "docs/faults.md")
+    exec(compiled("docs/faults.md", code), {})  # noqa: S102
+    steps = "stop_processes (90 s) reset_device (60 s) run_again"
+    assert capsys.readouterr().out == f"RestartNPU {steps} the code is listed as RestartNPU\n"
+
+
 def test_every_block_is_in_one_of_these() -> None:
     assert sys.executable and os.name == "posix"
-    pages = {"README.md", "docs/manager.md", "docs/recovery.md", "docs/reliability.md", "docs/status-page.md"}
+    names = ("faults", "manager", "recovery", "reliability", "status-page")
+    pages = {"README.md", *(f"docs/{name}.md" for name in names)}
     assert {page for page, _ in blocks("python")} == pages

@@ -35,7 +35,9 @@ NOT_RUN: Final = {
 }
 """Commands that test_commands.py checks and this module does not run, by first words, each with the reason."""
 
-NAMED: Final = {("send",), ("listen",), ("ping",), ("trace",), ("health",), ("certs",), ("doctor",), ("forget",)}
+NAMED: Final = {
+    *(("send",), ("listen",), ("ping",), ("trace",), ("health",), ("certs",), ("doctor",), ("forget",), ("faults",)),
+}
 """Commands that sentences name without arguments."""
 
 RUN_ELSEWHERE: Final = {
@@ -85,6 +87,10 @@ class Places:
         self._settings = folder / "settings.toml"
         self._settings.write_text("drain = 5.0\n")
         (folder / "etc-certs").mkdir()
+        self._faults = folder / "fault-config"
+        self._faults.mkdir()
+        (self._faults / "faultCode.json").write_text('{"NotHandleFaultCodes": ["8C0A4E00"]}')
+        (self._faults / "events.jsonl").write_text('{"at": 0, "device": "npu-0", "code": "8C0A4E00"}\n')
 
     def words(self, words: Iterable[str]) -> list[str]:
         """The arguments with substitutes."""
@@ -98,6 +104,9 @@ class Places:
             "/etc/taskd-net/certs": etc,
             "/etc/taskd/plugins": etc,
             "/var/lib/taskd/j.sqlite3": str(self._folder / "j.sqlite3"),
+            "/etc/mindx-dl/fault-config": str(self._faults),
+            "events.jsonl": str(self._faults / "events.jsonl"),
+            "events.svg": str(self._folder / "events.svg"),
         }
         return [files.get(word, word) for word in found]
 

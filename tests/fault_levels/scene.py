@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from taskd_net.faults.decisions import Decision
 from taskd_net.faults.editions import Edition
@@ -39,7 +40,7 @@ def read(
     return read_rules(files(codes, custom), edition, linkdown_timeout)
 
 
-def frequency(**more: object) -> dict[str, object]:
+def frequency(**more: object) -> dict[str, list[dict[str, Any]]]:
     """A customization with one rule of frequency."""
     entry = {"EventId": L2, "TimeWindow": 60, "Times": 3, "FaultHandling": "SeparateNPU", **more}
     return {"FaultFrequency": [entry]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,7 +146,7 @@ def test_the_release_window_of_the_current_edition_ends_it(word: str) -> None:
 
 def test_the_reason_is_that_of_the_type_that_is_left() -> None:
     custom = {"FaultFrequency": [*_entries(L1, ReleaseTimeWindow=60), *_entries(L2, ReleaseTimeWindow=600)]}
-    custom["FaultFrequency"][1]["FaultHandling"] = "ManuallySeparateNPU"  # type: ignore[index]
+    custom["FaultFrequency"][1]["FaultHandling"] = "ManuallySeparateNPU"
     scene = Scene(read(CODES, custom, Edition.CURRENT)[0])
     for at in range(3):
         scene.send(L2, "once", at=float(at))
@@ -185,10 +187,8 @@ def test_a_change_of_the_rules_keeps_the_counters_of_unchanged_ones() -> None:
     assert scene.policy.saved() == {}, "without a rule there is nothing to remember"
 
 
-def _entries(code: str, **more: object) -> list[object]:
-    found = frequency(EventId=code, **more)["FaultFrequency"]
-    assert isinstance(found, list)
-    return found
+def _entries(code: str, **more: object) -> list[dict[str, Any]]:
+    return frequency(EventId=code, **more)["FaultFrequency"]
 
 
 @given(st.lists(st.integers(0, 200), max_size=40, unique=True), st.integers(2, 5), st.integers(60, 90))

@@ -213,11 +213,11 @@ def test_an_entry_of_frequency_with_a_number_out_of_its_range_is_ignored_alone(
     more = {"ReleaseTimeWindow": 60} if edition is CURRENT else {}
     good = frequency(EventId=L3, **more)["FaultFrequency"]
     for value in (least, most):
-        custom = {"FaultFrequency": [*frequency(**{**more, key: value})["FaultFrequency"], *good]}  # type: ignore[misc]
+        custom = {"FaultFrequency": [*frequency(**{**more, key: value})["FaultFrequency"], *good]}
         rules, problems = read(CODES, custom, edition)
         assert set(rules.frequency) == {L2, L3} and problems == ()
     for value in (least - 1, most + 1, *WRONG):
-        custom = {"FaultFrequency": [*frequency(**{**more, key: value})["FaultFrequency"], *good]}  # type: ignore[misc]
+        custom = {"FaultFrequency": [*frequency(**{**more, key: value})["FaultFrequency"], *good]}
         rules, problems = read(CODES, custom, edition)
         assert set(rules.frequency) == {L3}
         assert str(problems[0]).startswith(f"{CUSTOM}: FaultFrequency[0].{key} is ")
@@ -226,7 +226,7 @@ def test_an_entry_of_frequency_with_a_number_out_of_its_range_is_ignored_alone(
 
 @pytest.mark.parametrize("key", ["TimeWindow", "Times", "FaultHandling"])
 def test_a_key_of_frequency_that_is_missing_is_named(key: str) -> None:
-    (one,) = frequency()["FaultFrequency"]  # type: ignore[misc]
+    (one,) = frequency()["FaultFrequency"]
     (line,) = lines({"FaultFrequency": [{each: value for each, value in one.items() if each != key}]})
     assert line.startswith(f"{CUSTOM}: FaultFrequency[0].{key} is missing; expected ")
 
@@ -270,7 +270,7 @@ def test_event_ids(value: object, codes: set[str], place: str | None) -> None:
 
 
 def test_the_first_valid_rule_of_a_code_counts() -> None:
-    entries = [frequency(Times=times)["FaultFrequency"][0] for times in (101, 5, 6)]  # type: ignore[index]
+    entries = [frequency(Times=times)["FaultFrequency"][0] for times in (101, 5, 6)]
     rules, (first, third) = read(CODES, {"FaultFrequency": entries})
     assert rules.frequency[L2].times == 5
     assert first.entry == "FaultFrequency[0].Times"

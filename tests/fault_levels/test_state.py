@@ -62,6 +62,42 @@ def test_devices_beyond_the_bound_are_answered_and_forgotten(monkeypatch: pytest
     assert set(scene.policy.saved()) == {"a", "b"}, "a counter is left of it"
 
 
+def test_faults_beyond_the_bound_on_all_devices_are_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editions, "FAULTS", 2)
+    scene = Scene()
+    for device, code in (("a", L1), ("a", L2), ("a", L3), ("b", L3)):
+        assert scene.send(code, at=1.0, device=device)
+    saved = {name: set(value["faults"]) for name, value in _values(scene.policy)}
+    assert saved == {"a": {L2, L3}} and scene.policy.counts.not_remembered == 2
+    scene.send(L2, "recovered", at=2.0, device="a")
+    assert scene.send(L3, at=3.0, device="b")[0].steps
+    assert {name for name, _ in _values(scene.policy)} == {"a", "b"}
+
+
+def test_few_codes_keep_a_device_out_by_their_frequency() -> None:
+    codes = [f"AAAA{number:04X}" for number in range(9)]
+    custom = {
+        "FaultFrequency": [
+            *_entries(codes[:8], "SeparateNPU"),
+            *_entries(codes[8:], "ManuallySeparateNPU"),
+        ]
+    }
+    scene = Scene(read(CODES, custom, Edition.CURRENT)[0])
+    for at, code in enumerate([*codes, *codes]):
+        scene.send(code, "once", at=float(at), severity=Severity.MINOR)
+    ((_, value),) = _values(scene.policy)
+    assert set(value["raised"]) == {*codes[1:4], codes[8]} and scene.policy.manually_separated() == ["npu-0"]
+
+
+def _entries(codes: list[str], handling: str) -> list[object]:
+    (entry,) = frequency(EventId=codes, Times=2, FaultHandling=handling, ReleaseTimeWindow=600)["FaultFrequency"]
+    return [entry]
+
+
+def _values(policy: FaultPolicy) -> list[tuple[str, Any]]:
+    return list(policy.saved().items())
+
+
 def test_counters_give_their_place_to_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(read(CODES, frequency(EventId=[L1, L2], Times=2))[0])
     monkeypatch.setattr(scene.policy, "_occurrences", Occurrences(scene.policy._devices, most=2))
@@ -302,6 +338,7 @@ def _sound(policy: FaultPolicy, now: float, mode: Mode) -> None:
             assert device.held is None
         assert device.plan is None or not out
     assert counters == policy._occurrences.number
+    assert policy._faults == sum(len(device.faults) for device in policy._devices.values())
 
 
 @given(

@@ -1,0 +1,1 @@
+"""`taskd-net faults`: the levels of faults. `group` is the list of its commands."""
