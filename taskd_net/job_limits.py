@@ -89,6 +89,9 @@ SHOWN_CHARS: Final = 200
 AGENTS_SHOWN: Final = 1_000
 """Agents of a job that are shown one by one, those in trouble first: some 5 ms for the Manager, once in 100 ms."""
 
+DEVICES_SHOWN: Final = 256
+"""Devices of a job that are shown one by one: those of 16 nodes, all with a fault."""
+
 RANKS_SHOWN: Final = 64
 """Failed ranks of one Agent that are shown: four times those of a node."""
 

@@ -32,6 +32,11 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
         ("state_durable", "1 while the state file has all that was decided.", int(job.counters.durable)),
     ):
         yield GaugeMetricFamily(f"taskd_net_job_{name}", text, number)
+    if job.fault_mode:
+        devices = GaugeMetricFamily("taskd_net_job_devices", "Devices with a fault, or isolated.", labels=("state",))
+        devices.add_metric(("isolated",), job.devices_isolated)
+        devices.add_metric(("faulty",), job.devices_known - job.devices_isolated)
+        yield devices
     yield from _counters(job.counters)
     if job.clusterd.address:
         yield from _clusterd(job.clusterd)
@@ -62,6 +67,13 @@ def _counters(counters: JobCounters) -> Iterator[Metric]:
         for plugin, number in sorted(numbers.items()):
             family.add_metric((plugin,), number)
         yield family
+    faults = CounterMetricFamily(
+        "taskd_net_job_device_faults", "Decisions on faults of devices.", labels=("type", "level")
+    )
+    for name, number in sorted(counters.device_faults.items()):
+        level, _, fault_type = name.rpartition(" ")
+        faults.add_metric((fault_type, level), number)
+    yield faults
     times = HistogramMetricFamily(
         "taskd_net_job_fault_to_command_seconds", "Time from a fault's report to the command that answers it."
     )

@@ -61,6 +61,35 @@ class AgentView:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A device with a fault that asks for something, or that is isolated.
+
+    Args:
+        device: its name, such as `host-a/Ascend910-3`.
+        node: rank of its node; None where nobody has said it.
+        rank: global rank of its training process; None where nobody has said it.
+        fault_type: `RestartNPU`, `SeparateNPU` and so on; empty for a device whose faults are over.
+        level: `L1` to `L6`; empty for types without one.
+        code: the fault code that counts.
+        reason: the rule that applies, in words.
+        isolated: it takes no job.
+        action: the step of the answer that goes on now; empty for none.
+        since: time of the decision, in seconds since the epoch.
+    """
+
+    device: str = ""
+    node: int | None = None
+    rank: int | None = None
+    fault_type: str = ""
+    level: str = ""
+    code: str = ""
+    reason: str = ""
+    isolated: bool = False
+    action: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class MessageView:
     """A command of a decision.
 
@@ -187,6 +216,7 @@ class JobCounters:
         plugin_failures: exceptions and timeouts, by plugin.
         store_failures: commits that failed.
         durable: the state file has all that was decided.
+        device_faults: decisions on faults of devices, by level and type: `L5 RestartNPU`, `PreSeparateNPU`.
         fault_to_command: upper bounds in seconds, and how many answers to a fault were not slower.
         fault_to_command_count, fault_to_command_seconds: number and sum of those times.
     """
@@ -204,6 +234,7 @@ class JobCounters:
     plugin_failures: dict[str, int] = field(default_factory=Counter)
     store_failures: int = 0
     durable: bool = True
+    device_faults: dict[str, int] = field(default_factory=Counter)
     fault_to_command: tuple[tuple[float, int], ...] = ()
     fault_to_command_count: int = 0
     fault_to_command_seconds: float = 0.0
@@ -231,6 +262,10 @@ class JobView:
         state_file: path of the state file; empty without one.
         plugins_off: users' plugins that are off until the Manager restarts.
         clusterd: the client of ClusterD.
+        fault_mode: the mode in which faults of devices are answered; `reports` where they are only shown, as ClusterD
+            answers them; empty without rules.
+        devices: those with a fault, or isolated, by name: `job_limits.DEVICES_SHOWN` at most.
+        devices_known, devices_isolated: number of all of them, and of those that take no job.
     """
 
     job_id: str = ""
@@ -252,3 +287,7 @@ class JobView:
     state_file: str = ""
     plugins_off: tuple[str, ...] = ()
     clusterd: ClusterdView = field(default_factory=ClusterdView)
+    fault_mode: str = ""
+    devices: tuple[DeviceView, ...] = ()
+    devices_known: int = 0
+    devices_isolated: int = 0

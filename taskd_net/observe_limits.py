@@ -105,6 +105,9 @@ PAGE_SLICE: Final = 40
 PAGE_AGENTS: Final = 50
 """Agents in trouble that a status page shows one by one; `taskd-net job` shows more."""
 
+PAGE_DEVICES: Final = 50
+"""Devices with a fault that a status page shows one by one; `taskd-net job` shows more."""
+
 PAGE_DECISIONS: Final = 10
 """Last decisions of a job on a status page: some 30 KB at most, sent to each browser when one of them changes."""
 

@@ -12,6 +12,8 @@ KEEP_ALIVE: Final = "KEEP_ALIVE"
 STATUS: Final = "STATUS"
 ACTION: Final = "ACTION"
 GRACE_EXIT: Final = "GRACE_EXIT"
+DEVICE_FAULT: Final = "FAULT"
+"""A report of a device watcher, of this package: a fault code of a device, which is the message."""
 
 AGENT_REGISTERS: Final = 0
 WORKER_REGISTERS: Final = 101
@@ -41,6 +43,28 @@ EPOCH_BEGIN: Final = 302
 """`ACTION` of a Mgr of this package: join the epoch whose number is the message."""
 EPOCH_END: Final = 303
 """`ACTION` of a Mgr of this package: leave that epoch."""
+
+RECOVERED: Final = 0
+"""`FAULT`: the fault of the device is over."""
+OCCURRED: Final = 1
+"""`FAULT`: the fault has begun."""
+ONCE: Final = 2
+"""`FAULT`: an event without an end."""
+RELEASE: Final = 3
+"""`FAULT`: a person takes the device, which is the message, off the list of separated devices."""
+
+DEVICE: Final = "Device"
+NODE: Final = "Node"
+SEVERITY: Final = "Severity"
+AT: Final = "At"
+NETWORK: Final = "Network"
+"""Keys in the extension of a `FAULT`."""
+
+ACTION_WANTED: Final = "Action"
+"""Key in the extension of a `FAULT` to a Worker: what it is asked for."""
+
+DEVICES: Final = "Devices"
+"""Key in the extension of a REGISTER of this package's Agents: the node's devices, a JSON list by local rank."""
 
 EPOCH: Final = "Epoch"
 WORLD: Final = "World"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
@@ -71,9 +71,18 @@ class Agent:
         workers: the workers.
         their_plans: the meaning of each command for them.
         proxy: the Proxy of the node, if this process is to run it.
+        devices: names of the node's devices, by local rank.
     """
 
-    def __init__(self, config: NodeConfig, workers: LocalWorkers, their_plans: Plans, proxy: AgentsProxy) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        workers: LocalWorkers,
+        their_plans: Plans,
+        proxy: AgentsProxy,
+        devices: Sequence[str] = (),
+    ) -> None:
+        self._devices = devices
         self.workers = workers
         self._plans = their_plans
         self._fault_timeout = agent_settings.fault_timeout()
@@ -155,7 +164,8 @@ class Agent:
             fault=self._fault_timeout,
         )
         remaining = self.workers.remaining
-        self._supervisor = Supervisor(self._plans, times, str(uuid4()), remaining, time.monotonic())
+        now = time.monotonic()
+        self._supervisor = Supervisor(self._plans, times, str(uuid4()), remaining, now, self._devices)
         outcome: Leave | Return | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -274,7 +284,8 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
     Args:
         config: `Framework` (`PyTorch`, the default, or `MindSpore`), `UpstreamAddr` (127.0.0.1) and `UpstreamPort`
             (9602), without both `TASKD_NET_UPSTREAM`; `ServerRank` (the variable `RANK` for PyTorch, `MS_NODE_RANK` for
-            MindSpore, else 0). `enable_tls` and `tls_conf`: as in `init_taskd_proxy`.
+            MindSpore, else 0); `Devices` (names of the node's devices by local rank, as its device watcher says them;
+            `TASKD_NET_DEVICES`, else none). `enable_tls` and `tls_conf`: as in `init_taskd_proxy`.
         cls: the SimpleElasticAgent; needed for PyTorch, and for nothing else.
 
     Returns:
@@ -300,7 +311,8 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
         workers, their_plans = PyTorchWorkers(_operators, cls), PyTorchPlans()
     else:
         workers, their_plans = MindSporeWorkers(_operators), agent_settings.mindspore_plans()
-    slot.fill(lambda: Agent(node, workers, their_plans, own_proxy), f"agent-{server_rank}.log")
+    devices = arguments.devices(wanted)
+    slot.fill(lambda: Agent(node, workers, their_plans, own_proxy, devices), f"agent-{server_rank}.log")
     return True
 
 

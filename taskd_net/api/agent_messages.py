@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,9 +94,17 @@ def read_command(body: Body) -> Command:
             raise ArgumentError(text)
 
 
-def registration(incarnation: str) -> Body:
-    """The Agent is there; the same again for one incarnation says nothing new."""
-    return Body(vocabulary.REGISTER, vocabulary.AGENT_REGISTERS, extension={vocabulary.INCARNATION: incarnation})
+def registration(incarnation: str, devices: Sequence[str] = ()) -> Body:
+    """The Agent is there; the same again for one incarnation says nothing new.
+
+    Args:
+        incarnation: a text of this Agent's own.
+        devices: names of the node's devices, by local rank.
+    """
+    extension = {vocabulary.INCARNATION: incarnation}
+    if devices:
+        extension[vocabulary.DEVICES] = json.dumps(list(devices))
+    return Body(vocabulary.REGISTER, vocabulary.AGENT_REGISTERS, extension=extension)
 
 
 def question(remaining: str) -> Body:

@@ -17,6 +17,7 @@ the 202 behind it. A Mgr of this package is known by the incarnation in its 210.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -152,13 +153,22 @@ class Supervisor:
         incarnation: a text of this Agent's own.
         remaining: restarts that remain, for the 201.
         now: the present, in seconds of any steady clock, as everywhere.
+        devices: names of the node's devices, by local rank.
     """
 
-    def __init__(self, plans: Plans, times: Times, incarnation: str, remaining: str, now: float) -> None:
+    def __init__(
+        self,
+        plans: Plans,
+        times: Times,
+        incarnation: str,
+        remaining: str,
+        now: float,
+        devices: Sequence[str] = (),
+    ) -> None:
         self._plans = plans
         self._times = times
         self._incarnation = incarnation
-        self._registration = messages.registration(incarnation)
+        self._registration = messages.registration(incarnation, devices)
         self._question = messages.question(remaining)
         self._join_by = now + times.join
         self._go_by: float | None = None  # set by the first join

@@ -42,8 +42,39 @@ def draw(job: Document, *, everything: bool = False) -> list[Line]:
         job: the document.
         everything: whether to show each Agent and each decision that the document has.
     """
-    shown = (_agents(job, everything=everything), _decisions(job, everything=everything))
+    shown = (devices(job), _agents(job, everything=everything), _decisions(job, everything=everything))
     return [*_head(job), *_streams(job), *_clusterd(job["clusterd"]), *chain(*shown)]
+
+
+def devices(job: Document) -> list[Line]:
+    """The devices with a fault, and the isolated ones; nothing for a job without rules for them."""
+    if job["fault_mode"] is None and not job["devices"]:
+        return []
+    numbers = f"{job['devices_known']} with a fault, {job['devices_isolated']} isolated"
+    heading = f"DEVICES  {numbers}; mode {job['fault_mode'] or 'none'}"
+    lines: list[Line] = [("", ""), (heading, "bold")]
+    lines += [(f"  {device_words(each, job['time'])}", _device_style(each)) for each in job["devices"]]
+    if len(job["devices"]) < job["devices_known"]:
+        lines.append((f"  and {job['devices_known'] - len(job['devices'])} more", "dim"))
+    return lines
+
+
+def device_words(device: Document, now: float) -> str:
+    """A device in a line: what is with it, since when, and why."""
+    node = "node unknown" if device["node"] is None else f"node {device['node']}"
+    rank = f" ({node})" if device["rank"] is None else f" ({node}, rank {device['rank']})"
+    words = ["ISOLATED" if device["isolated"] else "faulty"]
+    if device["since"] is not None:
+        words[0] += f" for {duration(now - device['since'])}"
+    words.append(" ".join(filter(None, (device["level"], device["type"], device["code"]))))
+    words.append(device["reason"])
+    if device["action"]:
+        words.append(f"now: {device['action']}")
+    return f"{device['device']}{rank}  {'  '.join(filter(None, words))}"
+
+
+def _device_style(device: Document) -> str:
+    return "bold red" if device["isolated"] else "yellow"
 
 
 def _head(job: Document) -> list[Line]:

@@ -6,11 +6,16 @@ import sys
 
 import click
 
+from taskd_net.address import Address
 from taskd_net.cli.branches import draw
 from taskd_net.cli.command import command
+from taskd_net.cli.job_lines import devices
 from taskd_net.cli.lines import Screen, say_json
-from taskd_net.cli.mesh import look
-from taskd_net.observe.document import Document, healthy
+from taskd_net.cli.mesh import repeat
+from taskd_net.expect import Expected
+from taskd_net.observe.client import AskFailed, NodeClient, NoManager
+from taskd_net.observe.document import Document, document, healthy
+from taskd_net.observe.job_document import device_document
 
 
 @command(
@@ -21,11 +26,14 @@ from taskd_net.observe.document import Document, healthy
 @click.option("--all", "everything", is_flag=True, help="Show each node, however many are healthy.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
 @click.pass_context
-def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **_: object) -> None:
+def tree(
+    ctx: click.Context, /, at: str, expect: str | None, watch: bool, everything: bool, as_json: bool, **_: object
+) -> None:
     """Show the tree of nodes, as the node at --at knows it: the Mgr all of it, a Proxy its own part.
 
-    Nodes that are missing, not answering, lost, gone or cut off are always shown; many healthy ones are folded.
-    docs/status.md defines the states and the JSON object.
+    Nodes that are missing, not answering, lost, gone or cut off are always shown; many healthy ones are folded. Below
+    the tree are the devices with a fault, and the isolated ones, as the job's Manager knows them. docs/status.md
+    defines the states and the JSON object.
 
     \b
     Examples:
@@ -45,6 +53,22 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
     """
     screen = Screen()
     last = True
+    expected = Expected.parse(expect) if expect is not None else None
+
+    async def ask(client: NodeClient) -> Document:
+        mesh = document(await client.mesh(), expected)
+        try:
+            job = await client.job()
+        except AskFailed as failed:
+            if failed.implemented and not isinstance(failed, NoManager):
+                raise
+            return mesh
+        return mesh | {
+            "fault_mode": job.fault_mode or None,
+            "devices": [device_document(each) for each in job.devices],
+            "devices_known": job.devices_known,
+            "devices_isolated": job.devices_isolated,
+        }
 
     def show(mesh: Document) -> None:
         nonlocal last
@@ -52,7 +76,9 @@ def tree(ctx: click.Context, /, watch: bool, everything: bool, as_json: bool, **
         if as_json:
             say_json(mesh)
         else:
-            screen.say_all(draw(mesh, everything=everything), again=watch)
+            screen.say_all(
+                [*draw(mesh, everything=everything), *(devices(mesh) if "devices" in mesh else ())], again=watch
+            )
 
-    look(ctx, show, interval=1.0, count=0 if watch else 1)
+    repeat(ctx, Address.parse(at, "at"), ask, show, interval=1.0, count=0 if watch else 1)
     sys.exit(0 if last else 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from taskd_net.faults.events import FaultEvent
 from taskd_net.position import Position
 from taskd_net.profiling_domains import ProfilingSwitch as ProfilingSwitch  # noqa: PLC0414 - one of the events
 
@@ -131,6 +133,78 @@ class CallEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceEvent:
+    """A fault of a device has occurred, or is over.
+
+    Args:
+        event: what has happened.
+        node: rank of the device's node, as the report says; None where it does not.
+    """
+
+    event: FaultEvent
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReleased:
+    """A person gives a separated device free.
+
+    Args:
+        device: its name.
+    """
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultFiles:
+    """The files with the rules for faults of devices have changed, and are good.
+
+    Args:
+        files: their texts, by name (`devices.as_texts`).
+    """
+
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRanks:
+    """The mapping file has changed.
+
+    Args:
+        ranks: global rank by device.
+    """
+
+    ranks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SeparatedNames:
+    """The list of separated devices was read or written.
+
+    Args:
+        names: those in it.
+    """
+
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetEnded:
+    """A reset of a device has ended.
+
+    Args:
+        uuid: of the reset.
+        done: the device is back.
+        reason: the reason why it is not.
+    """
+
+    uuid: str
+    done: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RetryTime:
     """`RetryTime` of reset.json."""
 
@@ -153,4 +227,7 @@ class MachineReset:
 Underway = Acknowledged | CallEnded | DecidesAgain | MachineReset
 """Events of orders that are under way."""
 
-Event = Reported | Underway | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime
+OfDevices = DeviceEvent | DeviceReleased | FaultFiles | DeviceRanks | SeparatedNames | ResetEnded
+"""Events of devices, and of the rules for their faults."""
+
+Event = Reported | Underway | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime | OfDevices

@@ -8,6 +8,7 @@ from typing import Final, assert_never
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import events, state, traffic
+from taskd_net.jobs.devices import Devices
 from taskd_net.jobs.events import (
     Acknowledged,
     CallEnded,
@@ -27,7 +28,7 @@ from taskd_net.jobs.records import Taken
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
 from taskd_net.jobs.state import State
 from taskd_net.jobs.streams import Streams
-from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Reply, Restarts
+from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Replace, Reply, Reset, Restarts, StepBegun, StepEnded
 from taskd_net.position import Role
 
 _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
@@ -58,6 +59,7 @@ class Job:
         self.state = State(seed=seed) if stored is None else stored
         self._streams = Streams(self.plugins, self.state.streams)
         self.state.streams = self._streams.streams
+        self.devices = Devices(config.faults, self.state.devices, reports_only=config.clusterd)
 
     @classmethod
     def from_json(cls, text: str, config: JobConfig, plugins: Sequence[AnyPlugin] | None = None) -> Job:
@@ -71,6 +73,7 @@ class Job:
 
     def to_json(self) -> str:
         """The whole state as a text; the shell stores it after each tick, before it carries out the Outcome."""
+        self.devices.sync()
         return state.to_json(self.state, self.plugins)
 
     @classmethod
@@ -84,6 +87,7 @@ class Job:
 
         A shell that stores the state part by part stores these after each tick, before it carries out the Outcome.
         """
+        self.devices.sync()
         return state.unsaved(self.state, self.plugins)
 
     def go_on(self, now: float, seed: str) -> None:
@@ -99,12 +103,15 @@ class Job:
         self.state.seed = seed
         self.state.outbox.hurry(now)
         self.state.records.since = now
+        self.devices.resume(now)
+        self.state.dirty = self.state.dirty or self.devices.stepped
 
     @property
     def wake(self) -> float:
         """Time at which the next tick is due, in seconds since the epoch; infinity for never."""
         current = self.state
-        due = current.ticked if current.dirty else min(current.again or INFINITY, current.outbox.wake)
+        later = (current.again or INFINITY, current.outbox.wake, self.devices.next_look)
+        due = current.ticked if current.dirty else min(later)
         return max(due, current.ticked + job_limits.JOB_PAUSE_S)
 
     def take(self, now: float, event: Event) -> bool:
@@ -113,7 +120,7 @@ class Job:
         Returns:
             False where the event is refused: a report of something that is no Agent or Worker, or of one more than
             `job_limits.JOB_NODES`; an acknowledgement of nothing on its way, or by some of a broadcast's receivers; an
-            order of ClusterD that was taken before.
+            order of ClusterD that was taken before; and as in `Devices.take`, which also says what it raises.
         """
         current = self.state
         current.now = max(now, current.now)
@@ -145,7 +152,8 @@ class Job:
                     current.first_retry_time = event.value
                 current.retry_time, current.dirty = event.value, True
             case _:
-                assert_never(event)
+                current.dirty = True
+                return self.devices.take(event, current.now)
         return True
 
     def unbar(self, name: str, *, alone: bool) -> None:
@@ -162,6 +170,8 @@ class Job:
         """Decide on all that has changed since the last tick, and on what is due."""
         current, outcome = self.state, Outcome()
         current.now = current.ticked = max(now, current.now)
+        self.devices.look(current.now)
+        self.devices.stepped = False
         self._resend(outcome)
         again = self._run(outcome)
         while current.signals:
@@ -170,7 +180,8 @@ class Job:
         self._start_agents(outcome)
         current.records.forget_changes()
         outcome.withdrawn, current.outbox.withdrawn = current.outbox.withdrawn, []
-        current.dirty = False
+        current.dirty = self.devices.stepped
+        outcome.faults, outcome.fault_counts = self.devices.taken_out()
         snapshot = self._snapshot()
         deadlines = [current.paused_until or INFINITY, *(plugin.deadline(snapshot) for plugin in self.plugins)]
         # A deadline in the past is that of a plugin whose stream is taken, or that is barred.
@@ -237,6 +248,7 @@ class Job:
             current.records,
             current.outbox,
             current.clusterd_round,
+            current.devices,
             current.signal,
             current.retry_time,
             current.first_retry_time,
@@ -285,6 +297,16 @@ class Job:
                 current.records.restarts = item.left
                 if item.everybody:
                     current.records.end_epochs()
+                self.devices.restarted(current.now)
+            case Reset():
+                item = replace(item, uuid=current.uuid())
+                self.devices.begun(item.device, item.uuid)
+                outcome.resets.append(item)
+            case Replace():
+                current.records.replace(item.node)
+            case StepBegun() | StepEnded():
+                self.devices.mark(item, current.now)
+                return
             case _:
                 assert_never(item)
         outcome.decided.append((owner, item))

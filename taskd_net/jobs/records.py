@@ -22,6 +22,8 @@ from taskd_net.jobs.traffic import read_count
 from taskd_net.position import Destination, Position, Role, is_rank
 
 UNKNOWN: Final = -1
+REGISTERED: Final = f"{vocabulary.REGISTER}/{vocabulary.AGENT_REGISTERS}"
+"""The kind of an Agent's REGISTER among its reports."""
 
 
 @dataclass(slots=True)
@@ -116,6 +118,7 @@ class Records:
         restarts: restarts that the job has left: of the first 201 that came, one less after each round.
         faulty: Agents with an unanswered fault.
         exited: Agents that were sent 203, and have not registered since.
+        to_replace: nodes that lose their place because of a device, and were not sent their 203 yet.
         asking: Agents that wait for the decision on their 210.
         profiling: number of registered Workers by profiling state.
         epochs: of the training, where its Workers rejoin.
@@ -130,6 +133,7 @@ class Records:
     restarts: int | None = None
     faulty: set[int] = field(default_factory=set)
     exited: set[int] = field(default_factory=set)
+    to_replace: set[int] = field(default_factory=set)
     asking: set[int] = field(default_factory=set)
     profiling: dict[int, int] = field(default_factory=dict)
     epochs: Epochs = field(default_factory=Epochs)
@@ -192,6 +196,12 @@ class Records:
         self.asking.add(rank)
         self.unsaved_agents.add(rank)
 
+    def replace(self, rank: int) -> None:
+        """A device of a node is isolated, so the node loses its place, unless it loses it already."""
+        if rank in self.agents and rank not in self.exited:
+            self.to_replace.add(rank)
+            self._agent_changed(rank)
+
     def exit(self, rank: int) -> None:
         """An Agent is sent 203; it may be one that never reported."""
         agent = self.agents.get(rank)
@@ -199,6 +209,7 @@ class Records:
             agent = self.agents[rank] = AgentRecord(birth=self._birth())
         agent.fault, agent.asked, agent.exited = None, None, True
         self.faulty.discard(rank)
+        self.to_replace.discard(rank)
         self.asking.discard(rank)
         self.exited.add(rank)
         self._agent_changed(rank)
@@ -246,7 +257,7 @@ class Records:
             if agent is None and self._full():
                 return Taken.REFUSED
             self.agents[rank] = self._begin(AgentRecord(), now, report)
-            for index in (self.faulty, self.exited, self.asking):
+            for index in (self.faulty, self.exited, self.to_replace, self.asking):
                 index.discard(rank)
             return Taken.NEW_PROCESS
         if agent is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.clusterd_round import ClusterdRound
+from taskd_net.jobs.device_state import DeviceState, FaultConfig, Place, ranks_of_node
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
@@ -23,6 +24,7 @@ class JobConfig:
         clusterd: there is an address of ClusterD.
         in_place: failed Workers are restarted alone, and the others rejoin.
         in_place_s: seconds that a Worker has to come back.
+        faults: answers to faults of devices.
         interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
     """
 
@@ -33,6 +35,7 @@ class JobConfig:
     clusterd: bool = False
     in_place: bool = False
     in_place_s: float = job_limits.IN_PLACE_S
+    faults: FaultConfig = field(default_factory=FaultConfig)
     interval: float = 0.1
 
     @property
@@ -56,6 +59,7 @@ class Snapshot:
         records: of Agents and Workers, with the sets of those that changed since the last tick.
         outbox: commands that nobody has acknowledged.
         clusterd_round: commands of ClusterD's last round.
+        devices: answers to faults of devices.
         signal: ClusterD's last signal; signals that arrive together are shown one after another.
         retry_time: of reset.json; None without that file.
         first_retry_time: the one that this job's first Manager began with.
@@ -68,6 +72,7 @@ class Snapshot:
     records: Records
     outbox: Outbox
     clusterd_round: ClusterdRound
+    devices: DeviceState
     signal: Signal
     retry_time: int | None
     first_retry_time: int | None
@@ -102,17 +107,46 @@ class Snapshot:
         return {each: kind for each, kind in self.signal.fault_ranks.items() if each not in before}
 
     def needs_answer(self, rank: int) -> bool:
-        """True for an Agent with a fault that no restart on its way will settle."""
+        """True for an Agent whose device is isolated, or with a fault that no restart on its way will settle."""
+        if rank in self.records.to_replace:
+            return True
         return rank in self.records.faulty and not self.restarting(rank)
 
     def counts_as_faulty(self, rank: int) -> bool:
-        """True for an Agent with a fault, and for one that was sent 203 and has not registered since."""
-        return rank in self.records.faulty or rank in self.records.exited
+        """True for an Agent with a fault, and for one that is to be replaced, or was sent 203 and is not back."""
+        records = self.records
+        return rank in records.faulty or rank in records.to_replace or rank in records.exited
+
+    def place(self, device: str) -> Place:
+        """The node and the ranks of a device."""
+        return self.devices.place(device, self.records, self.config.processes_per_node)
+
+    def has_ended(self, place: Place) -> bool:
+        """True where no process of the job runs on a device, as its Agent has reported last, or as it is gone."""
+        records, node = self.records, place.node
+        agent = None if node is None else records.agents.get(node)
+        if node is None or agent is None or agent.exited:
+            return True
+        if agent.fault is None or not place.ranks:
+            return False
+        failed = set(agent.fault.ranks)
+        # MindSpore's Agents of the original give local ranks.
+        first = min(ranks_of_node(node, records, self.config.processes_per_node))
+        local = {rank - first for rank in place.ranks}
+        return failed >= set(place.ranks) or (not agent.incarnation and failed >= local)
+
+    def is_starting(self, rank: int) -> bool:
+        """True for a node whose processes are about to begin: nobody can tell that they have ended."""
+        codes = self.outbox.codes_to(traffic.agent(rank))
+        restarts = vocabulary.RESTART_ALL in codes or vocabulary.RESTART_RANKS in codes
+        return restarts or rank in self.records.asking or self.starting(rank)
 
     @property
     def any_faulty(self) -> bool:
         """True while an Agent counts as faulty, or has not taken its restart."""
-        return bool(self.records.faulty or self.records.exited or self.outbox.codes.get(vocabulary.RESTART_ALL))
+        records = self.records
+        counted = records.faulty or records.to_replace or records.exited
+        return bool(counted or self.outbox.codes.get(vocabulary.RESTART_ALL))
 
     @property
     def master_overdue_at(self) -> float:
@@ -120,10 +154,9 @@ class Snapshot:
 
         A report without a usable time is overdue at once, as with TaskD's Manager.
         """
-        if not self.needs_answer(0):
+        fault = self.records.agents[0].fault if self.needs_answer(0) else None
+        if fault is None:
             return float("inf")
-        fault = self.records.agents[0].fault
-        assert fault is not None
         return 0.0 if fault.reported is None else fault.reported + job_limits.MASTER_FAULT_S
 
     @property

@@ -8,6 +8,7 @@ from typing import Final
 
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.clusterd_round import ClusterdRound
+from taskd_net.jobs.device_state import DeviceState
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.outbox import Outbox, Sending
@@ -26,8 +27,11 @@ class NewerRelease(ConfigError):
     """A newer release has written the state."""
 
 
-_OWN_PARTS: Final = ("records", "outbox", "orders")
+_OWN_PARTS: Final = ("records", "outbox", "orders", "devices")
 """Fields of the state that are stored in parts of their own."""
+
+_OF_DEVICES: Final = ("tasks", "nodes", "ranks", "listed")
+"""Fields of the devices that are stored together."""
 
 _APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers"))
 """Fields of the records that are no part of `rest`: those that are stored entry by entry, and marks."""
@@ -51,6 +55,7 @@ class State:
         signals: those that came since.
         orders: ClusterD's orders that were taken.
         clusterd_round: commands of ClusterD's last round.
+        devices: faults of devices.
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
         retry_time, first_retry_time, profiling, switch_nic, stress_test: as in a Snapshot.
@@ -69,6 +74,7 @@ class State:
     signals: list[Signal] = field(default_factory=list)
     orders: Orders = field(default_factory=Orders)
     clusterd_round: ClusterdRound = field(default_factory=ClusterdRound)
+    devices: DeviceState = field(default_factory=DeviceState)
     calls: dict[str, Call] = field(default_factory=dict)
     paused_until: float = 0.0
     retry_time: int | None = None
@@ -89,7 +95,9 @@ class State:
 
 
 def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
-    """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `orders`; and always `rest` and `plugins`."""
+    """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `device/NODE/NAME`, `orders`, `fault_files`;
+    and always `rest`, `devices` and `plugins`.
+    """
     records, outbox = state.records, state.outbox
     parts: dict[str, str | None] = {}
     for rank in records.unsaved_agents:
@@ -98,7 +106,10 @@ def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]
         parts[f"worker/{rank}"] = to_text(records.workers[rank])
     for uuid in outbox.unsaved:
         parts[f"sending/{uuid}"] = to_text(outbox.sending[uuid]) if uuid in outbox.sending else None
-    for taken in (records.unsaved_agents, records.unsaved_workers, outbox.unsaved):
+    devices = state.devices
+    for device in devices.unsaved:
+        parts[f"device/{device}"] = devices.policy.get(device)
+    for taken in (records.unsaved_agents, records.unsaved_workers, outbox.unsaved, devices.unsaved):
         taken.clear()
     if state.orders.changed:
         state.orders.changed, parts["orders"] = False, to_text(state.orders)
@@ -106,23 +117,30 @@ def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]
     indexes = {each.name: getattr(records, each.name) for each in fields(records) if each.name not in _APART}
     parts["rest"] = to_text({"schema": SCHEMA, "state": rest, "records": indexes})
     parts["plugins"] = to_text({plugin.name: plugin.state for plugin in plugins})
+    parts["devices"] = to_text({name: getattr(devices, name) for name in _OF_DEVICES})
+    if devices.files_changed:
+        devices.files_changed, parts["fault_files"] = False, to_text(devices.files)
     return parts
 
 
 def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
     """Read what `unsaved` gave, from the first time on; see `from_json` for the errors."""
     rest = _stored(parts.get("rest", ""))
-    below: dict[str, dict[str, object]] = {kind: {} for kind in ("agent", "worker", "sending")}
+    below: dict[str, dict[str, object]] = {kind: {} for kind in ("agent", "worker", "sending", "device")}
     for name, text in parts.items():
         kind, slash, key = name.partition("/")
         if slash and kind in below:
-            below[kind][key] = _value(text)
+            below[kind][key] = text if kind == "device" else _value(text)
     state, records = rest.get("state"), rest.get("records")
     if not isinstance(state, dict) or not isinstance(records, dict):
         raise ConfigError(f"the stored state is {shown(rest)}; expected its parts")
     records |= {"agents": below["agent"], "workers": below["worker"]}
     orders = _value(parts.get("orders", "{}"))
-    read = from_plain(State, {**state, "records": records, "orders": orders}, "state")
+    devices = _value(parts.get("devices", "{}"))
+    if isinstance(devices, dict):
+        devices |= {"files": _value(parts.get("fault_files", "{}")), "policy": below["device"]}
+    own = {"records": records, "orders": orders, "devices": devices}
+    read = from_plain(State, state | own, "state")
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)
     _fill(plugins, _value(parts.get("plugins", "{}")))

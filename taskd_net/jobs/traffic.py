@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from taskd_net.codes import ArgumentError, Refusal
+from taskd_net.faults.decisions import Decision
 from taskd_net.position import ALL, Destination, Position, Role
 from taskd_net.untrusted import json_value, natural, shown
 from taskd_net.vocabulary import (
@@ -144,6 +146,60 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Reset:
+    """A reset of a device, by the user's hook.
+
+    Args:
+        device: its name.
+        ranks: global ranks whose processes have ended for it.
+        limit: seconds until the device has to be back.
+        uuid: given by the Job, for `ResetEnded`.
+    """
+
+    device: str = ""
+    ranks: tuple[int, ...] = ()
+    limit: float = 0.0
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A node loses its place, because of a device.
+
+    Args:
+        node: rank of the node.
+        device: its name.
+    """
+
+    node: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegun:
+    """The step of the answer to a device's fault that goes on now was commanded.
+
+    Args:
+        device: its name.
+    """
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """The step of the answer to a device's fault that goes on now has come to its end.
+
+    Args:
+        device: its name.
+        failed: the reason where it has failed; empty for success.
+    """
+
+    device: str
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Restarts:
     """A new count of the restarts that the job has left.
 
@@ -156,7 +212,7 @@ class Restarts:
     everybody: bool = True
 
 
-Item = Command | Call | Reply | Restarts
+Item = Command | Call | Reply | Restarts | Reset | Replace | StepBegun | StepEnded
 """A decision of a plugin."""
 
 
@@ -181,18 +237,24 @@ class Outcome:
         commands: messages to send, once each; those with a uuid that was sent before are resends.
         calls: calls of the controller. They have no resends, because the controller ends with this process.
         replies: requests to ClusterD.
+        resets: resets of devices. They are not repeated: one whose end is unknown has failed.
         notices: lines for the log.
         decided: the new decisions of all kinds, each with the name of its plugin (empty for the Job's own), in order.
         withdrawn: uuids of commands that have lost their meaning since the last tick, or are given up.
+        faults: decisions on faults of devices since the last tick, but for those that ask for nothing.
+        fault_counts: number of all of them, by level and type.
         answered: times of arrival of the faults that the commands answer.
     """
 
     commands: list[Command] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    resets: list[Reset] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     decided: list[tuple[str, Item]] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list, compare=False)
+    faults: list[Decision] = field(default_factory=list)
+    fault_counts: Counter[str] = field(default_factory=Counter)
     answered: list[float] = field(default_factory=list)
 
     def note(self, event: str, **fields: str | int) -> None:

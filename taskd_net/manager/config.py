@@ -9,6 +9,9 @@ from typing import Final
 from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.expect import Expected
+from taskd_net.faults.editions import LINKDOWN_TIMEOUT, Edition
+from taskd_net.faults.levels import JobKind, Mode, SubHealth
+from taskd_net.jobs.device_state import FaultConfig
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.schema import Kind, require_all, setting
 from taskd_net.untrusted import natural
@@ -86,7 +89,24 @@ class ManagerConfig:
             carries out its orders so ([recovery](recovery.md#scripts-that-rejoin)).
         in_place_timeout: Seconds that a Worker has to come back in place. A longer time lets slow starts work, and
             delays the recovery from a Worker that hangs.
+        fault_config: Folder with the files that give fault codes their levels, as the platform mounts
+            `mindx-dl-fault-config`. With it the Manager answers faults of devices
+            ([manager](manager.md#faults-of-devices)).
+        fault_edition: Rules by which these files are read: `documented` as in TaskD's documents, `current` as the
+            platform ships files today.
+        fault_mode: Answer to levels 2 to 6: `rescheduling` isolates the device and reschedules the job; `grace` runs
+            the training again where that may help, after a reset of the device if need be.
+        fault_job: What the job is. It decides on level 2 in the mode `grace`.
+        sub_health: Answer to a device that is only slower than it should be.
+        linkdown_timeout: Seconds that a network port may be down, where no file says it. Shorter isolates devices
+            for flapping ports.
+        fault_devices: File with the global rank of each device, for devices whose Agents do not say it.
+        fault_separated: File with the devices that a person has to give free. The Manager adds names, and people
+            remove them.
+        fault_on_reset: Program that resets a device: `PROGRAM HOST NAME`, with exit status 0 when it is back. Without
+            one a fault that asks for a reset isolates the device ([manager](manager.md)).
         clusterd: Signals of ClusterD come in by a queue of the process.
+        resets: A hook of the process resets devices.
         nodes, processes_per_node: Size of the job; 0 for unknown.
 
     Raises:
@@ -110,7 +130,19 @@ class ManagerConfig:
     taskd_enable: bool = setting(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
     in_place: bool = setting(Kind.SWITCH, False)
     in_place_timeout: float = setting(Kind.SECONDS, job_limits.IN_PLACE_S, most=job_limits.IN_PLACE_LONGEST_S)
+    fault_config: str | None = setting(Kind.FOLDER, None, unset="off")
+    fault_edition: str = setting(Kind.CHOICE, Edition.DOCUMENTED.value, choices=[each.value for each in Edition])
+    fault_mode: str = setting(Kind.CHOICE, Mode.RESCHEDULING.value, choices=[each.value for each in Mode])
+    fault_job: str = setting(Kind.CHOICE, JobKind.TRAINING.value, choices=[each.value for each in JobKind])
+    sub_health: str = setting(Kind.CHOICE, SubHealth.IGNORE.value, choices=[each.value for each in SubHealth])
+    linkdown_timeout: int = setting(
+        Kind.WHOLE, LINKDOWN_TIMEOUT.default, least=LINKDOWN_TIMEOUT.least, most=LINKDOWN_TIMEOUT.most
+    )
+    fault_devices: str | None = setting(Kind.FILE, None, unset="none")
+    fault_separated: str | None = setting(Kind.FILE, None, unset="beside the state file")
+    fault_on_reset: str | None = setting(Kind.FILE, None, unset="none")
     clusterd: bool = False
+    resets: bool = False
     nodes: int = 0
     processes_per_node: int = 0
 
@@ -137,6 +169,14 @@ class ManagerConfig:
             clusterd=self.clusterd or self.subscribes,
             in_place=self.in_place,
             in_place_s=self.in_place_timeout,
+            faults=FaultConfig(
+                edition=Edition(self.fault_edition),
+                mode=Mode(self.fault_mode),
+                job_kind=JobKind(self.fault_job),
+                sub_health=SubHealth(self.sub_health),
+                linkdown_timeout=self.linkdown_timeout,
+                resets=self.resets or self.fault_on_reset is not None,
+            ),
             interval=self.process_interval / 1000,
         )
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from taskd_net import job_limits
+from taskd_net.jobs.device_state import DeviceState
 from taskd_net.jobs.outbox import INFINITY, Outbox
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, Progress
@@ -214,7 +215,7 @@ def _stored(plugin: AnyPlugin) -> Any:
     return from_plain(type(plugin.state), json_value(to_text(plugin.state)), "state")
 
 
-_INDEXES: Final = ("faulty", "exited", "asking", "changed_agents", "changed_workers")
+_INDEXES: Final = ("faulty", "exited", "to_replace", "asking", "changed_agents", "changed_workers")
 
 
 def _copied(snapshot: Snapshot) -> Snapshot:
@@ -229,4 +230,6 @@ def _copied(snapshot: Snapshot) -> Snapshot:
         setattr(still, name, set(getattr(records, name)))
     sending = {uuid: copy(each) for uuid, each in outbox.sending.items()}
     targets = {to: list(uuids) for to, uuids in outbox.by_target.items()}
-    return replace(snapshot, records=still, outbox=Outbox(sending, targets, dict(outbox.codes)))
+    tasks = {name: copy(task) for name, task in snapshot.devices.tasks.items()}
+    devices = DeviceState(tasks, dict(snapshot.devices.nodes), dict(snapshot.devices.ranks))
+    return replace(snapshot, records=still, outbox=Outbox(sending, targets, dict(outbox.codes)), devices=devices)

@@ -12,16 +12,20 @@ from operator import itemgetter
 from taskd_net import job_limits
 from taskd_net.job_view import OWN, DecisionView, JobCounters, MessageView
 from taskd_net.jobs.events import (
+    DeviceEvent,
+    DeviceReleased,
     Event,
+    FaultFiles,
     MachineReset,
     ProfilingSwitch,
     Reported,
+    ResetEnded,
     RetryTime,
     Signal,
     StressTest,
     SwitchNic,
 )
-from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
+from taskd_net.jobs.traffic import Call, Command, Item, Replace, Reply, Reset, Restarts
 from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
 
 
@@ -66,8 +70,8 @@ class History:
                 MessageView(item.to, item.code, item.message[: job_limits.SHOWN_CHARS], item.uuid)
                 for item in commands[: job_limits.MESSAGES_SHOWN]
             )
-            other = [item for item in items if isinstance(item, Call | Reply)][: job_limits.MESSAGES_SHOWN]
-            calls = tuple(map(_words, other))
+            other = [item for item in items if isinstance(item, Call | Reply | Reset | Replace)]
+            calls = tuple(map(_words, other[: job_limits.MESSAGES_SHOWN]))
             restarts = next((item.left for item in items if isinstance(item, Restarts)), None)
             self._decisions[self._last] = _Entry(
                 DecisionView(self._last, now, owner, cause, shown, len(commands), 0, 0, calls, restarts)
@@ -138,6 +142,14 @@ def cause(event: Event) -> str:
             text = "the stream of ClusterD's signals has ended"
         case RetryTime():
             text = f"RetryTime {event.value}"
+        case DeviceEvent():
+            text = f"device {event.event.device} {event.event.code} {event.event.kind}"
+        case DeviceReleased():
+            text = f"device {event.device} given free"
+        case ResetEnded():
+            text = f"a reset {'is done' if event.done else f'has failed: {event.reason}'}"
+        case FaultFiles():
+            text = "the rules for faults of devices have changed"
         case _:
             text = ""
     return text.strip()[: job_limits.SHOWN_CHARS]
@@ -148,7 +160,11 @@ def _number(uuid: str) -> int:
     return int(uuid.rpartition("-")[2])
 
 
-def _words(item: Call | Reply) -> str:
+def _words(item: Call | Reply | Reset | Replace) -> str:
+    if isinstance(item, Reset):
+        return f"reset {item.device}"[: job_limits.SHOWN_CHARS]
+    if isinstance(item, Replace):
+        return f"replace node {item.node} because of {item.device}"[: job_limits.SHOWN_CHARS]
     if isinstance(item, Reply):
         return f"reply {item.rpc} {item.result}"[: job_limits.SHOWN_CHARS]
     ranks = ",".join(map(str, item.ranks))

@@ -19,7 +19,7 @@ from taskd_net.untrusted import json_value
 
 T = TypeVar("T")
 
-_UNMARKED: Final = ("rest", "plugins")
+_UNMARKED: Final = ("rest", "plugins", "devices")
 """Parts that come with each commit, changed or not."""
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from taskd_net import job_limits
-from taskd_net.bounded_file import read_file
+from taskd_net.manager.changed_file import ChangedFile
 from taskd_net.untrusted import json_value, shown
 
 
-class ResetFile:
-    """Looks at the file. Its methods block for a bounded time, and run in one thread at a time.
+class ResetFile(ChangedFile[int]):
+    """Looks at the file; see `ChangedFile`.
 
     Args:
         path: the file; it may be missing.
@@ -19,29 +17,10 @@ class ResetFile:
     """
 
     def __init__(self, path: str, log: Any) -> None:
-        self._path = Path(path)
-        self._log = log
-        self._data: bytes | None = None
-        self._warned = False
+        def unreadable(file: str, reason: str) -> None:
+            log.warning("reset_file_unreadable", file=file, reason=reason)
 
-    def look(self) -> int | None:
-        """RetryTime, if the file has changed since the last look; None if not, or if it has none.
-
-        A file that is missing, or that cannot be read, counts as unchanged; the latter with one warning until it can be
-        read again.
-        """
-        try:
-            data = read_file(self._path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data
-            value = None if data == self._data else retry_time(data.decode())
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            if not self._warned:
-                self._log.warning("reset_file_unreadable", file=str(self._path), reason=str(error))
-            self._warned = True
-            return None
-        self._data, self._warned = data, False
-        return value
+        super().__init__(path, retry_time, unreadable)
 
 
 def retry_time(text: str) -> int:

@@ -8,12 +8,10 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
 from taskd_net import job_limits
-from taskd_net.body import Body
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
@@ -26,12 +24,15 @@ from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
 from taskd_net.manager.dispatch import Dispatch
+from taskd_net.manager.faults import DeviceFaults
 from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import History, cause
 from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
 from taskd_net.manager.loading import users_plugins
 from taskd_net.manager.notices import log_notice
+from taskd_net.manager.reports import read_event
 from taskd_net.manager.reset_file import ResetFile
+from taskd_net.manager.resets import OnReset
 from taskd_net.manager.views import job_view
 from taskd_net.manager.watching import watch
 from taskd_net.node import Node
@@ -47,14 +48,6 @@ if TYPE_CHECKING:
 SEED_BYTES: Final = 8
 """Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
 
-_HEARTBEAT_CHARS: Final = 256
-
-
-@lru_cache(maxsize=16)
-def _heard(text: str) -> Body:
-    """The body of a short message. The KEEP_ALIVEs of all Agents have one text, which is read once."""
-    return Body.parse(text)
-
 
 class Manager:
     """The Manager of one job, in the event loop of its Mgr node.
@@ -69,6 +62,7 @@ class Manager:
         controller: carries out a call of the training framework's controller; it must not block.
         reply: answers ClusterD; returns whether ClusterD has the answer.
         framework: what a training framework does on ClusterD's orders; None for MindIO's, where it is installed.
+        on_reset: resets a device, and returns whether it is back; None for the program of the settings.
 
     Attributes:
         job: the decisions; present once `started` is true.
@@ -83,18 +77,21 @@ class Manager:
         controller: Callable[[Call], None] | None = None,
         reply: Callable[[Reply], bool] | None = None,
         framework: Controller | None = None,
+        on_reset: OnReset | None = None,
     ) -> None:
-        self.config = config
+        self.config = config if on_reset is None else replace(config, resets=True)
         self._node = node
         self._log = get_logger(node=str(node.position), job=config.job_id or "")
         self._signals = signals
         self._framework = framework
+        self._on_reset = on_reset
         self._clusterd: Clusterd | None = None
         self._controller = controller
         self._reply = reply
         # Seconds since the epoch by a clock that never steps.
         self._epoch = time.time() - time.monotonic()
         self.job: Job
+        self._faults: DeviceFaults
         self.started = False
         self._history = History()
         self._counters = JobCounters()
@@ -107,8 +104,6 @@ class Manager:
         self._cause = ""
         self._guarded: list[Guarded] = []
         self._tasks: list[asyncio.Task[None]] = []  # `_run` first: it comes to its own end, the others are cancelled
-
-    # ---- life
 
     async def start(self) -> Self:
         """Begin to decide.
@@ -125,6 +120,7 @@ class Manager:
             self.job = await self._resumed(seed) or Job(config.decisions(), seed, self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
+            self._faults = DeviceFaults(config, self.job, self._take, self._counters, self._log, self._on_reset)
             self.started = True
         except BaseException:
             await self.close()
@@ -139,6 +135,7 @@ class Manager:
         self._spawn(self._read(), "reads")
         reset = ResetFile(self.config.reset_file, self._log)
         self._spawn(watch(self.config.reset_file, reset.look, self._retried), "watches the reset file")
+        self._faults.start(self._spawn)
         if config.subscribes:
             self._connect(config)
         elif config.has_framework and (self._framework is not None or find_spec("mindio_ttp") is not None):
@@ -216,6 +213,8 @@ class Manager:
         if self._clusterd is not None:
             await self._clusterd.close()
         await self._dispatch.close()
+        if self.started:
+            await self._faults.close()
         for each in self._guarded:
             await each.close()
         keeping, self._keeping = self._keeping, None
@@ -242,13 +241,15 @@ class Manager:
             counters,
             decisions=dict(counters.decisions),
             plugin_failures=dict(counters.plugin_failures),
+            device_faults=dict(counters.device_faults),
             fault_to_command=tuple(latency.octaves()),
             fault_to_command_count=latency.count,
             fault_to_command_seconds=latency.total,
         )
         off = tuple(each.name for each in self._guarded if each.off)
         clusterd = ClusterdView() if self._clusterd is None else self._clusterd.client.view()
-        return job_view(self.config, self.job, self._now(), self._history.decisions, seen, off, clusterd)
+        made = job_view(self.config, self.job, self._now(), self._history.decisions, seen, off, clusterd)
+        return self._faults.add_to(made)
 
     # ---- inside
 
@@ -281,15 +282,14 @@ class Manager:
             Unreadable: its body is none of TaskD's.
         """
         try:
-            body = _heard(message.body) if len(message.body) <= _HEARTBEAT_CHARS else Body.parse(message.body)
+            event = read_event(message, self._now())
         except ArgumentError as error:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
-        said = body.msg_type, body.code, body.message, dict(body.extension)
-        taken = self._take(Reported(message.src, *said, uuid=message.uuid, mtype=message.mtype))
+        taken = self._take(event)
         self._counters.reports += taken
         self._counters.refused += not taken
-        if body.msg_type == KEEP_ALIVE:
+        if isinstance(event, Reported) and event.msg_type == KEEP_ALIVE:
             return True
         self._unconfirmed.append(message)
         self._changed.set()
@@ -376,6 +376,7 @@ class Manager:
         for notice in outcome.notices:
             if (failed := log_notice(self._log, notice, {each.name for each in self._guarded})) is not None:
                 self._counters.plugin_failures[failed] += 1
+        self._faults.carry_out(outcome)
         self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
         sending = self.job.state.outbox.sending
         for number, command in enumerate(outcome.commands, 1):

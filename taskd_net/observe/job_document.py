@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from taskd_net.job_view import OWN, AgentView, ClusterdView, DecisionView, JobView
+from taskd_net.job_view import OWN, AgentView, ClusterdView, DecisionView, DeviceView, JobView
 from taskd_net.observe.document import Document
 
 FAULTY: Final = "faulty"
@@ -39,6 +39,10 @@ def job_document(view: JobView) -> Document:
             }
             for stream in view.streams
         ],
+        "fault_mode": view.fault_mode or None,
+        "devices": [device_document(each) for each in view.devices],
+        "devices_known": view.devices_known,
+        "devices_isolated": view.devices_isolated,
         "agents": [_agent(each) for each in view.agents],
         "agents_known": view.agents_known,
         "agents_in_trouble": view.agents_in_trouble,
@@ -57,6 +61,7 @@ def job_document(view: JobView) -> Document:
             "acknowledged": counters.acknowledged,
             "lost": counters.lost,
             "plugin_failures": dict(counters.plugin_failures),
+            "device_faults": dict(counters.device_faults),
             "faults_answered": answered,
             "fault_to_command": round(counters.fault_to_command_seconds / answered, 6) if answered else None,
         },
@@ -78,6 +83,22 @@ def manager_trouble(view: JobView) -> list[str]:
         found.append(f"the state in {view.state_file} is not durable: a restart may repeat commands")
     found += [f"plugin {name} is off until the Manager restarts" for name in view.plugins_off]
     return found
+
+
+def device_document(device: DeviceView) -> Document:
+    """The object of a device."""
+    return {
+        "device": device.device,
+        "node": device.node,
+        "rank": device.rank,
+        "type": device.fault_type or None,
+        "level": device.level or None,
+        "code": device.code or None,
+        "reason": device.reason,
+        "isolated": device.isolated,
+        "action": device.action or None,
+        "since": _time(device.since),
+    }
 
 
 def _agent(agent: AgentView) -> Document:

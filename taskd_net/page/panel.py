@@ -18,11 +18,12 @@ _COUNTERS: Final = ("rounds", "plugin_failures", "faults_answered", "fault_to_co
 
 
 def panel(view: JobView) -> Document:
-    """The document of a job with its Agents in trouble alone, and with its last decisions."""
+    """The document of a job with its Agents in trouble alone, its devices with a fault, and its last decisions."""
     trouble = (replace(each, heartbeat=0.0) for each in view.agents if each.fault or each.exited)
     shown = replace(
         view,
         agents=tuple(islice(trouble, observe_limits.PAGE_AGENTS)),
+        devices=view.devices[: observe_limits.PAGE_DEVICES],
         decisions=view.decisions[-observe_limits.PAGE_DECISIONS :],
     )
     whole = job_document(shown)

@@ -10,7 +10,7 @@ class LookRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd")
+    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated")
     class ProfilingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,10 @@ class Job(_message.Message):
     STATE_FILE_FIELD_NUMBER: _ClassVar[int]
     PLUGINS_OFF_FIELD_NUMBER: _ClassVar[int]
     CLUSTERD_FIELD_NUMBER: _ClassVar[int]
+    FAULT_MODE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_ISOLATED_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     at: float
     nodes: int
@@ -56,7 +60,11 @@ class Job(_message.Message):
     state_file: str
     plugins_off: _containers.RepeatedScalarFieldContainer[str]
     clusterd: Clusterd
-    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ...) -> None: ...
+    fault_mode: str
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    devices_known: int
+    devices_isolated: int
+    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "owner", "plugins", "barred")
@@ -93,6 +101,30 @@ class Agent(_message.Message):
     commands: _containers.RepeatedScalarFieldContainer[int]
     worker_state: str
     def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ..., worker_state: _Optional[str] = ...) -> None: ...
+
+class Device(_message.Message):
+    __slots__ = ("device", "rank", "fault_type", "level", "code", "reason", "isolated", "action", "since", "node")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    FAULT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ISOLATED_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    rank: int
+    fault_type: str
+    level: str
+    code: str
+    reason: str
+    isolated: bool
+    action: str
+    since: float
+    node: int
+    def __init__(self, device: _Optional[str] = ..., rank: _Optional[int] = ..., fault_type: _Optional[str] = ..., level: _Optional[str] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., isolated: bool = ..., action: _Optional[str] = ..., since: _Optional[float] = ..., node: _Optional[int] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("number", "at", "plugin", "cause", "messages", "sent", "acknowledged", "lost", "calls", "restarts")
@@ -135,7 +167,7 @@ class Command(_message.Message):
     def __init__(self, to: _Optional[str] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., uuid: _Optional[str] = ..., answer: _Optional[int] = ..., lost: bool = ...) -> None: ...
 
 class Counters(_message.Message):
-    __slots__ = ("reports", "refused", "signals", "ticks", "decisions", "rounds", "commands", "resends", "acknowledged", "lost", "plugin_failures", "store_failures", "durable", "fault_to_command_count", "fault_to_command_seconds")
+    __slots__ = ("reports", "refused", "signals", "ticks", "decisions", "rounds", "commands", "resends", "acknowledged", "lost", "plugin_failures", "store_failures", "durable", "fault_to_command_count", "fault_to_command_seconds", "device_faults")
     class DecisionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +176,13 @@ class Counters(_message.Message):
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     class PluginFailuresEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class DeviceFaultsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +204,7 @@ class Counters(_message.Message):
     DURABLE_FIELD_NUMBER: _ClassVar[int]
     FAULT_TO_COMMAND_COUNT_FIELD_NUMBER: _ClassVar[int]
     FAULT_TO_COMMAND_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FAULTS_FIELD_NUMBER: _ClassVar[int]
     reports: int
     refused: int
     signals: int
@@ -180,7 +220,8 @@ class Counters(_message.Message):
     durable: bool
     fault_to_command_count: int
     fault_to_command_seconds: float
-    def __init__(self, reports: _Optional[int] = ..., refused: _Optional[int] = ..., signals: _Optional[int] = ..., ticks: _Optional[int] = ..., decisions: _Optional[_Mapping[str, int]] = ..., rounds: _Optional[int] = ..., commands: _Optional[int] = ..., resends: _Optional[int] = ..., acknowledged: _Optional[int] = ..., lost: _Optional[int] = ..., plugin_failures: _Optional[_Mapping[str, int]] = ..., store_failures: _Optional[int] = ..., durable: bool = ..., fault_to_command_count: _Optional[int] = ..., fault_to_command_seconds: _Optional[float] = ...) -> None: ...
+    device_faults: _containers.ScalarMap[str, int]
+    def __init__(self, reports: _Optional[int] = ..., refused: _Optional[int] = ..., signals: _Optional[int] = ..., ticks: _Optional[int] = ..., decisions: _Optional[_Mapping[str, int]] = ..., rounds: _Optional[int] = ..., commands: _Optional[int] = ..., resends: _Optional[int] = ..., acknowledged: _Optional[int] = ..., lost: _Optional[int] = ..., plugin_failures: _Optional[_Mapping[str, int]] = ..., store_failures: _Optional[int] = ..., durable: bool = ..., fault_to_command_count: _Optional[int] = ..., fault_to_command_seconds: _Optional[float] = ..., device_faults: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Clusterd(_message.Message):
     __slots__ = ("address", "state", "taken", "repeated", "foreign", "unreadable", "keep_alives", "unknown_actions", "failed_actions", "reports_sent", "reports_refused", "reports_unanswered", "reports_void", "reconnects")

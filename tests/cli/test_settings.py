@@ -235,6 +235,14 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
     values |= {"http_port": "127.0.0.1:42", "allowed_host": "node"}
     values |= {"job_id": "J", "fault_recover": "on", "plugins": "p", "state": "s", "reset_file": "r"}
+    values |= {
+        "fault_config": "f",
+        "fault_devices": "d",
+        "fault_separated": "l",
+        "fault_on_reset": "h",
+        "linkdown_timeout": 7,
+    }
+    values |= {"fault_edition": "current", "fault_mode": "grace", "fault_job": "inference", "sub_health": "hotSwitch"}
     values |= {"process_interval": 142, "clusterd_addr": "h:8899", "taskd_enable": False, "in_place": True}
     values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
     values |= {"child_bytes": 9_000_000, "total_bytes": 36_000_000}

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobCounters, JobView, MessageView, StreamView
+from taskd_net.job_view import (
+    AgentView,
+    ClusterdView,
+    DecisionView,
+    DeviceView,
+    JobCounters,
+    JobView,
+    MessageView,
+    StreamView,
+)
 
 AT: Final = 1_700_000_100.0
 
@@ -64,6 +73,7 @@ WHOLE: Final = JobView(
     ),
     counters=JobCounters(
         *(901, 2, 3, 14, {"Manager": 11, "PodReschedulingPlugin": 1}, 1, 5, 4, 2, 1, {"Greeter": 3}, 1, False),
+        device_faults={"L5 RestartNPU": 2, "PreSeparateNPU": 1},
         fault_to_command=((0.1, 0), (0.2, 1)),
         fault_to_command_count=1,
         fault_to_command_seconds=0.125,
@@ -76,4 +86,17 @@ WHOLE: Final = JobView(
         *(5, 1, 4, 1),
         reconnects=6,
     ),
+    fault_mode="grace",
+    devices=(
+        DeviceView(
+            *("host-a/Ascend910-1", 1, 3, "SeparateNPU", "L6", "8C1F8609", "the code is listed as SeparateNPU", True),
+            since=AT - 90,
+        ),
+        DeviceView(
+            *("host-b/Ascend910-0", 2, None, "RestartNPU", "L5", "8C204E00", "it is listed", False, "reset device"),
+            since=AT - 3,
+        ),
+    ),
+    devices_known=2,
+    devices_isolated=1,
 )

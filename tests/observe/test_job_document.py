@@ -79,7 +79,8 @@ def names(document: object) -> set[str]:
         return {name for each in document for name in names(each)}
     if not isinstance(document, dict):
         return set()
-    by_other = ("profiling", "plugin_failures", "decisions") if "rounds" in document else ("profiling",)
+    counted = ("profiling", "plugin_failures", "decisions", "device_faults")
+    by_other = counted if "rounds" in document else ("profiling",)
     below = (value for name, value in document.items() if name not in by_other)
     return set(document).union(*map(names, below))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
-from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, HUNG, REGISTERED, REPLY
+from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, HUNG, REGISTERED, REPLY, RESET
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Seen:
     Args:
         who: the process: `Mgr`, `Agent/1`, `Worker/3`, `ClusterD`, or `Plugin`.
         what: `began`, `ended`, `command` (received; of ClusterD, that it refused Init), `reply` (received),
-            `registered`, or `hung`. Other events are no part of the summary.
+            `registered`, `hung`, or `reset` (asked for). Other events are no part of the summary.
         pid: of the process, as the kernel says.
         code: of a command; the exit code of a process that has ended.
         text: the message of a command; the restarts left for a training process; the reply.
@@ -41,6 +41,7 @@ class Summary:
         running: the processes that run at the end, by name.
         replies: received by ClusterD, each uuid once.
         hung: the plugin that was called, and hung.
+        resets: devices whose reset was asked for, in order.
     """
 
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Summary:
     running: str = ""
     replies: str = ""
     hung: str = ""
+    resets: str = ""
 
     @classmethod
     def of(cls, seen: Iterable[Seen]) -> Summary:
@@ -59,6 +61,7 @@ class Summary:
         lives: dict[int, str] = {}
         replies: dict[str, str] = {}
         hung = ""
+        resets: list[str] = []
         for each in seen:
             if each.what == BEGAN:
                 lives[each.pid] = each.who
@@ -74,6 +77,8 @@ class Summary:
                 replies[each.uuid] = each.text
             elif each.what == HUNG:
                 hung = each.who
+            elif each.what == RESET:
+                resets.append(each.text)
         return cls(
             commands={who: ", ".join(each) for who, each in sorted(commands.items())},
             starts={who: " ".join(each) for who, each in sorted(starts.items())},
@@ -81,6 +86,7 @@ class Summary:
             running=", ".join(sorted(lives.values())),
             replies=", ".join(replies.values()),
             hung=hung,
+            resets=", ".join(resets),
         )
 
     def differences(self, expected: Summary) -> Iterator[str]:

@@ -130,7 +130,9 @@ def main() -> None:
         ("MONITOR", elastic.monitor),
     ):
         api.register_func(operator, function)
+    devices = [f"Ascend910-{local}" for local in range(LOCAL)]
     agent = {"Framework": "PyTorch", "UpstreamAddr": host, "UpstreamPort": port, "ServerRank": args.node}
+    agent["Devices"] = devices
     if not (api.init_taskd_proxy({**listens, "ServerRank": args.node}) and api.init_taskd_agent(agent, cls=elastic)):
         sys.exit("the Proxy or the Agent could not be started")
     api.start_taskd_agent()

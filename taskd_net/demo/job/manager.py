@@ -15,7 +15,7 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import Node, NodeConfig, Position
+from taskd_net import Node, NodeConfig, Position, logs
 from taskd_net.demo.job.terms import BEGAN, REGISTERED, REPLY
 from taskd_net.jobs.events import Event, ProfilingSwitch, StressTest, SwitchNic
 from taskd_net.jobs.plain import from_plain
@@ -79,7 +79,9 @@ def main() -> None:
     parser.add_argument("--state", required=True, help="the state file")
     parser.add_argument("--reset-file", required=True, help="the file with RetryTime")
     parser.add_argument("--plugins", help="a folder with plugins")
+    parser.add_argument("--faults", help="a JSON object with settings for faults of devices")
     args = parser.parse_args()
+    logs.start("manager.log", stdout=False)
     config = ManagerConfig(
         job_id="demo",
         nodes=2,
@@ -87,6 +89,7 @@ def main() -> None:
         state=args.state,
         reset_file=args.reset_file,
         plugins=args.plugins,
+        **json.loads(args.faults or "{}"),
     )
     uvloop.run(_run(args.listen, config))
 

@@ -52,6 +52,7 @@ class Stage:
         evidence: everything that was seen.
         folder: files of the processes.
         plugins: folder with the Manager's plugins, if it has one.
+        faults: settings of the Manager for faults of devices.
         host: address of the processes.
     """
 
@@ -65,6 +66,7 @@ class Stage:
         self._folder = tempfile.TemporaryDirectory(prefix="taskd-net-", ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
         self.plugins: Path | None = None
+        self.faults: dict[str, object] = {}
         # Own addresses, so that the ports are free.
         self.host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -97,6 +99,7 @@ class Stage:
         before = self.evidence.count("Mgr", BEGAN)
         arguments = ["--listen", f"{self.host}:9601", "--state", "state", "--reset-file", "reset.json"]
         more = ["--plugins", str(self.plugins)] if self.plugins else []
+        more += ["--faults", json.dumps(self.faults)] if self.faults else []
         await self.start("Mgr", "taskd_net.demo.job.manager", *arguments, *more)
         await self.until(lambda seen: seen.count("Mgr", BEGAN) > before, "the Mgr listens")
 

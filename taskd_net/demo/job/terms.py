@@ -35,3 +35,4 @@ ASKS: Final = "asks"
 
 REGISTERED: Final = "registered"
 HUNG: Final = "hung"
+RESET: Final = "reset"

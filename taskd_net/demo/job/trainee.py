@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from taskd_net import api, vocabulary
-from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, RESTARTS, SILENT
+from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, LOCAL, NODES, RESTARTS, SILENT
 from taskd_net.demo.job.witness import Witness
+from taskd_net.jobs import epochs
 
 BEAT_S: Final = 1.0
 
@@ -25,6 +26,7 @@ class Trainee:
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
+        self._epoch = 0
         self._witness = Witness(f"Worker/{rank}")
 
     def run(self) -> None:
@@ -33,11 +35,31 @@ class Trainee:
         obeys: dict[int, Callable[[api.Command], None]] = dict.fromkeys(vocabulary.PROFILING_COMMANDS, self._profile)
         obeys[vocabulary.SWITCH_NIC] = self._switch
         obeys[vocabulary.STRESS_TEST] = self._test
+        rejoins = os.environ.get("TASKD_NET_IN_PLACE") == "on"
+        if rejoins:
+            obeys |= {vocabulary.EPOCH_BEGIN: self._join, vocabulary.EPOCH_END: self._leave}
         for code, obey in obeys.items():
             api.register_handler(code, obey)
         if not (api.init_taskd_worker(self._rank) and api.start_taskd_worker()):
             sys.exit("the Worker could not be started")
+        if rejoins:
+            self._report(epochs.NEW)
         threading.Event().wait()
+
+    def _join(self, command: api.Command) -> None:
+        self._say(command)
+        self._epoch = int(command.message)
+        self._report(epochs.RUNNING)
+
+    def _leave(self, command: api.Command) -> None:
+        """The others leave the epoch; one of them may have failed at this very moment."""
+        if int(command.message) == self._epoch:
+            self._say(command)
+            self._report(epochs.LEFT)
+
+    def _report(self, phase: str) -> None:
+        body = epochs.Part(phase, self._epoch, NODES * LOCAL, LOCAL).report()
+        api.send_to_manager(body.code, body.msg_type, body.message, body.extension)
 
     def _profile(self, command: api.Command) -> None:
         self._say(command)

@@ -1,8 +1,9 @@
-"""Plugins: the base class, and the eleven that every Manager has."""
+"""Plugins: the base class, and the twelve that every Manager has."""
 
 from __future__ import annotations
 
 from taskd_net.jobs.plugins.elastic_training import ElasticTraining
+from taskd_net.jobs.plugins.fault_level import FaultLevel
 from taskd_net.jobs.plugins.hot_switch import HotSwitch
 from taskd_net.jobs.plugins.in_place import InPlace
 from taskd_net.jobs.plugins.job_rescheduling import JobRescheduling
@@ -19,8 +20,8 @@ __all__ = ["AnyPlugin", "Plugin", "Progress", "built_in"]
 
 
 def built_in() -> list[AnyPlugin]:
-    """The plugins of TaskD's Manager, and InPlacePlugin and EpochPlugin, which are this package's own."""
+    """The plugins of TaskD's Manager, and InPlacePlugin, EpochPlugin and FaultLevelPlugin, which are ours."""
     return [
-        *(Profiling(), SwitchNicPlugin(), StressTestPlugin(), OrderedEpochs()),
+        *(Profiling(), SwitchNicPlugin(), StressTestPlugin(), OrderedEpochs(), FaultLevel()),
         *(StopTrain(), Recover(), ElasticTraining(), InPlace(), PodRescheduling(), JobRescheduling(), HotSwitch()),
     ]

@@ -17,7 +17,8 @@
 ```
 
 A *second failure* is one after the first second of a recovery, and one of a rank that this recovery has restarted.
-After it the pods are left to others until an epoch has begun again.
+After it, and when a node is to be replaced because of a device, the pods are left to others until an epoch has begun
+again.
 
 Each recovery takes one of the job's restarts, so a Worker that fails again and again comes to an end. Without a restart
 left, with a finished rank, before the first epoch, or where Workers do not rejoin, the pods are rescheduled at once.
@@ -30,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from taskd_net import job_limits, vocabulary
+from taskd_net.faults.levels import Action
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY
@@ -39,6 +41,7 @@ from taskd_net.jobs.plugins.rounds import begin_round, restarts_left
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command, Restarts
 
+_RESETTING = frozenset((Action.STOP_PROCESSES, Action.RESET_DEVICE))
 _PODS_NUMBER = 4
 """PodReschedulingPlugin's number. Of two plugins with one number the name decides, so this one comes first."""
 
@@ -77,7 +80,7 @@ class InPlace(Recovery[Gathering]):
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for a failure, and for an epoch that can begin."""
-        if not snapshot.config.in_place or snapshot.config.recovers:
+        if not snapshot.config.in_place or snapshot.config.recovers or snapshot.records.to_replace:
             return ()
         known = snapshot.records.epochs
         failed = self.state.pods != known.number and (_faults(snapshot) or epochs.LEFT in known.phases)
@@ -93,7 +96,9 @@ class InPlace(Recovery[Gathering]):
             if not _is_possible(snapshot):
                 return self._leave_to_pods(snapshot)
             self._end_epoch(snapshot)
-        elif state.retry_time != snapshot.retry_time:
+        elif any(task.action in _RESETTING for task in snapshot.devices.tasks.values()):
+            return Progress.FINAL  # the ranks start in place when the device is back
+        elif state.retry_time != snapshot.retry_time or snapshot.records.to_replace:
             state.pods = known.number
             return Progress.FINAL
         if not self._restart_faulty(snapshot) or epochs.FINISHED in known.phases:

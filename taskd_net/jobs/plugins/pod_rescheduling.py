@@ -111,5 +111,6 @@ class PodRescheduling(Recovery[Round]):
 
 
 def _failed(snapshot: Snapshot) -> list[int]:
-    """Agents other than 0 whose fault no restart on its way will settle."""
-    return sorted(rank for rank in snapshot.records.faulty if rank and snapshot.needs_answer(rank))
+    """Agents other than 0 with an isolated device, or a fault that no restart on its way will settle."""
+    found = snapshot.records.faulty | snapshot.records.to_replace
+    return sorted(rank for rank in found if rank and snapshot.needs_answer(rank))

@@ -24,6 +24,7 @@ function ofJob() {
       html("h3", {}, "Streams"),
       table(job.streams.map((stream) => [stream.name, stream.owner ?? "free"])),
       ...clusterd(job.clusterd),
+      ...devicesWithFaults(job),
       ...agentsInTrouble(job),
       html("h3", {}, "Last decisions"),
       job.decisions.length ? html("ol", {}, ...[...job.decisions].reverse().map(decided)) : html("p", { class: "muted" }, "none yet"),
@@ -48,6 +49,20 @@ function clusterd(client) {
       ["reconnects", number(client.reconnects)],
     ]),
   ];
+}
+
+function devicesWithFaults(job) {
+  if (!job.devices.length) return [];
+  const rows = job.devices.map((device) => {
+    const node = device.node === null ? "node unknown" : `node ${device.node}`;
+    const rank = device.rank === null ? ` (${node})` : ` (${node}, rank ${device.rank})`;
+    const state = `${device.isolated ? "isolated" : "faulty"} since ${clock(device.since)}`;
+    const fault = [device.level, device.type, device.code].filter(Boolean).join(" ");
+    const now = device.action && `now: ${device.action}`;
+    return [device.device + rank, [state, fault, device.reason, now].filter(Boolean).join("; "), device.isolated];
+  });
+  const more = job.devices_known - job.devices.length;
+  return [html("h3", {}, "Devices with a fault"), table(rows), ...(more > 0 ? [html("p", { class: "muted" }, `and ${more} more`)] : [])];
 }
 
 function agentsInTrouble(job) {

@@ -1,0 +1,48 @@
+"""A small file of others that is read when it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from taskd_net import job_limits
+from taskd_net.bounded_file import read_file
+
+T = TypeVar("T")
+
+
+class ChangedFile(Generic[T]):
+    """Looks at a file. Its methods block for a bounded time, and run in one thread at a time.
+
+    Args:
+        path: the file; it may be missing.
+        parse: makes the value of its text; raises ValueError.
+        unreadable: takes the path, and the reason why the file cannot be read.
+    """
+
+    def __init__(self, path: str, parse: Callable[[str], T], unreadable: Callable[[str, str], None]) -> None:
+        self._path = Path(path)
+        self._parse = parse
+        self._unreadable = unreadable
+        self._data: bytes | None = None
+        self._warned = False
+
+    def look(self) -> T | None:
+        """The value, if the file has changed since the last look; None if not.
+
+        A file that is missing, or that cannot be read, counts as unchanged; the latter with one warning until it can be
+        read again.
+        """
+        try:
+            data = read_file(self._path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data
+            value = None if data == self._data else self._parse(data.decode())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            if not self._warned:
+                self._unreadable(str(self._path), str(error))
+            self._warned = True
+            return None
+        self._data, self._warned = data, False
+        return value

@@ -1,0 +1,116 @@
+"""Files about devices: the ranks that they have, and the list of those that a person has to give free.
+
+The mapping file gives the global rank of each device:
+
+    {"host-a/Ascend910-0": 0, "host-a/Ascend910-1": 1, "host-b/Ascend910-0": 2}
+
+The list has the names of separated devices, with commas or spaces between. The Manager alone adds names, and people
+only remove them, as with TaskD's platform.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Final
+
+from taskd_net import job_limits
+from taskd_net.bounded_file import read_file
+from taskd_net.faults.events import device_name
+from taskd_net.manager.changed_file import ChangedFile
+from taskd_net.manager.threads import OwnThread
+from taskd_net.manager.watching import watch
+from taskd_net.untrusted import json_value, shown
+
+RANK_MOST: Final = 2**31 - 1
+_BETWEEN: Final = re.compile(r"[,\s]+")
+
+
+def read_ranks(text: str) -> dict[str, int]:
+    """Ranks by device, in the text of a mapping file.
+
+    Raises:
+        ValueError: names the entry, its value and the expected one.
+    """
+    ranks = json_value(text)
+    if not isinstance(ranks, dict):
+        raise ValueError(f"the mapping is {shown(ranks)}; expected an object with ranks by device")
+    for device, rank in ranks.items():
+        device_name(device)
+        if type(rank) is not int or not 0 <= rank <= RANK_MOST:
+            raise ValueError(f"the rank of {shown(device)} is {shown(rank)}; expected a whole number, at least 0")
+    return ranks
+
+
+def read_names(text: str) -> frozenset[str]:
+    """Names in the text of a list."""
+    return frozenset(filter(None, _BETWEEN.split(text)))
+
+
+class SeparatedList:
+    """The list of separated devices, as a file.
+
+    A missing or unreadable file releases nothing, and is written again.
+
+    Args:
+        path: the file.
+        seen: takes the names in the file, whenever they have changed, and after each write.
+        log: takes the lines.
+    """
+
+    def __init__(self, path: str, seen: Callable[[Collection[str]], None], log: Any) -> None:
+        self._path = path
+        self._file = ChangedFile(path, read_names, self._unreadable)
+        self._seen = seen
+        self._log = log
+        self._thread = OwnThread(f"writes {path}")
+        self._failed = False
+        self._written = frozenset[str]()
+
+    async def watch(self) -> None:
+        """Look at the file when it changes, without end."""
+        await watch(self._path, self._file.look, self._seen)
+
+    async def write(self, names: Collection[str], listed: Collection[str]) -> None:
+        """Write the names, but for those that people have removed since.
+
+        Args:
+            names: to be in the file.
+            listed: those of them that the file is known to have had.
+        """
+        try:
+            written, added = await self._thread.call(lambda: _write(self._path, names, listed), job_limits.STORE_S)
+        except (OSError, ValueError, TimeoutError) as error:
+            if not self._failed:
+                reason = str(error) or f"not within {job_limits.STORE_S:g} s"
+                self._log.error("separated_list_not_written", file=self._path, reason=reason)
+            self._failed = True
+            return
+        self._failed = False
+        if added := added - self._written:
+            reason = "only the Manager adds names; people remove them"
+            self._log.warning("separated_names_undone", devices=",".join(sorted(added)[:16]), reason=reason)
+        self._written = written
+        self._seen(written)
+
+    def _unreadable(self, file: str, reason: str) -> None:
+        self._log.warning("separated_list_unreadable", file=file, reason=reason)
+
+    def close(self) -> None:
+        """End the thread that writes."""
+        self._thread.stop()
+
+
+def _write(path: str, names: Collection[str], listed: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Replace the file in one step. Returns the names in it, and those of others that are no longer there."""
+    try:
+        present = read_names(read_file(path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data.decode())
+        removed = frozenset(listed) - present
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        present = removed = frozenset()
+    written = frozenset(names) - removed
+    new = f"{path}.new"
+    Path(new).write_text(",".join(sorted(written)) + "\n", "utf-8")
+    Path(new).replace(path)
+    return written, present - frozenset(names)

@@ -1,0 +1,201 @@
+"""The shell around faults of devices: files with rules, ranks and names, resets, lines for the log, and views."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from taskd_net import job_limits
+from taskd_net.codes import ConfigError
+from taskd_net.faults.levels import FaultType
+from taskd_net.faults.rules import CODES_FILE
+from taskd_net.job_view import DeviceView, JobCounters, JobView
+from taskd_net.jobs.events import DeviceRanks, Event, FaultFiles, ResetEnded, SeparatedNames
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.traffic import Outcome
+from taskd_net.manager.changed_file import ChangedFile
+from taskd_net.manager.config import ManagerConfig
+from taskd_net.manager.device_files import SeparatedList, read_ranks
+from taskd_net.manager.resets import OnReset, Resets, program
+from taskd_net.manager.rule_folder import RuleFolder, Seen
+from taskd_net.manager.watching import watch
+
+SEPARATED: Final = "separated-devices"
+"""Name of the list of separated devices beside the state file."""
+
+REPORTS: Final = "reports"
+"""The mode in which faults are shown alone."""
+
+Spawn = Callable[[Coroutine[object, object, None], str], None]
+
+
+class DeviceFaults:
+    """The faults of a job's devices, in the event loop of its Manager.
+
+    Args:
+        config: the settings.
+        job: the decisions.
+        take: takes an event in.
+        counters: count decisions.
+        log: takes the lines.
+        on_reset: resets devices; None for the program of the settings.
+    """
+
+    def __init__(
+        self,
+        config: ManagerConfig,
+        job: Job,
+        take: Callable[[Event], bool],
+        counters: JobCounters,
+        log: Any,
+        on_reset: OnReset | None,
+    ) -> None:
+        self._config = config
+        self._job = job
+        self._take = take
+        self._counters = counters
+        self._log = log
+        hook = on_reset or (program(config.fault_on_reset) if config.fault_on_reset else None)
+        self._resets = None if hook is None else Resets(hook, self._reset_ended, log)
+        path = _list_path(config)
+        self._list = None if path is None else SeparatedList(path, self._list_seen, log)
+        self._in_list: frozenset[str] | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def start(self, spawn: Spawn) -> None:
+        """Begin to watch the files."""
+        config = self._config
+        if config.fault_config is not None:
+            look = RuleFolder(config.fault_config).look
+            watching = watch(str(Path(config.fault_config) / CODES_FILE), look, self._change)
+            spawn(watching, "watches the rules for faults of devices")
+        if config.fault_devices is not None:
+            ranks = ChangedFile(config.fault_devices, read_ranks, self._no_ranks)
+            spawn(watch(config.fault_devices, ranks.look, self._ranked), "watches the ranks of devices")
+        if self._list is not None and config.fault_config is not None:
+            spawn(self._list.watch(), "watches the list of separated devices")
+
+    def carry_out(self, outcome: Outcome) -> None:
+        """Begin resets, write the list, and log the decisions of a tick."""
+        for fault in outcome.faults:
+            place = self._place(fault.device)
+            fields = {"device": fault.device, "code": fault.code, "type": fault.fault_type.word, **place}
+            if fault.cleared:
+                self._log.info("device_fault_over", **fields, reason=fault.reason)
+            if fault.steps:
+                steps = ", ".join(map(str, fault.steps))
+                self._log.warning("device_fault", **fields, steps=steps, reason=fault.reason)
+        for name, number in outcome.fault_counts.items():
+            self._counters.device_faults[name] += number
+        for reset in outcome.resets:
+            assert self._resets is not None, "no reset is decided without a hook"
+            self._resets.begin(reset)
+        self._write_list()
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._resets is not None:
+            await self._resets.close()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._list is not None:
+            self._list.close()
+
+    @property
+    def mode(self) -> str:
+        """The mode of the answers, for people; empty without rules."""
+        if not self._job.devices.known:
+            return ""
+        return REPORTS if self._job.config.clusterd else self._config.fault_mode
+
+    def add_to(self, view: JobView) -> JobView:
+        """The state of the job, with its devices."""
+        devices = self._views()
+        return replace(
+            view,
+            fault_mode=self.mode,
+            devices=tuple(devices[: job_limits.DEVICES_SHOWN]),
+            devices_known=len(devices),
+            devices_isolated=sum(each.isolated for each in devices),
+        )
+
+    def _views(self) -> list[DeviceView]:
+        """The devices that have a task, or take no job, by name; the isolated ones first."""
+        tasks, found = self._job.state.devices.tasks, dict[str, DeviceView]()
+        for each in self._job.devices.isolated():
+            task = tasks.get(each.device)
+            kind = each.fault_type
+            out = each.action.value == "isolate_and_reschedule"
+            found[each.device] = self._view(each.device, kind, each.code, each.reason, each.since, out, task)
+        for device, task in tasks.items():
+            if device not in found:
+                kind = next(kind for kind in FaultType if kind.word == task.fault_type)
+                found[device] = self._view(device, kind, task.code, task.reason, task.at, False, task)
+        return sorted(found.values(), key=lambda view: (not view.isolated, view.device))
+
+    def _view(
+        self, device: str, kind: FaultType, code: str, reason: str, since: float, isolated: bool, task: object
+    ) -> DeviceView:
+        place = self._place(device)
+        level = "" if kind.level == "-" else kind.level
+        action = str(getattr(task, "action", "")).replace("_", " ")
+        return DeviceView(device, place["node"], place["rank"], kind.word, level, code, reason, isolated, action, since)
+
+    def _place(self, device: str) -> dict[str, int | None]:
+        job = self._job
+        place = job.state.devices.place(device, job.state.records, job.config.processes_per_node)
+        return {"node": place.node, "rank": place.rank}
+
+    def _change(self, seen: Seen) -> None:
+        if seen.files == self._job.state.devices.files and self._job.devices.known:
+            return  # those of the Manager before
+        try:
+            if seen.reason:
+                raise ConfigError(seen.reason)
+            self._take(FaultFiles(seen.files))
+        except ConfigError as error:
+            folder, reason = self._config.fault_config, str(error)
+            self._log.error("handling 'mindx-dl-fault-config' configmap change failed", folder=folder, reason=reason)
+        else:
+            self._log.info(
+                "handling 'mindx-dl-fault-config' configmap change succeed", folder=self._config.fault_config
+            )
+
+    def _no_ranks(self, file: str, reason: str) -> None:
+        self._log.warning("device_ranks_unreadable", file=file, reason=reason)
+
+    def _ranked(self, ranks: dict[str, int]) -> None:
+        if ranks != self._job.state.devices.ranks:
+            self._take(DeviceRanks(ranks))
+
+    def _reset_ended(self, uuid: str, done: bool, reason: str) -> None:
+        self._take(ResetEnded(uuid, done, reason))
+
+    # ---- the list of separated devices
+
+    def _list_seen(self, names: Collection[str]) -> None:
+        """Take in the names in the list, which are those of people and of ours."""
+        self._in_list = frozenset(names)
+        self._take(SeparatedNames(self._in_list))
+        self._write_list()
+
+    def _write_list(self) -> None:
+        """Bring the list up to date, one write at a time. It is not made before there is a name for it."""
+        wanted = self._job.devices.separated
+        if self._list is None or self._writing is not None or wanted == (self._in_list or frozenset()):
+            return
+        work = self._list.write(wanted, self._job.state.devices.listed & wanted)
+        self._writing = asyncio.create_task(work, name="writes the list of separated devices")
+        self._writing.add_done_callback(self._written)
+
+    def _written(self, _: asyncio.Task[None]) -> None:
+        self._writing = None
+
+
+def _list_path(config: ManagerConfig) -> str | None:
+    if config.fault_separated is not None:
+        return config.fault_separated
+    return None if config.state is None else str(Path(config.state).with_name(SEPARATED))

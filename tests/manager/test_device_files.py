@@ -1,0 +1,102 @@
+"""Files about devices: ranks, and the list of separated ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from taskd_net.logger import get_logger
+from taskd_net.manager.device_files import SeparatedList, read_names, read_ranks
+from tests.polling import until
+
+
+def test_ranks_of_a_mapping_file() -> None:
+    assert read_ranks('{"host-a/npu-0": 0, "host-b/npu-1": 11}') == {"host-a/npu-0": 0, "host-b/npu-1": 11}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "the mapping is .*; expected an object"),
+        ('{"a/b": -1}', "rank of 'a/b' is -1; expected a whole number"),
+        ('{"a/b": true}', "rank of 'a/b' is True"),
+        ('{"": 1}', "device is ''"),
+        ("{", "JSON|Expecting"),
+    ],
+)
+def test_a_mapping_that_is_not_usable_is_named(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_ranks(text)
+
+
+def test_names_of_a_list() -> None:
+    assert read_names(" a/1,b/2\nc/3 ,, ") == {"a/1", "b/2", "c/3"}
+    assert read_names("") == frozenset()
+
+
+class Seen:
+    """A list, and what was seen in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.names: list[frozenset[str]] = []
+        self.list = SeparatedList(str(path), self.take, get_logger())
+
+    def take(self, names: Collection[str]) -> None:
+        """Take what was seen."""
+        self.names.append(frozenset(names))
+
+
+async def test_names_are_written_and_those_of_others_taken_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "separated"
+    seen = Seen(file)
+    await seen.list.write({"a/2", "a/1"}, ())
+    assert file.read_text() == "a/1,a/2\n"
+    file.write_text("a/1,a/2,x/9")
+    await seen.list.write({"a/1", "a/2"}, {"a/1", "a/2"})
+    await seen.list.write({"a/1"}, {"a/1"})
+    assert caplog.text.count("separated_names_undone") == 1 and "devices=x/9" in caplog.text
+    assert file.read_text() == "a/1\n" and seen.names[-1] == {"a/1"}
+    seen.list.close()
+
+
+async def test_a_name_that_was_removed_meanwhile_does_not_come_back(tmp_path: Path) -> None:
+    file = tmp_path / "separated"
+    seen = Seen(file)
+    file.write_text("a/2")
+    await seen.list.write({"a/1", "a/2", "a/3"}, {"a/1", "a/2"})
+    assert file.read_text() == "a/2,a/3\n" and seen.names == [{"a/2", "a/3"}]
+    seen.list.close()
+
+
+async def test_a_missing_file_removes_nothing(tmp_path: Path) -> None:
+    seen = Seen(tmp_path / "separated")
+    await seen.list.write({"a/1"}, {"a/1"})
+    assert seen.names == [{"a/1"}]
+    seen.list.close()
+
+
+async def test_a_list_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    seen = Seen(tmp_path / "no" / "folder")
+    await seen.list.write({"a/1"}, ())
+    await seen.list.write({"a/1"}, ())
+    assert caplog.text.count("separated_list_not_written") == 1
+    assert not seen.names
+    seen.list.close()
+
+
+async def test_a_change_of_the_file_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "separated"
+    file.write_text("a/1")
+    seen = Seen(file)
+    watching = asyncio.create_task(seen.list.watch())
+    await until(lambda: seen.names == [{"a/1"}])
+    file.write_text("")
+    await until(lambda: seen.names[-1:] == [frozenset()])
+    watching.cancel()
+    await asyncio.wait([watching])
+    seen.list.close()
