@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from taskd_net.demo import display
+from taskd_net.demo.faults.scenarios import SCENARIOS as FAULTS
 from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
 from taskd_net.demo.job.run import Result, play_all
 from taskd_net.demo.job.scenarios import SCENARIOS
@@ -112,6 +113,24 @@ def job(names: tuple[str, ...], as_json: bool) -> None:
       taskd-net demo job worker-dies rank-0-dies --json
     """
     _show_scenarios(SCENARIOS, names, play_all, as_json=as_json)
+
+
+@demo.command()
+@click.argument("names", nargs=-1, type=click.Choice([each.name for each in FAULTS]), metavar="[SCENARIO]...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def faults(names: tuple[str, ...], as_json: bool) -> None:
+    """Show what is done about faults of devices, in real processes on this machine.
+
+    The processes of `demo job`, with rules that are mounted as Kubernetes does and edited while the job runs. Faults
+    come by `taskd-net faults report`, and a program stands in for the reset of a device. Exits with 0 if every process,
+    command and reset was as expected, as seen from outside the Manager. No process is left.
+
+    \b
+    Examples:
+      taskd-net demo faults
+      taskd-net demo faults level-1-to-5 level-3-to-5 --json
+    """
+    _show_scenarios(FAULTS, names, play_all, as_json=as_json)
 
 
 @demo.command()

@@ -100,6 +100,8 @@ class ManagerConfig:
         sub_health: Answer to a device that is only slower than it should be.
         linkdown_timeout: Seconds that a network port may be down, where no file says it. Shorter isolates devices
             for flapping ports.
+        fault_watch: Files count as soon as the file system tells of a change. Off: at the end of each `PollInterval`
+            alone, as with the platform.
         fault_devices: File with the global rank of each device, for devices whose Agents do not say it.
         fault_separated: File with the devices that a person has to give free. The Manager adds names, and people
             remove them.
@@ -138,6 +140,7 @@ class ManagerConfig:
     linkdown_timeout: int = setting(
         Kind.WHOLE, LINKDOWN_TIMEOUT.default, least=LINKDOWN_TIMEOUT.least, most=LINKDOWN_TIMEOUT.most
     )
+    fault_watch: bool = setting(Kind.SWITCH, True)
     fault_devices: str | None = setting(Kind.FILE, None, unset="none")
     fault_separated: str | None = setting(Kind.FILE, None, unset="beside the state file")
     fault_on_reset: str | None = setting(Kind.FILE, None, unset="none")

@@ -18,9 +18,6 @@ from taskd_net.manager.watching import follow
 _LINK: Final = "..data"
 """The link that Kubernetes leads to another folder, to change all files of a volume at once."""
 
-_SUCCEEDED: Final = {Edition.DOCUMENTED: "succeed", Edition.CURRENT: "complete"}
-"""Last word of the line of a good change, as in the log of the device plugin of each edition."""
-
 
 def read_folder(folder: str | Path) -> dict[str, bytes]:
     """The bytes of the files in a folder, by their names; missing files are left out.
@@ -122,16 +119,22 @@ class FaultFolder:
         if len(reloaded.problems) > len(shown):
             more = len(reloaded.problems) - len(shown)
             self._log.warning("fault_file_problems", folder=self._folder, more=more, all="taskd-net faults check")
-        change = f"handling '{editions.CONFIG_MAP}' configmap change"
         rules = reloaded.rules
         if rules is None:
-            self._log.error(f"{change} failed", folder=self._folder, reason=reloaded.reason)
+            reason = reloaded.reason
+            self._log.error(
+                "handling 'mindx-dl-fault-config' configmap change failed", folder=self._folder, reason=reason
+            )
             return
-        self._log.info(
-            f"{change} {_SUCCEEDED[self._edition]}",
-            folder=self._folder,
-            edition=self._edition.value,
-            codes=len(rules.codes),
-            frequency_rules=len(rules.frequency),
-            duration_rules=len(rules.duration),
-        )
+        fields = {
+            "folder": self._folder,
+            "edition": self._edition.value,
+            "codes": len(rules.codes),
+            "frequency_rules": len(rules.frequency),
+            "duration_rules": len(rules.duration),
+        }
+        # The last word is that of the device plugin of each edition.
+        if self._edition is Edition.CURRENT:
+            self._log.info("handling 'mindx-dl-fault-config' configmap change complete", **fields)
+        else:
+            self._log.info("handling 'mindx-dl-fault-config' configmap change succeed", **fields)

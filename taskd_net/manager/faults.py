@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,15 +13,16 @@ from taskd_net.codes import ConfigError
 from taskd_net.faults.levels import FaultType
 from taskd_net.faults.rules import CODES_FILE
 from taskd_net.job_view import DeviceView, JobCounters, JobView
+from taskd_net.jobs.devices import as_texts
 from taskd_net.jobs.events import DeviceRanks, Event, FaultFiles, ResetEnded, SeparatedNames
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import Outcome
 from taskd_net.manager.changed_file import ChangedFile
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.device_files import SeparatedList, read_ranks
+from taskd_net.manager.fault_folder import FaultFolder, read_folder
 from taskd_net.manager.resets import OnReset, Resets, program
-from taskd_net.manager.rule_folder import RuleFolder, Seen
-from taskd_net.manager.watching import watch
+from taskd_net.manager.watching import follow, watch
 
 SEPARATED: Final = "separated-devices"
 """Name of the list of separated devices beside the state file."""
@@ -69,9 +70,7 @@ class DeviceFaults:
         """Begin to watch the files."""
         config = self._config
         if config.fault_config is not None:
-            look = RuleFolder(config.fault_config).look
-            watching = watch(str(Path(config.fault_config) / CODES_FILE), look, self._change)
-            spawn(watching, "watches the rules for faults of devices")
+            spawn(self._follow(config.fault_config), "watches the rules for faults of devices")
         if config.fault_devices is not None:
             ranks = ChangedFile(config.fault_devices, read_ranks, self._no_ranks)
             spawn(watch(config.fault_devices, ranks.look, self._ranked), "watches the ranks of devices")
@@ -149,20 +148,23 @@ class DeviceFaults:
         place = job.state.devices.place(device, job.state.records, job.config.processes_per_node)
         return {"node": place.node, "rank": place.rank}
 
-    def _change(self, seen: Seen) -> None:
-        if seen.files == self._job.state.devices.files and self._job.devices.known:
+    async def _follow(self, path: str) -> None:
+        """Read the folder with rules at once, and when it has changed."""
+        config, faults = self._config, self._config.decisions().faults
+        folder = FaultFolder(path, self._log, faults.edition, faults.linkdown_timeout, watch=config.fault_watch)
+
+        def look(told: bool) -> Mapping[str, str] | None:
+            return None if folder.look(told) is None else as_texts(read_folder(path))
+
+        await follow(str(Path(path) / CODES_FILE), look, self._change, tells=config.fault_watch)
+
+    def _change(self, files: Mapping[str, str]) -> None:
+        if files == self._job.state.devices.files and self._job.devices.known:
             return  # those of the Manager before
         try:
-            if seen.reason:
-                raise ConfigError(seen.reason)
-            self._take(FaultFiles(seen.files))
-        except ConfigError as error:
-            folder, reason = self._config.fault_config, str(error)
-            self._log.error("handling 'mindx-dl-fault-config' configmap change failed", folder=folder, reason=reason)
-        else:
-            self._log.info(
-                "handling 'mindx-dl-fault-config' configmap change succeed", folder=self._config.fault_config
-            )
+            self._take(FaultFiles(files))
+        except ConfigError as error:  # they have changed between two reads; the next look says why
+            self._log.warning("fault_rules_refused", reason=str(error))
 
     def _no_ranks(self, file: str, reason: str) -> None:
         self._log.warning("device_ranks_unreadable", file=file, reason=reason)

@@ -6,6 +6,7 @@ import click
 
 from taskd_net.cli.faults.check import check
 from taskd_net.cli.faults.explain import explain
+from taskd_net.cli.faults.mesh import listing, release, report
 from taskd_net.cli.faults.simulate import simulate
 
 
@@ -21,5 +22,5 @@ def faults() -> None:
     """
 
 
-for _command in (check, explain, simulate):
+for _command in (check, explain, simulate, report, listing, release):
     faults.add_command(_command)

@@ -1,0 +1,178 @@
+"""`taskd-net faults report`, `list` and `release`: faults of devices in the mesh of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from typing import Any, Final
+
+import click
+
+from taskd_net import Ack, Node, Position
+from taskd_net.address import Address
+from taskd_net.body import Body
+from taskd_net.cli.command import JSON, Command
+from taskd_net.cli.job_lines import devices
+from taskd_net.cli.lines import Screen, say, say_json
+from taskd_net.cli.mesh import repeat
+from taskd_net.cli.probing import failure
+from taskd_net.cli.settings import COMMANDS, node_config
+from taskd_net.cli.signals import run_until_signal
+from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, start_output
+from taskd_net.codes import ArgumentError
+from taskd_net.faults.events import FaultKind, Severity, read_event
+from taskd_net.jobs.device_reports import NODES_MOST, DeviceReport, release_body
+from taskd_net.observe.client import NodeClient
+from taskd_net.observe.document import Document
+from taskd_net.observe.job_document import job_document
+
+MGR: Final = Position.mgr()
+
+_SENDS: Final = [each for each in COMMANDS["send"] if each.name not in ("as", "mtype")]
+"""The settings of `taskd-net send`, but for what a report has of its own."""
+
+
+@click.command("report", cls=Command, params=[*_SENDS], short_help="Report a fault of a device to the job's Manager.")
+@click.argument("code")
+@click.argument("device")
+@click.option("--node", type=click.IntRange(0, NODES_MOST), help="Rank of the device's node, where no Agent says it.")
+@click.option(
+    "--kind",
+    type=click.Choice([each.value for each in FaultKind]),
+    default=FaultKind.OCCURRED.value,
+    show_default=True,
+    help="The fault has begun, is over, or has no end.",
+)
+@click.option("--severity", type=click.Choice([each.value for each in Severity]), help="As the driver says it.")
+@click.option("--network", is_flag=True, help="It is a fault of the network.")
+@click.option("--at-time", type=float, help="Its time, in seconds since the epoch.  [default: now]")
+@click.pass_context
+def report(ctx: click.Context, /, code: str, device: str, node: int | None, **event: Any) -> None:
+    """Report the fault with this CODE of this DEVICE, and wait until the Manager has stored it.
+
+    CODE has 8 or 9 hexadecimal digits. DEVICE is HOST/NAME as the Agents or the mapping file name it, or a NAME with
+    --node.
+
+    \b
+    Examples:
+      taskd-net faults report 8C0A4E00 host-b/Ascend910-3
+      taskd-net faults report 8C0A4E00 Ascend910-3 --node 1 --kind recovered
+      taskd-net faults report 81078603 Ascend910-3 --node 1 --network --upstream 10.0.0.7:9601
+
+    \b
+    Exit codes:
+      0      the Manager has it
+      1      it was not delivered, or nobody knows: the answer's code says why
+      2      a flag, a variable, the file, CODE or DEVICE is wrong
+      3      not joined within the timeout: nothing was sent
+      128+N  ended by signal N; whether it was delivered is not known
+    """
+    when = event.pop("at_time")
+    given = {name: event[name] for name in ("kind", "severity", "network") if event[name] is not None}
+    try:
+        if "/" not in device and node is None:
+            raise ArgumentError(f"device is {device!r}; expected HOST/NAME, or --node with the rank of its node")
+        found = read_event({"code": code, "device": device, **given}, time.time() if when is None else when)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from None
+    _send(ctx, DeviceReport(found, node).body)
+
+
+@click.command("release", cls=Command, params=[*_SENDS], short_help="Give a separated device free.")
+@click.argument("device")
+@click.pass_context
+def release(ctx: click.Context, /, device: str, **_: object) -> None:
+    """Give DEVICE free, which waits for a person: it was separated manually, or a reset has failed on it.
+
+    Removing its name from the list of separated devices does the same. DEVICE is a name of `taskd-net faults list`.
+
+    \b
+    Examples:
+      taskd-net faults release host-b/Ascend910-3
+
+    \b
+    Exit codes:
+      0      the Manager has it
+      1      it was not delivered, or nobody knows: the answer's code says why
+      2      a flag, a variable, the file or DEVICE is wrong
+      3      not joined within the timeout: nothing was sent
+      128+N  ended by signal N; whether it was delivered is not known
+    """
+    try:
+        body = release_body(device)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from None
+    _send(ctx, body)
+
+
+@click.command(
+    "list",
+    cls=Command,
+    params=[*COMMANDS["job"], JSON],
+    short_help="Show the devices with a fault, and the isolated ones.",
+)
+@click.argument("addr", envvar="TASKD_NET_AT", default="127.0.0.1:9601")
+@click.pass_context
+def listing(ctx: click.Context, /, addr: str, as_json: bool, **_: object) -> None:
+    """Show the devices with a fault, and the isolated ones, as the Manager of the Mgr at ADDR knows them.
+
+    \b
+    Examples:
+      taskd-net faults list
+      taskd-net faults list 10.0.0.7:9601 --json | jq -r .devices[].device
+
+    \b
+    Exit codes:
+      0  shown, and no device is isolated
+      1  a device is isolated
+      2  a flag, a variable, the file or ADDR is wrong
+      3  nobody at ADDR who can be asked, or a node without a Manager
+    """
+    screen = Screen()
+    isolated = 0
+
+    async def ask(client: NodeClient) -> Document:
+        job = job_document(await client.job())
+        return {name: job[name] for name in ("time", "fault_mode", "devices", "devices_known", "devices_isolated")}
+
+    def show(answer: Document) -> None:
+        nonlocal isolated
+        isolated = answer["devices_isolated"]
+        if as_json:
+            say_json(answer)
+        else:
+            screen.say_all(devices(answer)[1:] or [("the Manager has no rules for faults of devices", "")], again=False)
+
+    repeat(ctx, Address.parse(addr, "ADDR"), ask, show, interval=1.0, count=1)
+    sys.exit(1 if isolated else 0)
+
+
+def _send(ctx: click.Context, body: Body) -> None:
+    """Send a message to the Mgr as a tool, and end the process with its answer."""
+    config = node_config(ctx, free_position(), service=True)
+    timeout: float = ctx.params["timeout"]
+    start_output(ctx)
+
+    async def join_and_send() -> Ack | None:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + timeout
+        async with Node(config) as node:
+            try:
+                await node.joined(timeout)
+            except TimeoutError as error:
+                say(f"Error: {error}", err=True)
+                return None
+            try:
+                return await node.send(body.to_json(), to=MGR, timeout=max(0.0, give_up_at - loop.time()))
+            finally:
+                await node.withdraw(WITHDRAW_S)
+
+    ack = run_until_signal(join_and_send)
+    if isinstance(ack, signal.Signals):
+        sys.exit(128 + ack)
+    if ack is None:
+        sys.exit(NOT_JOINED)
+    say(f"0 OK from {ack.src}" if ack.ok else failure(ack))
+    sys.exit(0 if ack.ok else 1)
