@@ -29,6 +29,8 @@ UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"
 
 IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 """Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""
+DEVICES: Final = "TASKD_NET_DEVICES"
+"""Variable with the names of the node's devices, for its Agent."""
 AGENT_PID: Final = "TASKD_NET_AGENT_PID"
 """Variable that an Agent sets with it: its pid. A process below it is a worker where this is its parent."""
 
@@ -120,7 +122,7 @@ def upstream(config: Settings) -> str:
 
 def devices(config: Settings) -> Sequence[str]:
     """`Devices`, names as a list or with commas between, or those of `TASKD_NET_DEVICES`, or none."""
-    value = config.get("Devices", os.environ.get(f"{ENVIRONMENT}DEVICES", ""))
+    value = config.get("Devices", os.environ.get(DEVICES, ""))
     names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
     if not isinstance(names, Sequence):
         raise ConfigError(f"Devices is {shown(value)}; expected names of devices, with commas between")

@@ -154,7 +154,7 @@ class Rejoining(Controller):
             try:
                 await asyncio.to_thread(self._reports.fault_ranks, dict.fromkeys(sorted(ranks), _OTHER))
             except (ClusterdError, NodeError) as error:  # the next stream of signals is the next try
-                self._log.warning("clusterd_report_failed", call="ReportProcessFault", reason=str(error))
+                self._log.error("clusterd_report_failed", call="ReportProcessFault", reason=str(error))
 
     def _unreported(self, ranks: frozenset[int]) -> bool:
         stream, reported = self._reported

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from taskd_net.codes import TaskdNetError
 from taskd_net.jobs.traffic import Reset
 
 OnReset = Callable[[Reset], Awaitable[bool]]
@@ -21,7 +22,7 @@ TAIL_CHARS: Final = 200
 READ_BYTES: Final = 65_536
 
 
-class ResetFailed(Exception):
+class ResetFailed(TaskdNetError):
     """A device was not reset; the text says why."""
 
 

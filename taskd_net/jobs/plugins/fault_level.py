@@ -42,7 +42,7 @@ from taskd_net.jobs.traffic import Command, Replace, Reset, StepBegun, StepEnded
 STREAM: Final = "FaultLevelStream"
 
 _NUMBER: Final = 4
-"""That of the plugins that answer reports of Agents. Of plugins with one number the name decides: this is the first."""
+"""The number of the plugins that answer reports of Agents. Of plugins with one number the first name decides."""
 
 _RESETTING: Final = frozenset((Action.STOP_PROCESSES, Action.RESET_DEVICE))
 
