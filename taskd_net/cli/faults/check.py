@@ -33,7 +33,7 @@ def check(ctx: click.Context, /, folder: Path, as_json: bool, **_: object) -> No
     \b
     Examples:
       taskd-net faults check /etc/mindx-dl/fault-config
-      taskd-net faults check . --fault-edition current --json
+      taskd-net faults check /etc/mindx-dl/fault-config --fault-edition current --json
 
     \b
     Exit codes:
