@@ -162,6 +162,19 @@ def test_the_reason_is_that_of_the_type_that_is_left() -> None:
     assert isolated.code == L2
 
 
+def test_the_reason_is_that_of_the_most_serious_of_several() -> None:
+    custom = {"FaultFrequency": [*_entries(L1, ReleaseTimeWindow=60), *_entries(L2, ReleaseTimeWindow=60)]}
+    custom["FaultFrequency"][1]["FaultHandling"] = "ManuallySeparateNPU"
+    scene = Scene(read(CODES, custom, Edition.CURRENT)[0])
+    scene.send(L3, at=0.0)
+    for code in (L1, L2):
+        for _ in range(3):
+            scene.send(code, "once", at=scene.now + 1)
+    scene.send(L3, "recovered", at=10.0)
+    (isolated,) = scene.policy.isolated()
+    assert (isolated.code, isolated.fault_type.word) == (L2, "ManuallySeparateNPU")
+
+
 def test_without_a_release_window_a_person_is_needed_in_the_current_edition_too() -> None:
     scene = Scene(rules(Edition.CURRENT, FaultHandling="ManuallySeparateNPU"))
     once(scene, 1, 2, 3)

@@ -61,6 +61,13 @@ def test_of_several_faults_the_most_serious_wins() -> None:
     assert scene.policy.standing("npu-0") is FaultType.RESTART_NPU and scene.out() == {}
 
 
+def test_a_fault_that_comes_again_with_a_lower_severity_is_less_serious() -> None:
+    scene = Scene()
+    scene.send("FFFF0000", at=1.0, severity=Severity.MAJOR)
+    scene.send("FFFF0000", at=2.0, severity=Severity.MINOR)
+    assert scene.policy.standing("npu-0") is FaultType.NOT_HANDLE and scene.out() == {}
+
+
 def test_a_device_that_is_out_is_not_rescheduled_again() -> None:
     scene = Scene()
     scene.send(L3, at=1.0)

@@ -175,6 +175,22 @@ def test_an_event_of_before_the_restart_is_a_doubled_one() -> None:
     assert copy.counts.doubled == 1
 
 
+def test_a_momentary_event_of_before_the_restart_does_not_count_again() -> None:
+    scene = Scene(read(CODES, frequency(EventId=L1, Times=2))[0])
+    scene.send(L1, "once", at=1.0)
+    copy = restored(scene.policy, Mode.RESCHEDULING)
+    (decision,) = copy.event(FaultEvent(L1, "npu-0", FaultKind.ONCE, None, 1.0), 2.0)
+    assert decision.fault_type is FaultType.NOT_HANDLE
+
+
+def test_few_codes_that_keep_a_device_out_are_loaded() -> None:
+    raised = {f"AAAA{number:04X}": ["ManuallySeparateNPU", 1.0, None, "often"] for number in range(9)}
+    policy = FaultPolicy(read()[0])
+    policy.load({"npu-0": {"raised": raised}})
+    ((_, value),) = _values(policy)
+    assert len(value["raised"]) == editions.RAISED_PER_DEVICE and policy.manually_separated() == ["npu-0"]
+
+
 def test_a_state_is_loaded_under_other_rules() -> None:
     scene = Scene(read(CODES, frequency(EventId=L3, Times=5))[0])
     for at in range(4):
