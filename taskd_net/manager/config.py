@@ -92,8 +92,8 @@ class ManagerConfig:
         fault_config: Folder with the files that give fault codes their levels, as the platform mounts
             `mindx-dl-fault-config`. With it the Manager answers faults of devices
             ([manager](manager.md#faults-of-devices)).
-        fault_edition: Rules by which these files are read: `documented` as in TaskD's documents, `current` as the
-            platform ships files today.
+        fault_edition: Edition by which these files are read. `documented` is that of TaskD's documents, `current` that
+            of the files that the platform ships today.
         fault_mode: Answer to levels 2 to 6: `rescheduling` isolates the device and reschedules the job; `grace` runs
             the training again where that may help, after a reset of the device if need be.
         fault_job: What the job is. It decides on level 2 in the mode `grace`.
