@@ -140,6 +140,7 @@ ELSEWHERE = {
     "position.py": {"isdigit"},
     "demo/process.py": {"json.loads"},
     "demo/fleet.py": {"json.loads"},
+    **{f"demo/mindspore/{name}.py": {"json.loads"} for name in ("manager", "stage")},
     **{f"demo/job/{name}.py": {"json.loads"} for name in ("manager", "stage", "trainee")},
     **{f"demo/recovery/{name}.py": {"json.loads"} for name in ("manager", "stage")},
     **{f"demo/training/{name}.py": {"json.loads"} for name in ("manager", "stage")},

@@ -311,7 +311,7 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
         workers, their_plans = PyTorchWorkers(_operators, cls), PyTorchPlans()
     else:
         workers, their_plans = MindSporeWorkers(_operators), agent_settings.mindspore_plans()
-    devices = arguments.devices(wanted)
+    devices = agent_settings.device_names(wanted)
     slot.fill(lambda: Agent(node, workers, their_plans, own_proxy, devices), f"agent-{server_rank}.log")
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +11,14 @@ from taskd_net import job_limits
 from taskd_net.api import arguments
 from taskd_net.api.member import log
 from taskd_net.api.plans import MindSporePlans
+from taskd_net.codes import ArgumentError, ConfigError
+from taskd_net.faults.events import device_name
 from taskd_net.untrusted import natural, shown
 
 FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
 RESTART_PAUSE: Final = "TASKD_NET_RESTART_PAUSE"
 FINISH_PAUSE: Final = "TASKD_NET_FINISH_PAUSE"
+DEVICE_NAMES: Final = "TASKD_NET_DEVICES"
 DEVICES: Final = Path("/dev")
 
 
@@ -50,3 +54,15 @@ def mindspore_plans() -> MindSporePlans:
     pause = restart_pause()
     finish = arguments.seconds_of_environment(FINISH_PAUSE, job_limits.FINISH_PAUSE_S)
     return MindSporePlans(pause, min(pause, job_limits.RESTART_RANKS_PAUSE_S), finish)
+
+
+def device_names(config: arguments.Settings) -> Sequence[str]:
+    """`Devices`, names as a list or with commas between, or those of `TASKD_NET_DEVICES`, or none."""
+    value = config.get("Devices", os.environ.get(DEVICE_NAMES, ""))
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, Sequence):
+        raise ConfigError(f"Devices is {shown(value)}; expected names of devices, with commas between")
+    try:
+        return [device_name(name, "a name in Devices") for name in names if name != ""]
+    except ArgumentError as error:
+        raise ConfigError(str(error)) from None

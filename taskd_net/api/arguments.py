@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from taskd_net import limits
 from taskd_net.address import Address
-from taskd_net.codes import ArgumentError, ConfigError
-from taskd_net.faults.events import device_name
+from taskd_net.codes import ConfigError
 from taskd_net.limits import RANK_CHARS
 from taskd_net.tls import files as tls_files
 from taskd_net.tls.files import Tls
@@ -29,8 +28,6 @@ UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"
 
 IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 """Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""
-DEVICES: Final = "TASKD_NET_DEVICES"
-"""Variable with the names of the node's devices, for its Agent."""
 AGENT_PID: Final = "TASKD_NET_AGENT_PID"
 """Variable that an Agent sets with it: its pid. A process below it is a worker where this is its parent."""
 
@@ -118,18 +115,6 @@ def upstream(config: Settings) -> str:
     if not {"UpstreamAddr", "UpstreamPort"} & config.keys() and (text := os.environ.get(UPSTREAM)):
         return str(Address.parse(text, UPSTREAM))
     return address(config, "Upstream", PROXY_PORT)
-
-
-def devices(config: Settings) -> Sequence[str]:
-    """`Devices`, names as a list or with commas between, or those of `TASKD_NET_DEVICES`, or none."""
-    value = config.get("Devices", os.environ.get(DEVICES, ""))
-    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(names, Sequence):
-        raise ConfigError(f"Devices is {shown(value)}; expected names of devices, with commas between")
-    try:
-        return [device_name(name, "a name in Devices") for name in names if name != ""]
-    except ArgumentError as error:
-        raise ConfigError(str(error)) from None
 
 
 def plain_address(config: Settings, port: int) -> str | None:

@@ -22,7 +22,7 @@ from taskd_net.cli.job_lines import draw as draw_job
 from taskd_net.cli.output import as_json, as_text
 from taskd_net.cli.send import _fields
 from taskd_net.job_view import JobView
-from taskd_net.observe.client import AskFailed, NotForgotten
+from taskd_net.observe.client import AskFailed, NoManager, NotForgotten
 from taskd_net.observe.document import document
 from taskd_net.observe.job_document import job_document
 from taskd_net.observe.probe_codec import Echo
@@ -81,7 +81,7 @@ def run(monkeypatch: pytest.MonkeyPatch, answer: object, *arguments: str) -> Res
     """Run a command; the node that it asks gives this answer, then refuses."""
     monkeypatch.setattr(mesh_module, "end_at_once", lambda: None)
     for module in (mesh_module, probing, forget):
-        monkeypatch.setattr(module, "NodeClient", Client(answer, AskFailed("no")))
+        monkeypatch.setattr(module, "NodeClient", Client(answer, NoManager("no")))
     return CliRunner().invoke(group, list(arguments))
 
 
