@@ -15,7 +15,7 @@ from taskd_net.cli.mesh import repeat
 from taskd_net.expect import Expected
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager
 from taskd_net.observe.document import Document, document, healthy
-from taskd_net.observe.job_document import device_document
+from taskd_net.observe.job_document import devices_document
 
 
 @command(
@@ -63,12 +63,7 @@ def tree(
             if failed.implemented and not isinstance(failed, NoManager):
                 raise
             return mesh
-        return mesh | {
-            "fault_mode": job.fault_mode or None,
-            "devices": [device_document(each) for each in job.devices],
-            "devices_known": job.devices_known,
-            "devices_isolated": job.devices_isolated,
-        }
+        return mesh | devices_document(job)
 
     def show(mesh: Document) -> None:
         nonlocal last

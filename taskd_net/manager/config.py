@@ -94,7 +94,7 @@ class ManagerConfig:
             ([manager](manager.md#faults-of-devices)).
         fault_edition: Edition by which these files are read. `documented` is that of TaskD's documents, `current` that
             of the files that the platform ships today.
-        fault_mode: Answer to levels 2 to 6: `rescheduling` isolates the device and reschedules the job; `grace` runs
+        fault_mode: Answer to levels 2 to 6. `rescheduling` isolates the device and reschedules the job; `grace` runs
             the training again where that may help, after a reset of the device if need be.
         fault_job: What the job is. It decides on level 2 in the mode `grace`.
         sub_health: Answer to a device that is only slower than it should be.

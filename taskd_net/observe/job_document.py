@@ -39,10 +39,7 @@ def job_document(view: JobView) -> Document:
             }
             for stream in view.streams
         ],
-        "fault_mode": view.fault_mode or None,
-        "devices": [device_document(each) for each in view.devices],
-        "devices_known": view.devices_known,
-        "devices_isolated": view.devices_isolated,
+        **devices_document(view),
         "agents": [_agent(each) for each in view.agents],
         "agents_known": view.agents_known,
         "agents_in_trouble": view.agents_in_trouble,
@@ -85,7 +82,17 @@ def manager_trouble(view: JobView) -> list[str]:
     return found
 
 
-def device_document(device: DeviceView) -> Document:
+def devices_document(view: JobView) -> Document:
+    """The fields of a job's devices, which the document of a mesh has too."""
+    return {
+        "fault_mode": view.fault_mode or None,
+        "devices": [_device(each) for each in view.devices],
+        "devices_known": view.devices_known,
+        "devices_isolated": view.devices_isolated,
+    }
+
+
+def _device(device: DeviceView) -> Document:
     """The object of a device."""
     return {
         "device": device.device,
