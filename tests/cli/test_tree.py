@@ -125,9 +125,9 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
     assert (code, errors) == (0, "")
     heading, columns, *rows = table.rstrip("\n").split("\n")
     assert heading.startswith("Mgr/0: 6 nodes, 1 in trouble, 2 missing, ") and columns.startswith("NODE ")
-    assert [row.split()[:2] for row in rows] == [
-        ["Worker/0/0", "joined"], ["Worker/0/1", "joined"], ["Worker/1/2", "lost"],
-    ]  # fmt: skip
+    states = dict(row.split()[:2] for row in rows)
+    assert states.pop("Worker/1/2") in ("lost", "gone")  # gone after 30 s, which a busy machine takes for the commands
+    assert states == {"Worker/0/0": "joined", "Worker/0/1": "joined"}
 
 
 @pytest.mark.parametrize("command", [("tree",), ("top",), ("tree", "--json", "--watch")])

@@ -90,7 +90,8 @@ async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str, monkeypa
         ending = asyncio.ensure_future(mgr.close() if end == "close" else mgr.drain(0.2))
         assert await next_status(watch) == health_pb2.HealthCheckResponse.NOT_SERVING
         await soon(ending)
-    assert (steps[0], steps[-1]) == ("health", "stream")
+    # A drain tells it twice, and may return from the first after the end.
+    assert steps.index("health") < steps.index("stream")
 
 
 async def test_who_drains_says_so_at_once(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
