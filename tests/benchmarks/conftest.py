@@ -1,5 +1,6 @@
 """Measures in fractions of a second: they must run and give sane figures, good or bad."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -43,4 +44,6 @@ def require_sane(results: Results) -> None:
     assert not results.failures
     for key, figures in results.medians():
         assert figures, key
-        assert all(value >= 0.0 for value in figures.values()), (key, figures)
+        # A node on a socket has fewer threads than a channel of grpcio.
+        least = -math.inf if "beyond" in key.metric else 0.0
+        assert all(least <= value < math.inf for value in figures.values()), (key, figures)
