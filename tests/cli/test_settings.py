@@ -242,7 +242,13 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
         "fault_on_reset": "h",
         "linkdown_timeout": 7,
     }
-    values |= {"fault_edition": "current", "fault_mode": "grace", "fault_job": "inference", "sub_health": "hotSwitch"}
+    values |= {
+        "fault_watch": False,
+        "fault_edition": "current",
+        "fault_mode": "grace",
+        "fault_job": "inference",
+        "sub_health": "hotSwitch",
+    }
     values |= {"process_interval": 142, "clusterd_addr": "h:8899", "taskd_enable": False, "in_place": True}
     values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
     values |= {"child_bytes": 9_000_000, "total_bytes": 36_000_000}

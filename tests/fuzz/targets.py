@@ -50,7 +50,7 @@ from taskd_net.wire.batches import read_batch, read_branches, split_batch, write
 from taskd_net.wire.fields import field_sizes, varint
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import Announcement, read_announcement, read_register
-from tests.fuzz import jobs, sockets
+from tests.fuzz import devices, jobs, sockets
 from tests.fuzz.mesh import play
 from tests.fuzz.streams import from_child, from_parent
 from tests.wire.known import read_known_frame
@@ -311,6 +311,9 @@ TARGETS: Final[Mapping[str, Target]] = {
     "job_reports": jobs.reports,
     "job_orders": jobs.clusterd,
     "job_documents": jobs.documents,
+    "device_reports": devices.device_reports,
+    "fault_files": devices.fault_files,
+    "platform_files": devices.platform_files,
     "socket_frames": sockets.frames,
     "socket_requests": sockets.requests,
     "socket_stream": sockets.direct_stream,

@@ -161,6 +161,66 @@ job_documents = st.one_of(
     json_texts,
 )
 
+device_texts = st.one_of(
+    st.sampled_from(["00", "8C0A4E00", "host-b/npu", "major", "1.5", "-1", "nan", "1e999", "9" * 5000, "true"]),
+    texts,
+    st.dictionaries(
+        st.sampled_from(["code", "device", "kind", "severity", "at", "network", "msg_type", "message", "extension"]),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.sampled_from(["8C0A4E00", "FAULT", "once", "minor"]),
+    ).map(json.dumps),
+).map(str.encode)
+codes = st.sampled_from(["8C0A4E00", "81078603", "8c1f8608", "0x1", 7, None])
+fault_rules = st.fixed_dictionaries(
+    {
+        "EventId": st.lists(codes, min_size=1, max_size=3),
+        "TimeWindow": st.just(3600) | st.integers(-1, 10**6),
+        "Times": st.just(2) | st.integers(-1, 200),
+        "FaultHandling": st.sampled_from(["ManuallySeparateNPU", "SeparateNPU", "PreSeparateNPU", 1]),
+    },
+    optional={
+        "ReleaseTimeWindow": st.just(7200) | st.integers(-1, 10**6),
+        **dict.fromkeys(("FaultTimeout", "RecoverTimeout"), st.just(20) | st.integers(-1, 10**4)),
+    },
+)
+code_lists = st.lists(codes, min_size=1, max_size=4)
+fault_files = st.tuples(
+    st.fixed_dictionaries(
+        {"RestartNPUCodes": code_lists},
+        optional={
+            **dict.fromkeys(("NotHandleFaultCodes", "SeparateNPUCodes", "SubHealthFaultCodes"), code_lists),
+            "x": texts | code_lists,
+        },
+    ).map(json.dumps),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "GraceTolerance": st.dictionaries(
+                st.sampled_from(["WaitProcessReadCMTime", "WaitDeviceResetTime", "WaitFaultSelfHealingTime", "x"]),
+                st.integers(-1, 10**4) | texts,
+            ),
+            "FaultFrequency": st.lists(fault_rules, max_size=3) | texts,
+            "FaultDuration": st.lists(fault_rules, max_size=3) | texts,
+        },
+    ).map(json.dumps),
+    st.sampled_from(["300", '"60"', "0", "9" * 5000]),
+).map(lambda files: "\0".join(files).encode())
+platform_files = st.one_of(
+    st.dictionaries(texts, st.integers(-1, 2**40) | texts, max_size=3).map(json.dumps),
+    st.dictionaries(
+        st.sampled_from(["RankList", "RetryTime", "GracefulExit", "FaultFlushing", "RestartFaultProcess"]),
+        st.integers(-1, 2**70)
+        | st.booleans()
+        | st.lists(
+            st.fixed_dictionaries({"RankId": st.integers(-1, 9), "Status": texts | st.just("fault")}), max_size=3
+        ),
+    ).map(json.dumps),
+    st.sampled_from(["hotReset", "podReschedule\n", "12", "9" * 5000, "host-a/0,host-b/1 x"]),
+).map(str.encode)
+
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
@@ -230,6 +290,9 @@ STRATEGIES = {
     "job_reports": damaged(json_texts),
     "job_orders": damaged(job_orders),
     "job_documents": damaged(job_documents),
+    "device_reports": damaged(device_texts),
+    "fault_files": damaged(fault_files),
+    "platform_files": damaged(platform_files),
     "socket_frames": damaged(socket_frames),
     "socket_requests": damaged(socket_requests),
     "socket_stream": damaged(direct_streams(Kind.REQUEST, socket_requests)),
@@ -240,7 +303,7 @@ STRATEGIES = {
 }
 
 
-SLOW = ("configuration", "job_reports")
+SLOW = ("configuration", "device_reports", "job_reports")
 """Targets that read the input many times."""
 
 
@@ -272,6 +335,8 @@ READ_BY = {
     "read_body": "read_message",  # of a header that was split before
     "read_decisions": "from_json",  # plain data of the same store
     "read_file": "read_switch",  # bytes of a file
+    "read_files": "read_rules",  # the files of a folder
+    "read_folder": "read_rules",
     "read_known_frames": "from_child",  # several frames of a batch
     "read_position": "read_message",
     "read_probe": "read_frame",
@@ -293,7 +358,10 @@ def test_every_reader_has_a_target() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("read_")
     }
-    sources = [Path(__file__).parent / f"{module}.py" for module in ("targets", "jobs", "sockets", "streams", "mesh")]
+    sources = [
+        Path(__file__).parent / f"{module}.py"
+        for module in ("targets", "jobs", "devices", "sockets", "streams", "mesh")
+    ]
     called = {
         node.attr if isinstance(node, ast.Attribute) else node.id
         for file in sources
