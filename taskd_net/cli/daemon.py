@@ -233,22 +233,31 @@ class Daemon:
             self._log.warning("notify_failed", reason=trouble)
 
 
+_UNDER_WAY: Final[set[str]] = set()
+"""The names of work without an outcome. A thread outlives that by a moment, in which the next reload may begin."""
+
+
 async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
     """Run blocking work, such as reading files, in a thread that the end of the process does not wait for.
 
     Raises:
         ConfigError: it has not ended in time, or the one before it still hangs.
     """
-    if any(thread.name == name for thread in threading.enumerate()):
+    if name in _UNDER_WAY:
         raise ConfigError(f"the thread that {name} hangs since an earlier reload")
+    _UNDER_WAY.add(name)
     done: concurrent.futures.Future[T] = concurrent.futures.Future()
     done.set_running_or_notify_cancel()  # so that a timeout below does not cancel it, and its result finds it
 
     def run() -> None:
         try:
-            done.set_result(work())
+            result = work()
         except Exception as error:  # noqa: BLE001 - raised at the await
+            _UNDER_WAY.discard(name)
             done.set_exception(error)
+        else:
+            _UNDER_WAY.discard(name)
+            done.set_result(result)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     try:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Code
+from taskd_net.cli.daemon import in_thread
 from tests.cli.processes import Command, Daemon, heard, run, service_manager
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address, soon
@@ -345,6 +347,25 @@ async def test_sighup_over_a_fifo_holds_up_nobody(mesh: Mesh, tmp_path: Path) ->
             assert [(await heard(manager))[0] for _ in range(2)] == ["RELOADING=1", "READY=1"]
             mgr.signal(TERM)
             assert await mgr.exit_code() == 0
+
+
+async def test_reload_begins_as_soon_as_the_one_before_has_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the one before may still be about to end."""
+    may_end = threading.Event()
+
+    class Lingering(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            may_end.wait(60.0)
+
+    monkeypatch.setattr(threading, "Thread", Lingering)
+    try:
+        assert [await in_thread(lambda: 5, 60.0, "reads") for _ in range(2)] == [5, 5]
+    finally:
+        may_end.set()
+    for thread in threading.enumerate():
+        if isinstance(thread, Lingering):
+            thread.join()
 
 
 async def test_signal_ends_a_daemon_that_is_reading_its_file(tmp_path: Path) -> None:
