@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
@@ -62,9 +61,11 @@ class Devices:
         self._reports_only = reports_only
         self._policy: FaultPolicy | None = None
         if state.files:
-            with suppress(ConfigError):  # refused by another edition, or a newer release: the folder gives others
+            try:
                 self._policy = self._made(state.files)
                 self._policy.load({device: json_value(text) for device, text in state.policy.items()})
+            except ConfigError:  # refused by another edition, or a newer release: the folder gives others
+                state.tasks.clear()  # no policy would end their steps
 
     @property
     def known(self) -> bool:

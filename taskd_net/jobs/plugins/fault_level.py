@@ -62,13 +62,16 @@ class FaultLevel(Recovery[Nothing]):
         super().__init__(Nothing())
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
-        """Its own stream for what needs no recovery, and the recovery for stops, resets and restarts."""
+        """Its own stream for what needs no recovery, and the recovery for stops, resets and restarts.
+
+        The round that replaces a node goes first: nobody gets a stream that a plugin before it wants again.
+        """
         if not snapshot.devices.tasks:
             return ()
         wanted = []
         if any(_is_due(snapshot, device, task) for device, task in snapshot.devices.tasks.items()):
             wanted.append(STREAM)
-        if _with_action(snapshot, Action.RUN_AGAIN, *_RESETTING):
+        if not snapshot.records.to_replace and _with_action(snapshot, Action.RUN_AGAIN, *_RESETTING):
             wanted.append(RECOVERY)
         return wanted
 
