@@ -24,6 +24,13 @@ def test_a_report_comes_back_as_it_was(kind: FaultKind, node: int | None) -> Non
     assert read_report(TOOL, body, 5.0) == DeviceEvent(event, node)
 
 
+def test_a_report_says_nothing_of_what_is_not_known() -> None:
+    event = FaultEvent("8C0A4E00", "host-b/npu", FaultKind.OCCURRED, None, NOW)
+    body = DeviceReport(event).body
+    assert body.extension == {"Device": "host-b/npu", "At": "1700000000.25"}
+    assert read_report(TOOL, body, 5.0) == DeviceEvent(event, None)
+
+
 def test_a_release_comes_back_as_it_was() -> None:
     assert read_report(TOOL, release_body("host-b/npu"), NOW) == DeviceReleased("host-b/npu")
 

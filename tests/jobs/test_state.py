@@ -64,8 +64,9 @@ def test_parts_that_are_none_are_refused() -> None:
     parts = parts_of(started(0).job)
     wrong: list[dict[str, str]] = [{}, parts | {"rest": '{"schema": 1}'}]
     wrong += [parts | {"agent/0": text} for text in ("nonsense", "3")]
+    wrong += [parts | {"devices": "[]"}]
     for each in wrong:
-        with pytest.raises(ConfigError, match=r"stored state|agents"):
+        with pytest.raises(ConfigError, match=r"stored state|agents|state\.devices is"):
             Job.from_parts(each, LOCAL)
 
 

@@ -71,7 +71,7 @@ class OrderedEpochs(Plugin[Ordered]):
         elif self._is_late(snapshot):
             self.state.leave = 0.0
             self._restart(snapshot)
-        elif self._can_begin(snapshot):
+        else:  # every rank waits
             ordered = signal.strategy in _GOES_ON
             self.state.begun = signal.order if ordered else self.state.begun
             self.state.leave = 0.0

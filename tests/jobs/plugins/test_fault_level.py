@@ -451,7 +451,7 @@ def test_mapping_file_says_the_node_too() -> None:
     assert scene.answer(L6, "host-b/npu", node=None) == REPLACED
 
 
-@pytest.mark.parametrize("code", [L3, L5, L6])
+@pytest.mark.parametrize("code", [L3, L4, L5, L6])
 @pytest.mark.parametrize("node", [None, 7])
 def test_a_device_that_is_nowhere_in_the_job_moves_nothing(code: str, node: int | None) -> None:
     scene = Devices(GRACE)
