@@ -59,8 +59,9 @@ class Nodes:
         self._threads = threads
         self._frameworks = frameworks
 
-    def __call__(self, times: Times = TIMES, *, partial: bool = True) -> Node:
+    def __call__(self, times: Times = TIMES, *, partial: bool = True, program: str = "") -> Node:
         framework = Msrun()
+        framework.program = program or framework.program
         self._frameworks.append(framework)
         plugin = MSRunPlugin(paths=Paths(self.path, self.path.with_name("version")), times=times)
         plugin.register_callbacks("KILL_WORKER", framework.kill)
@@ -81,8 +82,7 @@ def launch(tmp_path: Path, frameworks: list[Double]) -> Iterator[Nodes]:
 
 
 def test_workers_to_their_end(launch: Nodes) -> None:
-    node = launch()
-    node.framework.program = FINISHES
+    node = launch(program=FINISHES)
     assert node.framework.called() == ("START_ALL_WORKER",)
     assert node.framework.called() == ("KILL_WORKER", [-1])
     assert node.status() == 0
@@ -156,10 +156,8 @@ def test_graceful_exit_waits_for_the_workers(launch: Nodes) -> None:
 
 
 def test_graceful_exit_of_workers_that_stay(launch: Nodes) -> None:
-    node = launch(replace(TIMES, grace=0.3))
-    node.framework.program = (
-        "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
-    )
+    program = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
+    node = launch(replace(TIMES, grace=0.3), program=program)
     assert node.framework.called() == ("START_ALL_WORKER",)
     began = time.monotonic()
     node.file(GracefulExit=1)
