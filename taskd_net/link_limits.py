@@ -48,20 +48,18 @@ BATCHES_CONFIRMED: Final = 2
 
 DIRECT_READ_BYTES: Final = 128 * 1024
 """Bytes of the buffer that all direct links of an event loop read into, and so of one read: more small messages than
-may be in flight to a leaf. A larger frame is put together in a buffer of its link, and its first read is copied there:
-with 256 KiB, 64 KiB bodies cost 7 % more."""
+may be in flight to a leaf. A larger frame is put together in a buffer of its link; its first read is copied there."""
 
 DIRECT_OWN_BYTES: Final = 4 * 1024
 """Least bytes of a link's own buffer, for the beginning of a frame. It ends with the frame."""
 
 DIRECT_BATCH_BYTES: Final = 1024 * 1024
 """Bytes of the messages in one batch of a direct link; a larger message goes alone. With 16 bodies of 64 KiB in a batch
-each costs a seventh less than with 8. Twice as many gain nothing, and would need a larger DIRECT_FRAME_BYTES."""
+each costs less than with 8 (docs/performance.md). Twice as many gain nothing, and need a larger DIRECT_FRAME_BYTES."""
 
 DIRECT_LARGE_AHEAD: Final = 2
-"""Batches ahead of the other end beyond which no large one is written: what lies between two processes then stays in
-the processor's cache, and 64 KiB bodies cost 7 % less than with BATCHES_AHEAD. At least BATCHES_CONFIRMED, or a link
-without answers would stand still."""
+"""Batches ahead of the other end beyond which none of more than BATCH_BYTES is written: what lies between two processes
+then stays in the processor's cache. At least BATCHES_CONFIRMED, or a link without answers would stand still."""
 
 DIRECT_FRAMES_AT_ONCE: Final = 64
 """Frames of a direct link that are handled in one go. An end is four batches ahead at most, so an honest one never has

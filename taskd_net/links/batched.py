@@ -196,7 +196,9 @@ class BatchedLink(Session[bytes]):
         full, count, size = self._ahead >= BATCHES_AHEAD, 0, 0
         if self._frames and not full and not self._large.held:
             count, size = self._next_messages()
-            if size >= LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake, self._ahead):
+            if size >= LARGE_WRITE_BYTES and not self._large.may_begin(
+                size, self._wake, self._ahead if size > BATCH_BYTES else 0
+            ):
                 count = size = 0
         if full or not (count or self._answers):
             return batch_parts((), Batch(taken=taken, joined=news)) if taken or news else None
