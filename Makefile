@@ -15,7 +15,7 @@ OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 uvloop==0.18.0 \
 TORCH = torch==2.13.0
 # An older and a newer version; `taskd_net/torch/seam.py` has the same ones.
 TORCH_RANGE = 2.12.1 2.15.0
-# 0.8 GB; it wants protobuf 7.34 or newer, so its environment also has the tests marked `compat`.
+# 0.8 GB; it wants protobuf 7.34 or newer, so its environment also has the tests marked `oldest`.
 MINDSPORE = mindspore==2.10.*
 AUDIT = pip-audit==2.10.1
 
@@ -109,8 +109,8 @@ proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `make proto` writes
 	@.venv-proto/bin/python proto/generate.py --check
 
-oldest: .venv-oldest/stamp  ## run the tests marked `compat` with the oldest supported dependencies
-	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "compat and not long and not matrix and not mixed and not newest" $(ARGS)
+oldest: .venv-oldest/stamp  ## run the tests marked `oldest` with the oldest supported dependencies
+	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "oldest and not long and not matrix and not mixed and not newest" $(ARGS)
 
 # Chromium comes from the system; if it is missing, Debian's package is installed where possible.
 browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page (ARGS=--rewrite-pictures)

@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net.distributions import COMPAT, owners, require_alone
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 OURS = "taskd_net_compat-0.1.0"
 

@@ -25,7 +25,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 pytestmark = [
     pytest.mark.skipif(not DOCUMENTS[0].exists(), reason="the documents are part of a checkout"),
-    pytest.mark.compat,
+    pytest.mark.oldest,
 ]
 
 

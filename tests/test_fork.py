@@ -15,7 +15,7 @@ import pytest
 import taskd_net
 from taskd_net import fork
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 CHILD_S = 10
 

@@ -25,7 +25,7 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
         yield mesh
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @both_links
 async def test_draining_proxy_waits_for_the_answer_under_way_and_takes_on_nothing_new(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
@@ -54,7 +54,7 @@ async def test_draining_proxy_waits_for_the_answer_under_way_and_takes_on_nothin
     assert (await mgr.send("x", to="Worker/0/0")).code == Code.NET_STREAM_NOT_INITED
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_draining_proxy_takes_in_the_calls_that_had_arrived(mesh: Mesh) -> None:
     """gRPC hands them over one by one, and cancels those that it has not when its server stops."""
@@ -70,7 +70,7 @@ async def test_draining_proxy_takes_in_the_calls_that_had_arrived(mesh: Mesh) ->
     assert (mgr.waiting(), proxy.waiting()) == (100, 100)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_draining_proxy_answers_new_calls_by_their_code(mesh: Mesh) -> None:
     """Over the four calls, too. A sender without pauses counts as in time only so long, and keeps nobody."""
     mgr = await mesh.mgr(inbox=10_000)
@@ -101,7 +101,7 @@ async def test_draining_proxy_answers_new_calls_by_their_code(mesh: Mesh) -> Non
         assert await soon(draining)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @both_links
 async def test_draining_proxy_delivers_what_was_only_posted(mesh: Mesh) -> None:
     mgr = await mesh.mgr(inbox=100)
@@ -113,7 +113,7 @@ async def test_draining_proxy_delivers_what_was_only_posted(mesh: Mesh) -> None:
     assert await mgr.take_all(100) == [str(number) for number in range(100)]
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_draining_is_bounded_and_gives_every_sender_a_code(mesh: Mesh) -> None:
     mgr = await mesh.mgr(ack_timeout=60.0)
     proxy = await mesh.proxy(0, mgr, ack_timeout=60.0)
@@ -128,7 +128,7 @@ async def test_draining_is_bounded_and_gives_every_sender_a_code(mesh: Mesh) -> 
         assert ack.code == Code.NETWORK_ACK_LOST
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_idle_node_drains_at_once_and_its_inbox_can_be_received(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
@@ -139,7 +139,7 @@ async def test_idle_node_drains_at_once_and_its_inbox_can_be_received(mesh: Mesh
     assert await soon(mgr.drain(20.0))
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_node_that_was_never_started_can_be_drained() -> None:
     node = Node(NodeConfig.worker(server_rank=0, rank=0))
     assert await soon(node.drain(20.0))
@@ -149,7 +149,7 @@ async def test_node_that_was_never_started_can_be_drained() -> None:
 # ---- withdrawing
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_withdrawn_node_costs_no_broadcast_anything(mesh: Mesh) -> None:
     """Without it, its parent would answer 6002 to every broadcast to Workers for the grace time."""
     mgr = await mesh.mgr()
@@ -163,7 +163,7 @@ async def test_withdrawn_node_costs_no_broadcast_anything(mesh: Mesh) -> None:
     assert (await mgr.send("x", to="Worker/0/1")).code == Code.NO_ROUTE
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_node_that_has_not_joined_has_nobody_to_tell(mesh: Mesh) -> None:
     worker = await mesh.worker(0, 0, await free_address(), join=False)
     await mesh.logged("join_failed")
@@ -173,7 +173,7 @@ async def test_node_that_has_not_joined_has_nobody_to_tell(mesh: Mesh) -> None:
 # ---- the inbox
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_closed_inbox_answers_5000_and_keeps_what_is_in_it(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
@@ -217,7 +217,7 @@ async def test_starting_that_is_cancelled_leaves_nothing_open() -> None:
     await soon(node.close())
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_joined_says_what_the_trouble_is(mesh: Mesh) -> None:
     nowhere = await free_address()
@@ -231,7 +231,7 @@ async def test_joined_says_what_the_trouble_is(mesh: Mesh) -> None:
     await mgr.joined(0.0)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 async def test_parent_and_children_see_it_at_once(mesh: Mesh) -> None:
@@ -246,7 +246,7 @@ async def test_parent_and_children_see_it_at_once(mesh: Mesh) -> None:
     assert (await mgr.send("x", to=worker.position)).code == Code.NET_STREAM_NOT_INITED
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 async def test_closing_ends_every_task_and_socket(mesh: Mesh) -> None:
@@ -268,7 +268,7 @@ async def test_closing_ends_every_task_and_socket(mesh: Mesh) -> None:
     await (await mesh.mgr(address)).close()
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 async def test_every_pending_send_gets_a_code(mesh: Mesh) -> None:
@@ -305,7 +305,7 @@ async def test_every_pending_send_gets_a_code(mesh: Mesh) -> None:
         assert (send.result().code, send.result().src) == (Code.NET_STREAM_NOT_INITED, held.position)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 async def test_what_was_acknowledged_can_be_received_afterwards(mesh: Mesh) -> None:
@@ -418,7 +418,7 @@ async def test_closing_at_any_moment_of_joining(mesh: Mesh, turns: int) -> None:
     assert (await mgr.send("x", to="Mgr")).ok
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_many_nodes_come_and_go(mesh: Mesh) -> None:
     """The traces of a child at its parent are bounded by the registry."""

@@ -7,7 +7,7 @@ import pytest
 from taskd_net import limits
 from taskd_net.log_budget import LogBudget
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def admitted(budget: LogBudget, now: float, *, lines: int = 1, warns: bool = True, **fields: object) -> list[str]:

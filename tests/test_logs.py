@@ -17,7 +17,7 @@ from _pytest.logging import LogCaptureHandler
 from taskd_net import ConfigError, limits, logs
 from taskd_net.logger import get_logger
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 LOGGER = logging.getLogger("taskd_net")
 

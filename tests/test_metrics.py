@@ -15,7 +15,7 @@ from taskd_net.metrics import Collector, MetricsServer
 from tests.metrics import samples
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 ANY = "127.0.0.1:0"
 

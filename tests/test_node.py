@@ -65,7 +65,7 @@ async def test_message_that_nobody_on_the_way_looked_into_harms_nobody(mesh: Mes
     assert [ack.uuid for ack in answers] == ["u-1", "u-2"]
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_receiving_that_is_cancelled_loses_nothing(mesh: Mesh) -> None:
     mgr = await mesh.mgr()

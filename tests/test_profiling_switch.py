@@ -16,7 +16,7 @@ from taskd_net.codes import ArgumentError
 from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.profiling_switch import SwitchFile, SwitchWatch, read_switch
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 OFF, ON, ALL = ProfilingSwitch(), ProfilingSwitch(True), ProfilingSwitch(True, True)
 

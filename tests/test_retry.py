@@ -13,7 +13,7 @@ from taskd_net.retry import repeat
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.compat]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.oldest]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from taskd_net.address import Address
 from taskd_net.side_port import Event, Receive, Send, SidePort, _Gate, answer
 from tests.page.test_serving import ended
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 ANY = Address("127.0.0.1", 0)
 

@@ -13,7 +13,7 @@ from taskd_net import Ack, ArgumentError, Code, Node, NodeConfig, Position, Retr
 from taskd_net.window import Window, send_all
 from tests.peers.mesh import Mesh, soon
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.compat]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.oldest]
 
 MANY = 2000
 

@@ -10,7 +10,7 @@ from taskd_net.api.agent_messages import Exit, ExitGracefully, Go, RestartAll, R
 from taskd_net.body import Body
 from taskd_net.jobs.traffic import fault_ranks, rank_texts
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.api.conftest import SOON, WORKER, Failures, reach, started, take, unt
 from tests.api.test_devices import Device, install
 from tests.api.test_duties import stress, switch
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 class Slow(Device):

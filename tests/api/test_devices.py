@@ -12,7 +12,7 @@ from taskd_net.api import devices
 from taskd_net.api.duties import Detect, DeviceCall, Outcome, SwitchNic
 from tests.api.conftest import Failures
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 SWITCH = SwitchNic((3, 4), (True, False))
 

@@ -22,7 +22,7 @@ from taskd_net.api.duties import (
 from taskd_net.body import Body
 from taskd_net.jobs.plugins.stress_test import read_result
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 AIC, HCCS = Run(Detect("aic"), 300.0), Run(Detect("hccs"), 600.0)
 

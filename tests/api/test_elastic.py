@@ -9,7 +9,7 @@ import pytest
 from taskd_net import logs
 from taskd_net.api import elastic
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 NAMES = (elastic.LOG_PATH, elastic.RECOVER, elastic.PROCESS_RECOVER, logs.PATH)
 

@@ -51,7 +51,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKD_LOG_STDOUT", "False")
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.parametrize(
     ("way", "children"),
     [

@@ -14,7 +14,7 @@ from taskd_net.body import Body
 from tests.api.conftest import OWN_IP, SOON, free_port, until
 from tests.api.processes import Role
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_job_whose_processes_start_in_any_order_and_whose_manager_is_killed(ending: ExitStack) -> None:

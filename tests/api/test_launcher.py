@@ -9,7 +9,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers.clusterd import ClusterD
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 VARIABLES = ("MINDX_TASK_ID", "TASKD_NET_CLUSTERD_ADDR", "LOCAL_PROXY_ENABLE", "MINDX_SERVER_IP", "MINDX_SERVER_DOMAIN")
 

@@ -14,7 +14,7 @@ from taskd_net.api.operators import Operators
 from taskd_net.api.supervision import Looked
 from taskd_net.codes import TaskdNetError
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 WORKERS: dict[int, dict[str, int | None]] = {
     0: {"pid": 300, "status": None, "global_rank": 8},

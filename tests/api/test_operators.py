@@ -8,7 +8,7 @@ from taskd_net import ConfigError
 from taskd_net.api.member import Refused
 from taskd_net.api.operators import KILL_WORKER, MONITOR, NAMES, RESTART, Operators
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_function_that_is_registered_again_replaces_the_one_before() -> None:

@@ -13,7 +13,7 @@ from taskd_net import Ack, Code, Node, Position, job_limits
 from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.body import Body
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 class Mgr:

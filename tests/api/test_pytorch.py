@@ -15,7 +15,7 @@ from taskd_net.api.supervision import Looked
 from tests.api.conftest import SOON
 from tests.api.frameworks import FINISHES, RunResult, SimpleElasticAgent, WorkerState
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from taskd_net.body import Body
 from taskd_net.wire.codec import Message
 from tests.api.conftest import SOON, WORKER, Failures, free_port, reach, started
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 DEEP = "[" * 1000
 """Python's parser gives it up with a RecursionError, which is no ValueError."""

@@ -16,7 +16,7 @@ from tests.api.conftest import OWN_IP, SOON, Failures, free_port, rank_3_of_8, t
 from tests.api.processes import Role
 from tests.freezing import freeze
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 TIMEOUT_S = 1.5
 # Seconds that a busy machine may add.

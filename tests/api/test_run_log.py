@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 BEGIN = "import logging\nfrom taskd_net.api.run_log import run_log\n"
 

@@ -9,7 +9,7 @@ from taskd_net.api.plans import MindSporePlans, PyTorchPlans
 from taskd_net.api.supervision import Commanded, Done, Joined, Looked, Report, Supervisor, Tick, Times
 from tests.api.transcripts import BEGIN, TIMES, played
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_life_of_a_job() -> None:

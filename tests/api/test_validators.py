@@ -22,7 +22,7 @@ from taskd_net.api.validators import (
     Validator,
 )
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 ODD = [None, True, 0, 3, 1.5, b"x", "x", [], {}, (), object(), int]
 

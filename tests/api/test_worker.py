@@ -19,7 +19,7 @@ from taskd_net.driver import Driver
 from taskd_net.states import State
 from tests.api.conftest import SOON, WORKER, Failures, free_port, rank_3_of_8, reach, started, state_of, take
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_start_registers_with_the_manager(mgr: BlockingNode, near: BlockingNode) -> None:

@@ -15,7 +15,7 @@ from taskd_net.api import worker
 from taskd_net.body import Body
 from tests.api.conftest import SOON, Failures, reach, started, take, until
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @pytest.mark.parametrize("role", ["Worker", "Agent"])

@@ -18,7 +18,7 @@ from taskd_net.tls.certificates import read
 from taskd_net.tls.files import Tls
 from tests.cli.processes import ROOT, Command, Daemon
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 Run = Callable[..., Result]
 

@@ -21,7 +21,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address, soon
 from tests.peers.slow import SlowChild
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 TERM, INT, HUP = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 

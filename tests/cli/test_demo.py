@@ -114,7 +114,7 @@ def running(*arguments: str, **environment: str) -> Iterator[Running]:
                 process.kill()
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 def test_the_default_size() -> None:
     began = time.monotonic()
     with running("--json") as started:

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
 from tests.peers.mesh import soon
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(120)]
 
 
 class Member(Command):

@@ -16,7 +16,7 @@ from taskd_net import Code
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
 from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, free_address
 from tests.peers.parent import RawParent
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(120)]
 
 MS = r"\d+\.\d+ ms"
 

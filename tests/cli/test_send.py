@@ -14,7 +14,7 @@ from tests.cli.processes import Command, run
 from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
 from tests.peers.slow import SlowChild
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

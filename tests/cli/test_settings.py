@@ -13,7 +13,7 @@ from taskd_net.cli.group import group
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import COMMANDS
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 FILE = """
 ack_timeout = 7.0

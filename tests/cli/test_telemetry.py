@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.processes import Daemon, run
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 CONSOLE = {"OTEL_TRACES_EXPORTER": "console", "TASKD_NET_TRACING": "true"}
 

@@ -18,7 +18,7 @@ import taskd
 from taskd_net import __version__
 from taskd_net.wire import recover_pb2
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 COMPAT: Final = Path(taskd.__file__).parents[1]
 CALLS: Final = {

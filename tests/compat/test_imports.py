@@ -12,7 +12,7 @@ import pytest
 import taskd
 from tests.test_distributions import installed
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 COMPAT = Path(taskd.__file__).parents[1]
 HEAVY = ("torch", "mindspore", "numpy", "click", "starlette", "uvicorn")

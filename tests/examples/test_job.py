@@ -13,7 +13,7 @@ from tests.cli.processes import ROOT, Command, run
 
 EXAMPLES = ROOT / "examples"
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 class Example(Command):

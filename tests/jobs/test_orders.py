@@ -10,7 +10,7 @@ from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call
 from taskd_net.position import Position
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_each_action_is_taken_once() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 MIB = 1024 * 1024
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_async_messages_of_one_flow_go_one_after_the_other(mesh: Mesh) -> None:
     """Also when each answer takes its time; another destination does not wait for it."""
     async with RawParent() as mgr:

@@ -22,7 +22,7 @@ from tests.manager.cluster import agent, leaves, managed, worker
 from tests.peers.clusterd import ClusterD
 from tests.polling import until
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 FAULTS = [wire.FaultRank(rankId="3", faultType="1")]
 

@@ -17,7 +17,7 @@ from taskd_net.recover.controller import HandlerController, Reports
 from tests.manager.cluster import agent, leaves, managed
 from tests.polling import until
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 JOB = ManagerConfig(job_id="J")
 PACKAGE = """\

@@ -249,7 +249,7 @@ time.sleep(0.3)  # it is watched again
 """
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 def test_process_ends_after_its_watching_threads(tmp_path: Path) -> None:
     """With old releases of `watchfiles` a thread that is still in it aborts the process, with newer ones it hangs."""
     command = [sys.executable, "-c", ENDS, str(tmp_path / "file")]

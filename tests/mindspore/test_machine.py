@@ -15,7 +15,7 @@ from taskd_net.api.plans import AskToEnd, KillAll, Leave, StartAll, StartRanks
 from taskd_net.mindspore.machine import Note, StartController
 from tests.mindspore.scene import RANKS, Scene
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taskd_net.mindspore.reset import Reset, Status, read_reset, read_restart_type, read_version
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_all_fields() -> None:

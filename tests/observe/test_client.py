@@ -16,7 +16,7 @@ from taskd_net.states import State
 from tests.peers.mesh import PATIENCE_S, Mesh
 from tests.peers.parent import RawParent
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 def client(address: str | None, timeout: float = PATIENCE_S) -> NodeClient:

@@ -21,7 +21,7 @@ from taskd_net.job_view import (
 from taskd_net.observe import job_codec as wire
 from tests.observe.jobs import WHOLE
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 SENT = JobCounters.__dataclass_fields__.keys() - {"fault_to_command"}
 

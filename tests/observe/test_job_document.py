@@ -12,7 +12,7 @@ from taskd_net.job_view import AgentView, JobCounters, JobView
 from taskd_net.observe.job_document import job_document, manager_trouble
 from tests.observe.jobs import AT, WHOLE
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manager.md"
 

@@ -15,7 +15,7 @@ from taskd_net.observe.ledger import Report
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 from tests.peers.mesh_state import until_joined
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 async def told(node: Node) -> dict[str, Document]:

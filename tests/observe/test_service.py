@@ -19,7 +19,7 @@ from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, soon
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 def client(node: WatchedNode) -> NodeClient:

@@ -9,7 +9,7 @@ import pytest
 from taskd_net import observe_limits
 from taskd_net.observe.shared_answer import SharedAnswer
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 class Look:

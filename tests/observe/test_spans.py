@@ -15,7 +15,7 @@ from taskd_net.observe import spans
 from taskd_net.observe.spans import SpanTracer
 from tests.core.routers import frame
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from taskd_net import ConfigError, Node, NodeConfig, Position
 from taskd_net.observe.spans import SpanTracer
 from taskd_net.observe.tracing import load_tracer
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 async def test_extra_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

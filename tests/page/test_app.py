@@ -14,7 +14,7 @@ import pytest
 from taskd_net.page.app import PageApp
 from taskd_net.page.shell import SCRIPTS
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @dataclass

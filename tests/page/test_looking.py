@@ -12,7 +12,7 @@ from taskd_net import observe_limits
 from taskd_net.page.looking import Looking
 from tests.peers.mesh import Mesh, WatchedNode
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from taskd_net.job_view import AgentView, DecisionView, JobView
 from taskd_net.page.panel import panel
 from tests.observe.jobs import WHOLE
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_agents_in_trouble_are_in_it_and_no_others() -> None:

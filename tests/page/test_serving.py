@@ -16,7 +16,7 @@ from taskd_net import observe_limits
 from taskd_net.page import StatusPage
 from tests.peers.mesh import Mesh, soon
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GET = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

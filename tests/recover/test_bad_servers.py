@@ -26,7 +26,7 @@ from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
 from tests.peers.clusterd import RPCS, ClusterD
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 INFO: Final = wire.ClientInfo(jobId="J", role="taskd")
 GARBAGE: Final = b"\xff\xff"

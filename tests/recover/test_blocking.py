@@ -18,7 +18,7 @@ from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
 from tests.peers.clusterd import RPCS, ClusterD
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 INFO = pb.ClientInfo(jobId="J", role="master agent")
 FAULTS = [wire.FaultRank(rankId="3", faultType="1")]

@@ -22,7 +22,7 @@ from taskd_net.wire import recover_pb2 as wire
 from tests.peers.clusterd import ClusterD
 from tests.polling import until
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 INFO = wire.ClientInfo(jobId="J", role="taskd")
 

@@ -7,7 +7,7 @@ import pytest
 
 from taskd_net.recover.codes import Code, Seen, describe
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "recovery.md"
 DOCUMENTED = {

@@ -24,7 +24,7 @@ from taskd_net.recover.controller import (
 )
 from taskd_net.recover.mindio import MindIO
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 class Recorded(Reports):

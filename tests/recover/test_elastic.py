@@ -14,7 +14,7 @@ from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
 from tests.peers.clusterd import ClusterD
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 INFO = pb.ClientInfo(ip="10.0.0.1", port="1", taskId="T", role="master agent")
 

@@ -4,7 +4,7 @@ import pytest
 
 from taskd_net.recover.life import Life, Next, Step
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def reading(now: float = 0.0) -> Life:

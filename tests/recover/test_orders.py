@@ -9,7 +9,7 @@ from taskd_net.recover.orders import Message, job_of, read
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_signal() -> None:

@@ -5,7 +5,7 @@ import pytest
 from taskd_net.recover import reports
 from taskd_net.wire import recover_pb2 as wire
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_reports_carry_their_arguments() -> None:

@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from taskd_net.recover import rpcs
 from taskd_net.recover.rpcs import Rpc
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 

@@ -14,7 +14,7 @@ import taskd_net
 from taskd_net.recover.stub import RecoverServicer, RecoverStub, add_RecoverServicer_to_server
 from taskd_net.wire import recover_pb2 as pb
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 PROTO = Path(taskd_net.__file__).parents[1] / "proto" / "recover.proto"
 

@@ -7,7 +7,7 @@ import pytest
 from taskd_net.codes import ConfigError
 from taskd_net.recover.trust import credentials
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_certificate_file_that_is_missing_is_named(tmp_path: Path) -> None:

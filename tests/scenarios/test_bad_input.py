@@ -51,7 +51,7 @@ async def test_address_that_is_none(address: str) -> None:
         NodeConfig.worker(server_rank=0, rank=0, upstream=address)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_port_in_use(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
@@ -74,7 +74,7 @@ async def test_address_of_another_machine() -> None:
 # ---- upstreams
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.parametrize(
     ("answer", "hang_up"),
     [
@@ -128,7 +128,7 @@ async def test_upstream_that_answers_with_garbage(mesh: Mesh) -> None:
 # ---- messages
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @both_links
 async def test_body_without_a_character(mesh: Mesh) -> None:
     mgr, worker = await served(mesh)
@@ -205,7 +205,7 @@ def filled(size: int, of: Any) -> Any:
     return of
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @both_links
 async def test_largest_message_passes_in_every_direction(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
@@ -224,7 +224,7 @@ async def test_largest_message_passes_in_every_direction(mesh: Mesh) -> None:
         assert (await sender.send(largest + "x", to=receiver.position)).code == Code.CLIENT_ERR
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_largest_message_of_a_foreign_child_and_one_byte_more(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/0") as child:
@@ -245,7 +245,7 @@ async def test_largest_message_of_a_foreign_child_and_one_byte_more(mesh: Mesh) 
         assert mesh.count("child_lost") == 0
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_largest_message_of_a_foreign_parent_and_one_byte_more(mesh: Mesh) -> None:
     async with RawParent() as mgr:
         worker = await mesh.worker(0, 0, mgr.address)
@@ -266,7 +266,7 @@ async def test_largest_message_of_a_foreign_parent_and_one_byte_more(mesh: Mesh)
 # ---- requests
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_garbage_on_every_unary_call(mesh: Mesh) -> None:
     mgr, worker = await served(mesh)
@@ -286,7 +286,7 @@ async def test_garbage_on_every_unary_call(mesh: Mesh) -> None:
     await undisturbed(mgr, worker)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @pytest.mark.parametrize("service", ["TaskNet/InitServerDownStream", "taskd_net.link.Link/Exchange"])
 async def test_garbage_on_the_stream(mesh: Mesh, service: str) -> None:
@@ -320,7 +320,7 @@ async def test_garbage_on_the_stream(mesh: Mesh, service: str) -> None:
     await undisturbed(mgr, worker)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_garbage_from_a_foreign_parent(mesh: Mesh) -> None:
     """Garbage is answered if possible, and later messages are read."""
     async with RawParent() as mgr:
@@ -402,7 +402,7 @@ async def test_announcement_by_somebody_who_never_registered(mesh: Mesh) -> None
     await undisturbed(mgr, worker)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.parametrize(
     "metadata",
     [

@@ -16,7 +16,7 @@ from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name, pb, position
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 MIB = 1024 * 1024
 

@@ -27,7 +27,7 @@ async def drain(node: WatchedNode, count: int) -> list[str]:
     return [(await node.take()).body for _ in range(count)]
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 @pytest.mark.parametrize("kinds", ["sync", "async", "mixed"])
@@ -53,7 +53,7 @@ async def test_large_and_small_messages_keep_their_order(mesh: Mesh) -> None:
     assert [body[:2] for body in await other.take_all(12)] == [f"{i:02}" for i in range(12)]
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 async def test_resend_is_acknowledged_and_not_delivered_twice(mesh: Mesh) -> None:
@@ -103,7 +103,7 @@ async def test_resend_outside_the_window_is_delivered_again(mesh: Mesh) -> None:
     assert worker.statistics.duplicates == 1
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 async def test_async_messages_wait_for_room_and_arrive_in_order(mesh: Mesh) -> None:

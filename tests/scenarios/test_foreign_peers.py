@@ -11,7 +11,7 @@ from tests.peers.mesh import Mesh, both_links, fast_links, soon
 from tests.peers.parent import RawParent, RawProxy
 from tests.peers.stubs import name, pb
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 @pytest.mark.both_loops

@@ -17,7 +17,7 @@ from tests.peers.wire import Wire
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_children_first(mesh: Mesh) -> None:
     top, middle = await free_address(), await free_address()
@@ -107,7 +107,7 @@ async def test_node_is_routable_soon_after_it_started(mesh: Mesh) -> None:
     assert min(took) < 0.1
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_mgr_restarts_on_its_port(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
@@ -131,7 +131,7 @@ async def test_mgr_restarts_on_its_port(mesh: Mesh) -> None:
         mesh.events.clear()
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_proxy_restarts(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
@@ -226,7 +226,7 @@ async def test_parent_that_ends_each_stream_at_once_is_not_hammered(mesh: Mesh) 
         assert {1, 2, 3, 4, 5} <= set(failures)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_send_before_join_waits_for_it(mesh: Mesh) -> None:
     top = await free_address()
     worker = await mesh.worker(0, 0, top, join=False)
@@ -243,7 +243,7 @@ async def test_send_before_join_waits_for_it(mesh: Mesh) -> None:
 # ---- one position, two nodes
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_newcomer_takes_the_position(mesh: Mesh) -> None:
     mgr = await mesh.mgr()

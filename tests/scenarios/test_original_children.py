@@ -24,7 +24,7 @@ def known(node: object, *positions: str) -> bool:
     return {*positions} <= {str(position) for position in node.routes()}  # type: ignore[attr-defined]
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_each_role_in_its_own_order(mesh: Mesh, theirs: Originals) -> None:
     """Leaves announce before they open their stream; a Proxy announces its leaves' announcements only."""

@@ -31,7 +31,7 @@ def below(node: OriginalNode) -> Downstream:
     return node.down
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_our_nodes_in_each_role(mesh: Mesh, theirs: Originals) -> None:
     """It confirms no stream, so no node waits for that; and it is not pinged."""

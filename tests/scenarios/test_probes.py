@@ -14,7 +14,7 @@ from tests.peers.original.cluster import Originals, stands
 from tests.peers.parent import RawParent, RawProxy
 from tests.peers.stubs import name, pb, position
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 def client(node: WatchedNode) -> NodeClient:

@@ -19,7 +19,7 @@ from tests.freezing import freeze
 from tests.peers.mesh import soon
 from tests.scenarios.run_node import LINE_BYTES
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0

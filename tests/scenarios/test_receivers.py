@@ -17,7 +17,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, fast_links
 from tests.peers.original.cluster import Originals
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 @contextmanager

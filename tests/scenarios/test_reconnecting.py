@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(180)
 PERSISTENT = Retry(attempts=1000, within=30.0)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @both_links
 @pytest.mark.parametrize("downwards", [True, False])
 async def test_message_whose_answer_was_cut_off_is_not_delivered_again(mesh: Mesh, downwards: bool) -> None:
@@ -49,7 +49,7 @@ async def test_message_whose_answer_was_cut_off_is_not_delivered_again(mesh: Mes
         assert receiver.waiting() == 0
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @both_links
 @pytest.mark.parametrize("kind", ["send", "post"])
 @pytest.mark.parametrize("downwards", [True, False])
@@ -94,7 +94,7 @@ async def test_order_is_kept_across_reconnects(mesh: Mesh, kind: str, downwards:
         assert mesh.count("joined", node=proxy.position) > (3 if kind == "send" else 1)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @both_links
 async def test_dead_half_of_a_connection_is_replaced_when_the_child_returns(mesh: Mesh) -> None:
     """Only the child sees the break: the new registration wins at once, and the old stream ends."""

@@ -42,7 +42,7 @@ def inboxes(nodes: Sequence[WatchedNode]) -> dict[str, int]:
     return {str(node.position): node.waiting() for node in nodes if node.waiting()}
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @both_links
 async def test_every_pair_of_nodes_both_ways(mesh: Mesh) -> None:
@@ -223,7 +223,7 @@ async def test_many_at_once_from_everywhere(mesh: Mesh) -> None:
     assert [node.waiting() for node in nodes] == [len(nodes) * rounds * 2 // 3] * len(nodes)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 async def test_ip_versions_and_names(mesh: Mesh, host: str) -> None:

@@ -25,7 +25,7 @@ from tests.peers.mesh_state import forget_children, seen, states, until, until_j
 from tests.peers.parent import RawParent
 from tests.peers.wire import Wire
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, fast_links
 from tests.peers.stubs import pb
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, address_of, both_links, soon
 from tests.peers.parent import RawParent
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

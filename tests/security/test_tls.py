@@ -204,7 +204,7 @@ def speaks(address: str, files: Folder, version: ssl.TLSVersion) -> str | None:
         return None
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_tls_1_2_and_1_3_and_nothing_older(mesh: Mesh, certificates: Folder, tmp_path: Path) -> None:
     address = str((await mesh.mgr(tls=certificates.listening())).address)
     versions = (ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)

@@ -16,7 +16,7 @@ from tests.peers.mesh import soon
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_the_names_of_a_peer_over_a_real_connection(tmp_path: Path) -> None:
     server_files = Folder(tmp_path / "server")

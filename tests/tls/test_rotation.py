@@ -239,7 +239,7 @@ time.sleep(0.3)  # it is in `watch`
 """
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 def test_process_ends_after_the_thread_that_watches(tmp_path: Path) -> None:
     """With old releases of `watchfiles` a thread that is still in it aborts the process, with newer ones it hangs."""
     folder = Folder(tmp_path / "own")

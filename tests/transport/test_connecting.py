@@ -129,7 +129,7 @@ async def test_stay_keeps_its_work_until_that_ends() -> None:
 # ---- the connection
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.timeout(180)
 async def test_connecting_has_an_end_of_its_own(mesh: Mesh) -> None:
     """A frozen parent's kernel accepts connections. The attempt ends by itself, long before the answer is given up."""

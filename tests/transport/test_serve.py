@@ -28,7 +28,7 @@ async def test_caller_that_goes_away_while_it_waits(mesh: Mesh) -> None:
         assert (await mgr.send("x", to="Worker/0/0")).ok
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_caller_has_its_answer_within_its_deadline(mesh: Mesh) -> None:
     """A hop gives up before the caller does, so that the caller hears who was silent."""
     mgr = await mesh.mgr()
@@ -43,7 +43,7 @@ async def test_caller_has_its_answer_within_its_deadline(mesh: Mesh) -> None:
             assert ack.code == Code.NETWORK_ACK_LOST
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 async def test_ack_without_a_position_is_from_whoever_gave_it(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/0") as child:

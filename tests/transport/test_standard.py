@@ -22,7 +22,7 @@ from taskd_net.transport.standard import LIVENESS, Health
 from taskd_net.transport.streams import Streams
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 SERVICES = ("", "TaskNet", LIVENESS)
 

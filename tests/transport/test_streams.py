@@ -204,7 +204,7 @@ async def test_stream_after_a_violation_is_held(monkeypatch: pytest.MonkeyPatch,
 # ---- over gRPC
 
 
-@pytest.mark.compat
+@pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_stream_is_confirmed_when_messages_reach_the_child(mesh: Mesh) -> None:
     """Its initial metadata comes before the first message and not before the child can be reached."""

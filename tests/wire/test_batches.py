@@ -20,7 +20,7 @@ from taskd_net.wire import batches, codec
 from taskd_net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 BYTES = st.one_of(st.binary(max_size=20), st.sampled_from([100, 127, 128, 4095, 4096, 40_000]).map(bytes))
 PATIENCE = st.one_of(st.integers(0, 5000), st.integers(0, 2**32 - 1))

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from taskd_net.wire import datatrace_pb2, recover_pb2
 from taskd_net.wire import recover_pb2 as pb
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 

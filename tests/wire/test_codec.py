@@ -21,7 +21,7 @@ from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import varint
 from tests.wire.known import read_known_frame
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 TEXT = st.text(max_size=20)
 RANK = st.integers(0, 300).map(str)

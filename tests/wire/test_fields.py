@@ -11,7 +11,7 @@ from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import field_sizes, varint
 from taskd_net.wire.link_pb2 import Batch
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @given(st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([1, 127, 128, 2**35, 2**42, 2**63 - 1, -1])))

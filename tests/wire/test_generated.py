@@ -9,7 +9,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 
 from taskd_net.wire import tasknet_pb2
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 

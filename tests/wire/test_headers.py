@@ -14,7 +14,7 @@ from taskd_net.wire import codec, headers
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import varint
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 NOW = 1_700_000_000_000
 WORKER = Position.worker(0, 3)

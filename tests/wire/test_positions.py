@@ -11,7 +11,7 @@ from taskd_net.limits import REMEMBERED_CHARS
 from taskd_net.wire import positions
 from taskd_net.wire import tasknet_pb2 as pb
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=REMEMBERED_CHARS)
 POSITIONS = st.builds(Position, TEXT, TEXT, TEXT)

@@ -12,7 +12,7 @@ from taskd_net.wire import codec, probe_frames
 from taskd_net.wire import tasknet_pb2 as pb
 from tests.wire.known import read_known_frame
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 def test_probe_is_read_as_it_goes_on_from_here() -> None:

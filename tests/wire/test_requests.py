@@ -19,7 +19,7 @@ from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.positions import read_position
 from tests.wire.test_codec import GOOD, NODES, TEXT, refusal_of, wire
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 
 @given(st.binary(max_size=60), st.sampled_from([requests.read_register, requests.read_announcement]))

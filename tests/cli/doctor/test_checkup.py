@@ -28,7 +28,7 @@ from tests.peers.mesh import Mesh, WatchedNode, free_address
 from tests.peers.original.cluster import Originals
 from tests.peers.parent import RawParent
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from taskd_net.cli.group import group
 from taskd_net.version import __version__
 from tests.test_distributions import installed
 
-pytestmark = pytest.mark.compat
+pytestmark = pytest.mark.oldest
 
 FILES = ("taskd/__init__.py", "mindx_elastic/__init__.py")
 OURS = f"taskd_net_compat-{__version__}"
