@@ -46,9 +46,7 @@ async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], Non
     await follow(path, lambda _: look(), take)
 
 
-async def follow(
-    path: str, look: Callable[[bool], T | None], take: Callable[[T], None], *, tells: bool = True
-) -> None:
+async def follow(path: str, look: Callable[[bool], T | None], take: Callable[[T], None], *, tells: bool = True) -> None:
     """The same for a look that costs more: it is told whether the file may have changed.
 
     Args:

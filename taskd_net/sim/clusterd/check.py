@@ -261,9 +261,7 @@ def _answer(tree: _Tree, place: Place, answer: Mapping[str, object]) -> Iterator
         yield Problem(tree.line(inner), f"{_name(inner)} is for a stream; expected grpc or silent")
 
 
-def _step(
-    tree: _Tree, place: Place, step: Mapping[str, Any], sizes: Mapping[str, int | None]
-) -> Iterator[Problem]:
+def _step(tree: _Tree, place: Place, step: Mapping[str, Any], sizes: Mapping[str, int | None]) -> Iterator[Problem]:
     """Problems of a step; `sizes` has the ranks of each job, None where its size is wrong."""
     actions = step.keys() & ACTIONS.keys()
     if len(actions) != 1:
