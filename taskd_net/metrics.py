@@ -30,7 +30,7 @@ from taskd_net.version import __version__
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from taskd_net.side_port import Event, Receive, Send
+    from taskd_net.side_port import Event, Receive, Send, SidePort
 
 PATIENCE_S: Final = 5.0
 """Seconds that a scrape waits for the node's loop; Prometheus itself waits for 10."""
@@ -175,7 +175,7 @@ class MetricsServer:
     """The metrics of a node over HTTP, in the node's event loop. As a context it is closed at the end.
 
     Args:
-        node: a node that was started.
+        node: a node that was started; for `bind` alone, one that will be.
         listen: `host:port`; port 0 takes any free port.
         allowed_hosts: host names by which scrapers reach it; IP addresses and `localhost` always pass.
     """
@@ -185,11 +185,12 @@ class MetricsServer:
         self._listen = Address.parse(listen, "metrics_port")
         self._allowed_hosts = allowed_hosts
         self._scraping = asyncio.Lock()
+        self._port: SidePort | None = None
         self._text = b""
         self._stale_at = float("-inf")
 
-    async def __aenter__(self) -> Self:
-        """Begin to serve.
+    def bind(self) -> None:
+        """Bind the address, before the node itself listens. Scrapes wait until the context is entered.
 
         Raises:
             ConfigError: the address cannot be bound, or the extra is not installed.
@@ -205,15 +206,28 @@ class MetricsServer:
         self._registry.register(Collector(self._node, asyncio.get_running_loop()))
         ProcessCollector(registry=self._registry)
         self._port = SidePort(self._answer, self._listen, "metrics_port", self._allowed_hosts)
+
+    async def __aenter__(self) -> Self:
+        """Begin to serve.
+
+        Raises:
+            ConfigError: as for `bind`, if that was not called.
+        """
+        if self._port is None:
+            self.bind()
+        assert self._port is not None
+        self._port.serve()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Stop serving; a scrape under way gets no answer."""
-        await self._port.close()
+        """Stop serving; a scrape under way gets no answer. Idempotent."""
+        if self._port is not None:
+            await self._port.close()
 
     @property
     def address(self) -> Address:
         """The address that was bound."""
+        assert self._port is not None
         return self._port.address
 
     async def _answer(self, scope: Event, _: Receive, send: Send) -> None:

@@ -16,7 +16,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -35,7 +35,7 @@ _PORT: Final = re.compile(r":[0-9]*$")
 
 
 class SidePort:
-    """The server of one port, from its making to `close`.
+    """The server of one port, from its making to `close`. It binds the address; `serve` begins to answer.
 
     Args:
         app: answers the requests.
@@ -48,8 +48,8 @@ class SidePort:
     """
 
     def __init__(self, app: App, listen: Address, setting: str, allowed: Collection[str] = ()) -> None:
-        listening = _bind(listen, setting)
-        self.address = Address(*listening.getsockname()[:2])
+        self._listening = _bind(listen, setting)
+        self.address = Address(*self._listening.getsockname()[:2])
         config = uvicorn.Config(
             cast("Any", _Gate(app, allowed)),
             http=_Bounded,
@@ -64,10 +64,18 @@ class SidePort:
             backlog=observe_limits.HTTP_CONNECTIONS,
         )
         self._server = _Server(config)
-        self._task = asyncio.create_task(self._server.serve(sockets=[listening]))
+        self._task: asyncio.Task[None] | None = None
+
+    def serve(self) -> Self:
+        """Begin to answer. Whoever has connected before has waited until now."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        return self
 
     async def close(self) -> None:
-        """Stop at once, without waiting for clients."""
+        """Stop at once, without waiting for clients. Idempotent."""
+        if self._task is None:
+            self._listening.close()
+            return
         self._server.should_exit = True
         self._server.force_exit = True
         for connection in list(self._server.server_state.connections):

@@ -28,7 +28,7 @@ async def said(scope: Event, _: Receive, send: Send) -> None:
 @asynccontextmanager
 async def served(*allowed: str) -> AsyncIterator[SidePort]:
     """It at a port."""
-    port = SidePort(said, ANY, "http_port", allowed)
+    port = SidePort(said, ANY, "http_port", allowed).serve()
     try:
         yield port
     finally:

@@ -12,6 +12,7 @@ from taskd_net.cli.lines import say
 from taskd_net.cli.settings import COMMANDS, CONFIG, refused
 from taskd_net.codes import Refusal
 from taskd_net.observe.client import AskFailed
+from taskd_net.position import Destination, Role
 
 NOT_ASKED: Final = 3
 """Exit code: no node could be asked."""
@@ -60,18 +61,33 @@ def add_each(group: click.Group, names: Iterable[str], about: Callable[..., None
         )
 
 
+def read_position(text: str) -> Position:
+    """Read a position as a user types it: its role may be in any case. The wire has one spelling.
+
+    Raises:
+        ArgumentError: no position.
+    """
+    role, slash, ranks = text.strip().partition("/")
+    spelt = next((str(known) for known in Role if known.casefold() == role.casefold()), role)
+    return Position.parse(spelt + slash + ranks)
+
+
+def _one_or_more(position: Position) -> Position:
+    return Destination.of(position).position
+
+
 def to_position(
-    check: Callable[[Position], Position] = lambda position: position,
+    check: Callable[[Position], Position] = _one_or_more,
 ) -> Callable[[click.Context, click.Parameter, str], Position]:
-    """The callback of an argument that is a position.
+    """The callback of an argument that is a position. It refuses a wrong one before anything is connected.
 
     Args:
-        check: returns the position to use, or raises `ValueError` or `Refusal`.
+        check: returns the position to use, or raises `ValueError` or `Refusal`; by default every destination is good.
     """
 
     def read(_: click.Context, param: click.Parameter, value: str) -> Position:
         try:
-            return check(Position.parse(value))
+            return check(read_position(value))
         except (ValueError, Refusal) as error:
             raise click.UsageError(f"{param.human_readable_name}: {error}") from None
 

@@ -22,6 +22,7 @@ from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
+from taskd_net.logger import get_logger
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage
@@ -30,6 +31,9 @@ from taskd_net.reading import Reading
 from taskd_net.schema import Reload
 
 T = TypeVar("T")
+
+NO_FILE: Final = "none"
+"""The value of `--log-file` for no log file."""
 
 RELOADED: Final = frozenset(name for name, setting in SETTINGS.items() if setting.reload is Reload.SIGHUP)
 """The settings that SIGHUP changes in a running daemon."""
@@ -60,14 +64,19 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str, manager: Manage
     Args:
         ctx: of the command, with the settings in force.
         config: of the node.
-        log_file: name of the log file.
+        log_file: name of the log file, unless a setting names another.
         manager: of the job's Manager; None for a node that decides nothing.
 
     Raises:
-        click.ClickException: the address cannot be bound, or the log file cannot be written.
+        click.ClickException: an address cannot be bound.
     """
     try:
-        _start_logging(log_file, ctx.params)
+        try:
+            _start_logging(log_file, ctx.params)
+        except ConfigError as error:
+            # A full disk or a wrong mount must not keep a node from the mesh; its lines then need the console.
+            _start_logging(log_file, {**ctx.params, "log_file": NO_FILE, "log_stdout": True})
+            get_logger().warning("no_log_file", reason=refused(ctx, error).message)
         if config.tracing:
             telemetry.start()
         keep_freed_memory()
@@ -103,25 +112,32 @@ class Daemon:
         """Run the node, from start to end.
 
         Raises:
-            ConfigError: the address cannot be bound.
+            ConfigError: an address cannot be bound.
         """
         stop = stop_signal()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, stop)
         node = self._node
-        await node.start()
         metrics_at, page_at = self._settings["metrics_port"], self._settings["http_port"]
         hosts = [name.strip() for name in (self._settings["allowed_host"] or "").split(",")]
+        metrics = None if metrics_at is None else MetricsServer(node, metrics_at, hosts)
+        page = None if page_at is None else StatusPage(node, page_at, hosts)
         async with contextlib.AsyncExitStack() as open_now:
+            # A node that has said "listening" serves: an address in use shows before.
+            for port in (metrics, page):
+                if port is not None:
+                    open_now.push_async_exit(port)
+                    port.bind()
+            await node.start()
             open_now.push_async_callback(node.close)
             if self._manager is not None:
                 await open_now.enter_async_context(Manager(node, self._manager))
             elif node.position.role == Role.MGR:
                 self._log.info("decides_nothing", reason="no --job-id: messages to this Mgr are printed")
-            if metrics_at is not None:
-                metrics = await open_now.enter_async_context(MetricsServer(node, metrics_at, hosts))
+            if metrics is not None:
+                await open_now.enter_async_context(metrics)
                 self._log.info("metrics_listening", address=str(metrics.address))
-            if page_at is not None:
-                page = await open_now.enter_async_context(StatusPage(node, page_at, hosts))
+            if page is not None:
+                await open_now.enter_async_context(page)
                 self._log.info("page_listening", url=page.url)
             await self._serve(stop)
 
@@ -268,10 +284,17 @@ async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
 
 
 def _start_logging(log_file: str, settings: dict[str, Any]) -> None:
-    """Log into the file and on stderr; the standard output is for the ready line and for messages."""
+    """Log into the file, `log_file` unless a setting names another, and on stderr.
+
+    The standard output is for the ready line and for messages.
+
+    Raises:
+        ConfigError: the file cannot be written; the handlers are as before.
+    """
     arguments = {name.removeprefix("log_"): value for name, value in settings.items() if name.startswith("log_")}
+    name = arguments.pop("file") or log_file
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            logs.start(log_file, **arguments)
+            logs.start(None if name == NO_FILE else name, **arguments)
     except ConfigError as error:
         raise ConfigError(f"log_{error}") from None

@@ -42,7 +42,7 @@ class OneLineErrors(click.Group):
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from typing import Any
 
 import click
 import uvloop
 
-from taskd_net import Node, NodeConfig
+from taskd_net import Node, NodeConfig, limits
 from taskd_net.cli.command import command
 from taskd_net.cli.lines import say
 from taskd_net.cli.memory import keep_freed_memory
@@ -27,9 +28,16 @@ from taskd_net.schema import Kind
     short_help="Print the messages to a position.",
 )
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after this many messages.")
+@click.option(
+    "--for",
+    "period",
+    type=click.FloatRange(0.0, limits.TIMEOUT_MAX_S, min_open=True),
+    metavar="SECONDS",
+    help="End so long after it has joined.",
+)
 @click.option("--json", "json_lines", is_flag=True, help="Print each message as one JSON object a line.")
 @click.pass_context
-def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **settings: Any) -> None:
+def listen(ctx: click.Context, /, count: int | None, period: float | None, json_lines: bool, **settings: Any) -> None:
     """Join at a position, and print each message as it comes: its sender, its kind, its body.
 
     A line on stderr says that it has joined: "taskd-net listen Worker/0/3 ready, upstream HOST:PORT".
@@ -38,13 +46,14 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     Examples:
       taskd-net listen --as Worker/0/3
       taskd-net listen --as Agent/0 --count 1 --timeout 30
+      taskd-net listen --as Agent/0 --for 60 > minute.txt
       taskd-net listen --as Worker/0/3 --json | jq -r .body
 
     \b
     Exit codes:
       0    --count messages are printed; or a signal, the end of whoever reads, or
-           --timeout without --count ended it
-      1    --timeout came before --count messages
+           --for or --timeout without --count ended it
+      1    --for or --timeout came before --count messages
       2    a flag, a variable or the file is wrong
       3    not joined within the timeout
 
@@ -58,11 +67,13 @@ def listen(ctx: click.Context, /, count: int | None, json_lines: bool, **setting
     config = node_config(ctx, position, service=True)
     start_output(ctx)
     keep_freed_memory()
-    sys.exit(uvloop.run(_listen(config, count, settings["timeout"], json_lines)))
+    sys.exit(uvloop.run(_listen(config, count, period, settings["timeout"], json_lines)))
 
 
-async def _listen(config: NodeConfig, count: int | None, timeout: float | None, json_lines: bool) -> int:
-    """Listen until a count, a timeout, a signal or the end of the reader. Returns the exit code."""
+async def _listen(
+    config: NodeConfig, count: int | None, period: float | None, timeout: float | None, json_lines: bool
+) -> int:
+    """Listen until a count, a period, a timeout, a signal or the end of the reader. Returns the exit code."""
     stop = stop_signal()
     unread = asyncio.Event()
     output = Output(unread.set)
@@ -70,23 +81,31 @@ async def _listen(config: NodeConfig, count: int | None, timeout: float | None, 
         joining = asyncio.create_task(_join(node, timeout))
         printing = asyncio.create_task(_print(node, output, count, json_lines))
         closing = asyncio.create_task(unread.wait())
-        ends: set[asyncio.Future[Any]] = {printing, closing, stop}
+        over = asyncio.create_task(_over(joining, period))
+        ends: set[asyncio.Future[Any]] = {printing, closing, stop, over}
         ended, _ = await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if not ended:
+        if ended <= {over}:
             await joining  # it has the same timeout, and a reason to print
         await node.withdraw(WITHDRAW_S)
     # The node is closed, so `_print` ends after the last acknowledged message.
     await asyncio.wait([printing], timeout=PRINT_REST_S)
     reached = printing.done() and count is not None and printing.result() == count
     joined = await joining
-    printing.cancel()
-    closing.cancel()
-    await asyncio.wait({printing, closing})
-    if ended or reached:
+    rest = {printing, closing, over}
+    for task in rest:
+        task.cancel()
+    await asyncio.wait(rest)
+    if ended - {over} or reached:
         return 0
     if not joined:
         return NOT_JOINED
     return 0 if count is None else 1
+
+
+async def _over(joining: asyncio.Future[bool], period: float | None) -> None:
+    """Wait for a period after the join; without end where there is none, or no join."""
+    joined = await asyncio.shield(joining)
+    await asyncio.sleep(period if joined and period is not None else math.inf)
 
 
 async def _join(node: Node, timeout: float | None) -> bool:

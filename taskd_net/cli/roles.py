@@ -22,8 +22,7 @@ Signals:
 \b
 Exit codes:
   0    ended by a signal, in good order
-  1    cannot start: the address is in use, the log file cannot be written, a file
-       of TLS is not usable
+  1    cannot start: an address is in use, a file of TLS is not usable
   2    a flag, a variable or the file is wrong
 """
 

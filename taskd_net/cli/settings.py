@@ -47,7 +47,9 @@ class CommandSettings:
             read the answers by a name of its own.
         drain: Seconds for messages under way after SIGTERM. Shorter than `ack_timeout` can cost senders a 6001 for a
             delivered message. Keep it 3 s below the time after which the service manager kills.
-        log_path: Folder of the log file, made if it is missing. At most 50 MiB for each node.
+        log_path: Folder of the log file, made if it is missing. At most 50 MiB for each node. A daemon that cannot
+            write there warns, and logs to stderr alone.
+        log_file: Name of the log file in `log_path`, or `none` for no file.
         log_file_level: Least level in the log file. INFO has a line per change of state, none per message.
         log_std_level: Least level on stderr.
         log_stdout: Log lines on the console, which is stderr. The name is TaskD's.
@@ -64,6 +66,7 @@ class CommandSettings:
     allowed_host: str | None = setting(Kind.TEXT, None, unset="none")
     drain: float = setting(Kind.PERIOD, 10.0, most=limits.TIMEOUT_MAX_S, reload=Reload.SIGHUP)
     log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str})
+    log_file: str | None = setting(Kind.TEXT, None, unset="manager.log, taskd-proxy-N.log", reload=Reload.SIGHUP)
     log_file_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.FILE_LEVEL: str})
     log_std_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.STD_LEVEL: str})
     log_stdout: bool = _logged(Kind.SWITCH, True, variables={logs.STDOUT: str})
@@ -103,7 +106,7 @@ _LISTEN: Final = "listen direct_listen"
 _TLS_LISTEN: Final = "server_key server_crt plain_listen"
 _TLS_UPSTREAM: Final = "client_key client_crt server_name"
 _GUARD: Final = f"identity job {' '.join(settings_of(Limits))}"
-_DAEMON: Final = "http_port metrics_port allowed_host drain log_path log_file_level log_std_level log_stdout"
+_DAEMON: Final = "http_port metrics_port allowed_host drain log_path log_file log_file_level log_std_level log_stdout"
 _MANAGER: Final = " ".join(settings_of(ManagerConfig))
 _ASK: Final = f"timeout enable_tls ca {_TLS_UPSTREAM}"
 

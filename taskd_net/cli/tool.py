@@ -11,6 +11,7 @@ import click
 
 from taskd_net import ConfigError, Position, Role, logs
 from taskd_net.cli import telemetry
+from taskd_net.cli.command import read_position
 from taskd_net.cli.options import FORMS
 from taskd_net.codes import Refusal
 from taskd_net.position import require_node
@@ -47,7 +48,7 @@ def leaf(ctx: click.Context) -> Position | None:
     if text is None:
         return None
     try:
-        position = Position.parse(text)
+        position = read_position(text)
         require_node(position)
         if Role(position.role).is_leaf:
             return position

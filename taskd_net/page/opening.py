@@ -18,7 +18,7 @@ class StatusPage:
     """The status page of a node of one's own, served in the node's event loop. As a context it is closed at the end.
 
     Args:
-        node: a Mgr or a Proxy that was started.
+        node: a Mgr or a Proxy that was started; for `bind` alone, one that will be.
         listen: `host:port` for browsers; port 0 takes any free one. Whoever reaches it sees the whole tree: nobody is
             asked who they are, and nothing is encrypted.
         allowed_hosts: host names by which browsers reach it; IP addresses and `localhost` always pass.
@@ -30,10 +30,10 @@ class StatusPage:
         self._allowed_hosts = allowed_hosts
         self._port: SidePort | None = None
         self.url = ""
-        """The URL of the page, once it is open."""
+        """The URL of the page, once its address is bound."""
 
-    async def __aenter__(self) -> Self:
-        """Open the page.
+    def bind(self) -> None:
+        """Bind the address, before the node itself listens. Browsers wait until the context is entered.
 
         Raises:
             ConfigError: the address cannot be bound, or the extra `page` is not installed.
@@ -46,10 +46,21 @@ class StatusPage:
             raise ConfigError(text) from None
         self._port = SidePort(PageApp(self._looking.answer), self._listen, "http_port", self._allowed_hosts)
         self.url = f"http://{self._port.address}/"
+
+    async def __aenter__(self) -> Self:
+        """Open the page.
+
+        Raises:
+            ConfigError: as for `bind`, if that was not called.
+        """
+        if self._port is None:
+            self.bind()
+        assert self._port is not None
+        self._port.serve()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Close the page, whoever is looking."""
+        """Close the page, whoever is looking. Idempotent."""
         if self._port is not None:
             await self._port.close()
         await self._looking.close()

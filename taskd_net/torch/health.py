@@ -112,7 +112,7 @@ class HealthServer(HealthCheckServer):
         from taskd_net.side_port import SidePort
 
         listen = joined(os.environ.get("POD_IP") or ALL_ADDRESSES, "POD_IP", self._port, PORT)
-        return SidePort(self._answer, Address.parse(listen, PORT), PORT)
+        return SidePort(self._answer, Address.parse(listen, PORT), PORT).serve()
 
     async def _answer(self, scope: Event, _: Receive, send: Send) -> None:
         from taskd_net.side_port import answer

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -31,6 +32,11 @@ async def mesh() -> AsyncIterator[Mesh]:
     """Nodes in this process, beside those in others."""
     async with Mesh() as mesh:
         yield mesh
+
+
+def files_in(folder: Path) -> list[str]:
+    """The names of the files in a folder."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 def events_in(log: Path) -> list[str]:
@@ -98,20 +104,47 @@ async def test_daemon_whose_output_nobody_reads_goes_on_and_acknowledges_nothing
 # ---- what keeps it from starting
 
 
-async def test_address_in_use_and_a_folder_that_cannot_be_written(mesh: Mesh, tmp_path: Path) -> None:
+async def test_address_in_use(mesh: Mesh, tmp_path: Path) -> None:
     mgr = await mesh.mgr()
     code, output, errors = await run("mgr", "--listen", mgr.address, "--log-path", tmp_path)
     text = f"Error: cannot listen on {mgr.address}: in use, or not an address of this machine\n"
     assert (code, output) == (1, "")
     assert errors.endswith(text)
     assert "Traceback" not in errors
-    (tmp_path / "file").touch()
-    code, output, errors = await run("mgr", "--listen", "127.0.0.1:0", env={"TASKD_LOG_PATH": str(tmp_path / "file")})
-    text = (
-        f"Error: log_path is '{tmp_path}/file'; expected a folder in which manager.log can be written: File exists "
-        "(from the environment variable TASKD_LOG_PATH)\n"
-    )
-    assert (code, output, errors) == (1, "", text)
+
+
+@pytest.mark.parametrize("setting", ["http_port", "metrics_port"])
+async def test_side_port_in_use_is_said_before_it_listens(tmp_path: Path, setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flag = f"--{setting.replace('_', '-')}"
+        code, output, errors = await run("mgr", "--listen", "127.0.0.1:0", "--log-path", tmp_path, flag, port)
+    text = f"Error: {setting} is 127.0.0.1:{port}; cannot listen there: Address already in use (from {flag})\n"
+    assert (code, output) == (1, "")
+    assert errors.endswith(text)
+    assert "listening" not in errors
+
+
+@pytest.mark.parametrize("quiet", [(), ("--no-log-stdout",)])
+async def test_log_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, quiet: tuple[str, ...]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    async with Daemon("proxy", "--upstream", "127.0.0.1:1", *quiet, logs=file) as proxy:
+        reason = f"log_path is '{file}'; expected a folder in which taskd-proxy-0.log can be written: File exists"
+        await proxy.said(rf"no_log_file .*{re.escape(reason)} \(from --log-path\)")
+        await proxy.said("listening ")
+        proxy.signal(signal.SIGTERM)
+        assert await proxy.exit_code() == 0
+
+
+async def test_log_file_may_be_named_and_may_be_none(tmp_path: Path) -> None:
+    for name, files in (("none", []), ("own.log", ["own.log"])):
+        async with Daemon("mgr", "--log-file", name, logs=tmp_path) as mgr:
+            await mgr.said("listening ")
+            mgr.signal(signal.SIGTERM)
+            assert await mgr.exit_code() == 0
+        assert files_in(tmp_path) == files
+    assert "listening" in events_in(tmp_path / "own.log")
 
 
 async def test_wrong_setting_of_a_process_is_one_line(tmp_path: Path) -> None:

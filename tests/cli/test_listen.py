@@ -88,6 +88,22 @@ async def test_what_was_acknowledged_before_a_signal_is_printed(mgr: WatchedNode
         assert await listening.exit_code() == 0
 
 
+@pytest.mark.parametrize(("count", "code"), [((), 0), (("--count", 2), 1)])
+async def test_period_after_the_join_ends_it(mgr: WatchedNode, count: tuple[object, ...], code: int) -> None:
+    async with listen(mgr, "--for", 3, *count) as listening:
+        await listening.said(READY)
+        assert (await mgr.send("x", to="Worker/0/0")).ok
+        assert (await listening.rest(), await listening.exit_code()) == ("Mgr/0 default x\n", code)
+    assert not mgr.routes()
+
+
+async def test_period_does_not_begin_before_the_join() -> None:
+    code, output, errors = await run(
+        "listen", "--as", "Worker/0/0", "--upstream", await free_address(), "--for", 0.01, "--timeout", 0.5
+    )
+    assert (code, output) == (3, "") and "has not joined" in errors
+
+
 async def test_end_of_whoever_reads_ends_it_at_once(mgr: WatchedNode) -> None:
     """`taskd-net listen | head -n 2`: not only when the third message comes, which would be acknowledged and lost."""
     reading, writing = os.pipe()

@@ -17,8 +17,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=30, check=False)
 
 
-def test_version() -> None:
-    done = run("-m", "taskd_net.cli", "--version")
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version(flag: str) -> None:
+    done = run("-m", "taskd_net.cli", flag)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"taskd-net {taskd_net.__version__}\n", "")
 
 

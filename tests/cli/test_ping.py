@@ -87,6 +87,7 @@ async def test_ping_and_trace_of_a_tree(tree: Tree) -> None:
 
     for to, expected in (("Worker/All/All", 0), ("Worker/0,1/0,1", 0), ("Proxy/All", 0), ("Worker/0,1/0,9", 1)):
         assert (await run("ping", to, "--count", 1, *at))[0] == expected, to
+    assert (await run("ping", "worker/0/0", "--count", 1, *at))[1].startswith("PING Worker/0/0 from Mgr/0 ")
 
     # Started elsewhere, the way is another.
     code, output, _ = await run("trace", "Worker/1/1", "--at", tree.proxies[0].address)
@@ -173,6 +174,8 @@ async def test_nobody_to_ask(command: str) -> None:
         (("ping", "Mgr", "--timeout", "soon"), "timeout is 'soon'; expected a number of seconds"),
         (("trace", "Worker/All/All"), "DEST: Worker/All/All is more than one position"),
         (("trace", "Boss/1"), "DEST: role 'Boss' is not one of"),
+        (("ping", "Boss/1"), "DEST: role 'Boss' is not one of"),
+        (("ping", "worker/0"), "DEST: processRank '-1' is not a natural number, a comma list of them, or 'All'"),
     ],
 )
 async def test_what_is_wrong_is_said_in_one_line(arguments: tuple[str, ...], text: str) -> None:

@@ -18,7 +18,7 @@ def context(position: str | None) -> click.Context:
 
 
 @pytest.mark.parametrize(
-    ("text", "position"), [(None, None), ("Agent/3", Position.agent(3)), ("Worker/0/7", Position.worker(0, 7))]
+    ("text", "position"), [(None, None), ("AGENT/3", Position.agent(3)), ("worker/0/7", Position.worker(0, 7))]
 )
 def test_a_leaf_may_be_named(text: str | None, position: Position | None) -> None:
     assert leaf(context(text)) == position

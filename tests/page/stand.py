@@ -47,7 +47,7 @@ class Stand:
         self.asked = 0
 
     async def __aenter__(self) -> Self:
-        self._served = SidePort(PageApp(self.answer), Address("127.0.0.1", self.port), "http_port")
+        self._served = SidePort(PageApp(self.answer), Address("127.0.0.1", self.port), "http_port").serve()
         self.port = self._served.address.port
         self.url = f"http://{self._served.address}/"
         return self
