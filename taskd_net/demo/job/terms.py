@@ -34,5 +34,7 @@ ASKS: Final = "asks"
 """A process waits until it may go on."""
 
 REGISTERED: Final = "registered"
+"""Of the Mgr: so many nodes have joined and registered. Of a training process: the Mgr has stored its registration."""
+
 HUNG: Final = "hung"
 RESET: Final = "reset"

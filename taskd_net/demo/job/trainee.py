@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -10,11 +11,33 @@ from collections.abc import Callable
 from typing import Final
 
 from taskd_net import api, vocabulary
-from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, LOCAL, NODES, RESTARTS, SILENT
+from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, LOCAL, NODES, REGISTERED, RESTARTS, SILENT
 from taskd_net.demo.job.witness import Witness
 from taskd_net.jobs import epochs
 
 BEAT_S: Final = 1.0
+
+
+class Registration(logging.Handler):
+    """Tells the controller once that the Mgr has stored this process's registration, as the Worker logs it.
+
+    Args:
+        witness: the connection to the controller.
+    """
+
+    def __init__(self, witness: Witness) -> None:
+        super().__init__(logging.DEBUG)
+        self._witness = witness
+        self._told = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Handle a log line."""
+        event = record.msg
+        if self._told or not isinstance(event, dict) or event.get("event") != "report_taken":
+            return
+        if event["code"] == vocabulary.WORKER_REGISTERS:
+            self._told = True
+            self._witness.say(REGISTERED)
 
 
 class Trainee:
@@ -32,6 +55,9 @@ class Trainee:
     def run(self) -> None:
         """Train, that is wait for commands, until the launcher kills this process."""
         self._witness.say(BEGAN, text=os.environ[RESTARTS])
+        logger = logging.getLogger("taskd_net")
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(Registration(self._witness))
         obeys: dict[int, Callable[[api.Command], None]] = dict.fromkeys(vocabulary.PROFILING_COMMANDS, self._profile)
         obeys[vocabulary.SWITCH_NIC] = self._switch
         obeys[vocabulary.STRESS_TEST] = self._test

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import pytest
 
-from taskd_net.demo.recovery.flows import BEFORE, CALLS, FURTHER, RECOVER, RETRY, Flow
-from taskd_net.demo.recovery.kills import GIVEN_UP
+from taskd_net.demo.job.evidence import Evidence, Seen
+from taskd_net.demo.job.stage import Missed
+from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, REGISTERED
+from taskd_net.demo.recovery.flows import BEFORE, CALLS, FURTHER, RECOVER, REPLACED, RETRY, Flow, Stop
+from taskd_net.demo.recovery.kills import GIVEN_UP, Since, rest
+from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, HEALTH, RecoveryStage
 from taskd_net.recover import rpcs
 from taskd_net.recover.life import Life, Step
 from taskd_net.sim.clusterd.course import DUE, STEPS, Pass, Read, Write
@@ -76,3 +82,65 @@ def test_the_stages_before_the_fault_are_the_calls_of_the_client() -> None:
             life.answered(0.0, step, 0)
     assert tuple(made) == CALLS
     assert [stop.at for stop in BEFORE] == [*made, State.INIT]
+
+
+# ---- the rest at a stage
+
+
+AT: Final = Stop("wait report process recover status", course=REPLACED)
+COME: Final = (
+    Seen(CLUSTERD, ENTERED, 1, text=AT.at),
+    Seen("Agent/1", ENDED, 2, 1),
+    Seen("Agent/1", COMMAND, 3, 210, "3"),
+    Seen("Worker/2", BEGAN, 4),
+    Seen("Worker/3", BEGAN, 5),
+    Seen("Worker/2", REGISTERED, 4),
+    Seen("Worker/3", REGISTERED, 5),
+    Seen(CLUSTERD, HEALTH, 1),
+    Seen(CLUSTERD, HEALTH, 1),
+)
+"""All that a flow waits for before a kill at this stage."""
+
+
+class Watched(RecoveryStage):
+    """A stage without processes, which is told what is seen."""
+
+    def __init__(self, without: Seen | None = None) -> None:
+        super().__init__()
+        self.evidence = Evidence([Seen("Agent/1", BEGAN, 2)])
+        self._left = deque(each for each in COME if each != without)
+
+    async def launch(self, node: int, restarts: int | None = None) -> None:
+        """The platform starts the launcher of a node."""
+
+    async def until(self, holds: Callable[[Evidence], bool], what: str) -> None:
+        """See one event after another, until this holds, or none is left."""
+        while not holds(self.evidence):
+            if not self._left:
+                raise Missed(what)
+            self.evidence.seen.append(self._left.popleft())
+
+
+async def test_a_flow_rests_at_a_stage_when_all_before_it_has_come() -> None:
+    async with Watched() as stage:
+        await rest(stage, AT, Since(stage))
+        assert stage.evidence.seen[1:] == list(COME)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+async def test_no_kill_before_the_new_training_processes_are_registered(rank: int) -> None:
+    """The next Manager would order a stress test of the processes before, and report that it has failed."""
+    async with Watched(without=Seen(f"Worker/{rank}", REGISTERED, rank + 2)) as stage:
+        with pytest.raises(Missed, match=f"Worker/{rank} starts again, and is registered"):
+            await rest(stage, AT, Since(stage))
+
+
+async def test_a_late_registration_is_that_of_the_process_before() -> None:
+    async with Watched() as stage:
+        seen = stage.evidence.seen
+        seen.append(Seen("Worker/3", BEGAN, 5))
+        registered = Since(stage).registered("Worker/3")
+        seen += [Seen("Worker/3", REGISTERED, 5), Seen("Worker/3", BEGAN, 6)]
+        assert not registered(stage.evidence)
+        seen.append(Seen("Worker/3", REGISTERED, 6))
+        assert registered(stage.evidence)
