@@ -1,4 +1,4 @@
-"""Fault levels: the measure `faults`. Here its part without a mesh: the policy alone."""
+"""Fault levels: the measure `faults`. Its part with a mesh is in `fault_mesh`; here is the policy alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from typing import Final
 
+from benchmarks.fault_mesh import in_mesh
 from benchmarks.measures import Bench
 from benchmarks.systems import OURS
 from taskd_net.faults import editions
@@ -29,7 +30,7 @@ WORST_METRIC: Final = "memory at all bounds"
 
 
 def faults(bench: Bench) -> None:
-    """The policy under load, its memory with many devices, and at all of its bounds."""
+    """The policy under load, its memory with many devices and at all of its bounds, and the answers of a Manager."""
     for _ in range(bench.effort.turns):
         bench._progress("faults: events through the policy")
         bench.results.add("faults", EVENTS_METRIC, "events/s", OURS, throughput())
@@ -37,6 +38,7 @@ def faults(bench: Bench) -> None:
     bench.results.add("faults", MEMORY_METRIC, "MB", OURS, memory())
     bench._progress("faults: memory at all bounds")
     bench.results.add("faults", WORST_METRIC, "MB", OURS, worst_memory())
+    in_mesh(bench)
 
 
 def rules() -> FaultRules:

@@ -44,10 +44,10 @@ class Mgr:
         self.address = ""
 
     @classmethod
-    async def start(cls, folder: Path, listen: str = "127.0.0.1:0", clusterd: str = "") -> Mgr:
-        """Start it, with the state of the one before; empty for no ClusterD."""
+    async def start(cls, folder: Path, listen: str = "127.0.0.1:0", **settings: object) -> Mgr:
+        """Start it, with the state of the one before, and these settings of its Manager."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "benchmarks.job_mgr", listen, str(folder / "state"), clusterd),
+            *(sys.executable, "-m", "benchmarks.job_mgr", listen, str(folder / "state"), json.dumps(settings)),
             cwd=ROOT,
             env={**wanted(), **os.environ},
             stdin=asyncio.subprocess.PIPE,

@@ -51,10 +51,10 @@ class Agent:
         ack = await self.node.send(body, to="Mgr", retry=_UNTIL_TAKEN)
         ack.raise_for_code()
 
-    async def begin(self) -> None:
+    async def begin(self, restarts: str = RESTARTS) -> None:
         """Register as a new process, and wait for the go."""
         await self.report(REGISTER, AGENT_REGISTERS, **{INCARNATION: str(uuid4())})
-        await self.report(STATUS, MAY_I_START, RESTARTS)
+        await self.report(STATUS, MAY_I_START, restarts)
         while await self.command() != START:
             pass
 
@@ -94,15 +94,15 @@ class Crowd:
         for nodes in ([agent.node for agent in self.agents], self.proxies):
             await asyncio.gather(*(node.close() for node in nodes))
 
-    async def gather(self, count: int) -> None:
-        """Start Agents, eight below each Proxy, until all run."""
+    async def gather(self, count: int, restarts: str = RESTARTS) -> None:
+        """Start Agents with this number of restarts, eight below each Proxy, until all run."""
         for first in range(0, count, AGENTS_OF_A_PROXY):
             proxy = Node(NodeConfig.proxy(server_rank=first, listen="127.0.0.1:0", upstream=self._upstream, inbox=0))
             self.proxies.append(await proxy.start())
             here = range(first, min(first + AGENTS_OF_A_PROXY, count))
             joined = [await self.agent(rank, proxy) for rank in here]
             self.agents += joined
-            await asyncio.gather(*(agent.begin() for agent in joined))
+            await asyncio.gather(*(agent.begin(restarts) for agent in joined))
 
     async def agent(self, rank: int, proxy: Node) -> Agent:
         """A new Agent below a Proxy, joined."""

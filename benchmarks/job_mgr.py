@@ -1,6 +1,7 @@
-"""The Mgr of the measure `job`: `python -m benchmarks.job_mgr LISTEN STATE CLUSTERD`, asked over JSON lines.
+"""The Mgr of the measures of a job: `python -m benchmarks.job_mgr LISTEN STATE SETTINGS`, asked over JSON lines.
 
-It is a Manager as it is, except that it notes the time of each report of a fault, and of each command's answer.
+It is a Manager as it is, with further settings as a JSON object. It notes the time of each report of a fault, of each
+command's answer, and of each change of the rules for faults.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 import uvloop
@@ -19,7 +20,7 @@ import uvloop
 from benchmarks.job_crowd import AGENTS, WORKERS, reports
 from taskd_net import Node, NodeConfig
 from taskd_net.core.frame import Ack
-from taskd_net.jobs.events import Event, Reported, Signal
+from taskd_net.jobs.events import DeviceEvent, Event, FaultFiles, Reported, Signal
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.vocabulary import FAULT, STATUS
 
@@ -32,17 +33,26 @@ class TimedManager(Manager):
         answers: of the answers to commands since then.
         orders: uuids of ClusterD's orders that the decisions took.
         last_order: of the last one.
+        devices: of the arrival of each fault of a device.
+        rules: from which on the rules of each change of files are in force.
     """
 
-    fault: float
-    answers: asyncio.Queue[float]
-    orders: list[str]
-    last_order = 0.0
+    def __init__(self, node: Node, config: ManagerConfig) -> None:
+        super().__init__(node, config)
+        self.fault = self.last_order = 0.0
+        self.answers: asyncio.Queue[float] = asyncio.Queue()
+        self.orders: list[str] = []
+        self.devices: asyncio.Queue[float] = asyncio.Queue()
+        self.rules: asyncio.Queue[float] = asyncio.Queue()
 
     def _take(self, event: Event) -> bool:
         if isinstance(event, Reported) and event.msg_type == STATUS and event.code == FAULT:
             self.fault, self.answers = time.monotonic(), asyncio.Queue()
+        elif isinstance(event, DeviceEvent):
+            self.devices.put_nowait(time.monotonic())
         taken = super()._take(event)
+        if isinstance(event, FaultFiles):
+            self.rules.put_nowait(time.monotonic())
         if taken and isinstance(event, Signal):
             self.orders.append(event.uuid)
             self.last_order = time.monotonic()
@@ -70,6 +80,14 @@ class Requests:
         """The time of the next answer to a command (`time.monotonic`)."""
         return await self._manager.answers.get()
 
+    async def device(self) -> float:
+        """The time at which the next fault of a device arrived (`time.monotonic`)."""
+        return await self._manager.devices.get()
+
+    async def rules(self) -> float:
+        """The time from which on the rules of the next change of files are in force (`time.monotonic`)."""
+        return await self._manager.rules.get()
+
     async def orders(self) -> tuple[int, int, float]:
         """The number of ClusterD's orders that the decisions took, that of their uuids, and the time of the last."""
         orders = self._manager.orders
@@ -89,19 +107,17 @@ class Requests:
         return (psutil.Process().memory_info().rss - before) / 1e6
 
 
-async def _run(listen: str, state: Path, clusterd: str) -> None:
+async def _run(listen: str, state: Path, settings: dict[str, Any]) -> None:
     config = NodeConfig.mgr(listen=listen, confirms=True)
     job = ManagerConfig(
         job_id="bench",
         state=str(state),
         reset_file=str(state.with_name("reset.json")),
-        clusterd_addr=clusterd or None,
-        fault_recover="on" if clusterd else "",
+        **settings,
     )
     stdin = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     async with Node(config) as node, TimedManager(node, job) as manager:
-        manager.answers, manager.orders = asyncio.Queue(), []
         requests: Final = Requests(manager)
         print(json.dumps(node.address), flush=True)
         while line := await stdin.readline():
@@ -109,4 +125,4 @@ async def _run(listen: str, state: Path, clusterd: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_run(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
+    uvloop.run(_run(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])))

@@ -90,7 +90,7 @@ async def managed(steps: Iterable[str] = ()) -> AsyncIterator[tuple[Mgr, StandIn
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     with tempfile.TemporaryDirectory() as name:
-        mgr = await Mgr.start(Path(name), clusterd=address)
+        mgr = await Mgr.start(Path(name), clusterd_addr=address, fault_recover="on")
         try:
             yield mgr, StandIn(address, steps)
         finally:
@@ -134,7 +134,7 @@ async def _signals(bench: Bench) -> None:
                     pass
             answered = cast(float, await mgr.ask("answer"))
             took.append(answered - clusterd.times["sent"][number])
-    _percentiles(bench, "signal sent until its command is acknowledged", took)
+    bench.results.add_percentiles("recovery", "signal sent until its command is acknowledged", OURS, took)
 
 
 async def _returns(bench: Bench) -> None:
@@ -144,7 +144,7 @@ async def _returns(bench: Bench) -> None:
         began = await clusterd.until(SIGNAL_STREAM, 1 + RETURNS)
         back = clusterd.times["listening"]
     took = [after - at for at, after in zip(back[1:], began[1:], strict=True)]
-    _percentiles(bench, "ClusterD listens until its client has subscribed", took)
+    bench.results.add_percentiles("recovery", "ClusterD listens until its client has subscribed", OURS, took)
 
 
 async def _row(bench: Bench) -> None:
@@ -178,10 +178,3 @@ async def _rest(bench: Bench) -> None:
         share = await mgr.share(REST_S)
     for metric, value in (("idle Manager without a client", without), ("idle client", max(share - without, 0.0))):
         bench.results.add("recovery", metric, "% of a core", OURS, value)
-
-
-def _percentiles(bench: Bench, metric: str, seconds: list[float]) -> None:
-    ordered = sorted(seconds)
-    for name, share in (("p50", 0.5), ("p99", 0.99)):
-        value = ordered[min(int(share * len(ordered)), len(ordered) - 1)]
-        bench.results.add("recovery", f"{metric}, {name}", "ms", OURS, value * 1e3)

@@ -30,7 +30,7 @@ TITLES: Final = {
     "worker": "What a Worker costs the training process that it is in",
     "job": "The Manager of a job",
     "recovery": "The Manager as a client of ClusterD",
-    "faults": "Fault levels: the policy",
+    "faults": "Fault levels",
     "training": "A training of 4 processes, one of which is killed",
     "router": "The Router alone, in memory, a message and its answers",
 }

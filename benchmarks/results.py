@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple, TypeAlias
@@ -49,6 +49,13 @@ class Results:
         for metric, percent in (("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9)):
             self.add(measure, metric, "µs", system, latencies.percentile(percent), **case)
         self.latencies.setdefault((measure, _case(case), system), []).append(encoded)
+
+    def add_percentiles(self, measure: str, metric: str, system: str, seconds: Sequence[float]) -> None:
+        """Record the median and the 99th percentile of these times, in milliseconds."""
+        ordered = sorted(seconds)
+        for name, share in (("p50", 0.5), ("p99", 0.99)):
+            value = ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+            self.add(measure, f"{metric}, {name}", "ms", system, value * 1e3)
 
     def value(self, measure: str, metric: str, system: str, **case: str | int) -> float | None:
         """The median over the turns; None without a figure."""
