@@ -115,6 +115,10 @@ PLUGIN_S: Final = 1.0
 PLUGIN_FAILURES: Final = 3
 """Failures in a row after which a user's plugin is off until the Manager restarts."""
 
+FIRST_RULES_S: Final = 5.0
+"""Seconds that the first reports wait for the first look at the rules for faults of devices. A look takes milliseconds;
+a disk that hangs must not stop a job."""
+
 RESET_LOOK_S: Final = 1.0
 """Seconds between two looks at the reset file where nothing tells of its changes. A look is one call of `stat`."""
 

@@ -134,14 +134,18 @@ def setting(kind: Kind, default: Any, **more: Any) -> Any:
 
 
 def settings_of(config: object) -> dict[str, Setting]:
-    """The settings of a config class, or of an instance of one, by name."""
-    return {each.name: each.metadata[_KEY] for each in fields(config) if _KEY in each.metadata}  # type: ignore[arg-type]
+    """The settings of a config class, or of an instance of one, by name; those of its bases after its own."""
+    own = (config if isinstance(config, type) else type(config)).__annotations__
+    found = [each for each in fields(config) if _KEY in each.metadata]  # type: ignore[arg-type]
+    return {each.name: each.metadata[_KEY] for each in sorted(found, key=lambda each: each.name not in own)}
 
 
 def described(config: type) -> dict[str, Setting]:
-    """The settings of a config class with their texts, which stand under `Args` in its docstring."""
-    entries = re.finditer(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", cleandoc(config.__doc__ or ""), re.MULTILINE)
-    texts = {entry[1]: " ".join(entry[2].split()) for entry in entries}
+    """The settings of a config class with their texts, which stand under `Args` in docstrings, also of its bases."""
+    texts: dict[str, str] = {}
+    for each in reversed(config.__mro__):
+        entries = re.finditer(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", cleandoc(each.__doc__ or ""), re.MULTILINE)
+        texts |= {entry[1]: " ".join(entry[2].split()) for entry in entries}
     return {name: replace(each, about=texts.get(name, "")) for name, each in settings_of(config).items()}
 
 

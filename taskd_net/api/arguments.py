@@ -14,6 +14,7 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.limits import RANK_CHARS
+from taskd_net.schema import Kind
 from taskd_net.tls import files as tls_files
 from taskd_net.tls.files import Tls
 from taskd_net.untrusted import natural, shown
@@ -50,6 +51,16 @@ def whole(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
         raise ConfigError(f"{name} is {shown(value)}; expected a whole number, at least 0")
     return value
+
+
+def read(text: str, kind: Kind) -> object:
+    """The value of a setting in the text of a variable; the text itself where it is none of this kind."""
+    found: object = None
+    if kind is Kind.WHOLE:
+        found = natural(text.strip(), _MOST)
+    elif kind is Kind.SWITCH:
+        found = _SWITCHES.get(text.strip().lower())
+    return text if found is None else found
 
 
 def seconds(value: object, name: str) -> float:

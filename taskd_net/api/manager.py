@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from taskd_net import job_limits, logs, manager
 from taskd_net.api import arguments
@@ -24,15 +24,18 @@ from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.config import NodeConfig
+from taskd_net.faults.config import FaultSettings
 from taskd_net.jobs.records import Record
 from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
 from taskd_net.node import Node
 from taskd_net.position import Position
+from taskd_net.schema import Kind, settings_of
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import KEEP_ALIVE
 
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
 _NUMBERS: Final = ("node_nums", "proc_per_node")
+_FAULTS: Final = (*settings_of(FaultSettings), "fault_devices", "fault_separated", "fault_on_reset")
 _CLUSTER_TEXTS: Final = ("ip", "port", "name", "role")
 
 
@@ -138,8 +141,10 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     Args:
         config: all of it optional. `job_id`, `plugin_dir`, `fault_recover`, `taskd_enable`: texts. `node_nums`,
             `proc_per_node`: whole numbers; with both it can be asked which ranks are missing. `cluster_infos`: a dict,
-            or a list of dicts, with the texts `ip`, `port`, `name`, `role`. `enable_tls`, `tls_conf`,
-            `PlainListenAddr`, `PlainListenPort`: as in `init_taskd_proxy`.
+            or a list of dicts, with the texts `ip`, `port`, `name`, `role`. `fault_config`, `fault_edition`,
+            `fault_mode`, `fault_job`, `sub_health`, `linkdown_timeout`, `fault_watch`, `fault_devices`,
+            `fault_separated`, `fault_on_reset`: as in docs/configuration.md, else `TASKD_NET_<NAME>`. `enable_tls`,
+            `tls_conf`, `PlainListenAddr`, `PlainListenPort`: as in `init_taskd_proxy`.
 
     Returns:
         True, or False with one line in the log: a value is of another type, the address cannot be listened on, there is
@@ -250,7 +255,20 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
         in_place=os.environ.get(arguments.IN_PLACE) == "on",
         nodes=expected.nodes,
         processes_per_node=expected.processes,
+        **_of_faults(config),
     )
+
+
+def _of_faults(config: Mapping[str, object]) -> dict[str, Any]:
+    """The settings of the fault levels in a checked `config`, else in the environment."""
+    declared, given = settings_of(manager.ManagerConfig), dict[str, object]()
+    for name in _FAULTS:
+        text = os.environ.get(f"{arguments.ENVIRONMENT}{name.upper()}")
+        if name in config:
+            given[name] = config[name]
+        elif text:
+            given[name] = arguments.read(text, declared[name].kind)
+    return given
 
 
 def _clusterd(config: Mapping[str, object]) -> str | None:
@@ -272,9 +290,13 @@ def _expected(config: Mapping[str, object]) -> str | None:
 
 
 def _checked(config: Mapping[str, object]) -> Mapping[str, object]:
+    declared = settings_of(manager.ManagerConfig)
     for key in _TEXTS:
         if not isinstance(config.get(key, ""), str):
             raise ConfigError(f"{key} is {shown(config[key])}; expected a text")
+    for key in _FAULTS:
+        if declared[key].kind in (Kind.FILE, Kind.FOLDER) and not isinstance(config.get(key, ""), str):
+            raise ConfigError(f"{key} is {shown(config[key])}; expected a {declared[key].range}")
     for key in _NUMBERS:
         if key in config:
             arguments.whole(config[key], key)

@@ -9,7 +9,8 @@ from taskd_net.cli.command import JSON, add_each
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.options import SettingOption, place
 from taskd_net.cli.settings import COMMANDS, node_config, refused
-from taskd_net.cli.tool import free_position, leaf
+from taskd_net.cli.tool import leaf
+from taskd_net.free_position import free_position
 from taskd_net.untrusted import json_line
 
 

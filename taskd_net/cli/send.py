@@ -16,7 +16,8 @@ from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.probing import counted, counted_object, detail, failure, name
 from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import run_until_signal
-from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, leaf, start_output
+from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, leaf, start_output
+from taskd_net.free_position import free_position
 
 
 class _NotJoinedError(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
 from typing import Final
 
@@ -25,17 +24,6 @@ PRINT_REST_S: Final = 1.0
 
 WITHDRAW_S: Final = 1.0
 """Seconds for the parent's confirmation that it has forgotten this node."""
-
-_FREE_RANKS: Final = range(1_000_000_000, 2_000_000_000)
-
-
-def free_position() -> Position:
-    """An Agent of a node that no job has.
-
-    A position in use would be taken over (contract, section 3: the newcomer wins). The rank is random, so that tools do
-    not cut each other off, and fits 32 bits, as some code keeps ranks in those.
-    """
-    return Position.agent(random.choice(_FREE_RANKS))
 
 
 def leaf(ctx: click.Context) -> Position | None:

@@ -1,4 +1,4 @@
-"""Settings of the fault levels."""
+"""Settings of the fault levels, of a Manager and of the commands that decide without one."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from taskd_net.schema import Kind, require_all, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultConfig:
+class FaultSettings:
     """The settings of the fault levels.
 
     Args:
-        fault_config: Folder with the files of the ConfigMap `mindx-dl-fault-config` ([fault levels](faults.md)).
-            Without it the severity of a fault alone decides.
-        fault_edition: Edition by which the files are read. The documented one is TaskD's; files that ship with newer
-            device plugins follow the current one. A line of the log says which one the files look like.
-        fault_mode: Answer to faults: rescheduling isolates the device of every fault from level 2 on; grace restarts
-            and resets first.
-        fault_job: Work on the devices. The grace mode answers level 2 of an inference by a repeated request.
-        sub_health: Answer to `SubHealthFault`, which the current edition has. The exit and the switch cost the time of
-            a checkpoint; a job that goes on is slow.
-        linkdown_timeout: Seconds for which a link of the network may be down, where the files do not say it. Shorter
-            takes links out that come back.
-        fault_watch: Files count as soon as the file system tells of a change. Off: at the end of each period, as the
-            device plugin does.
+        fault_config: Folder with the files that give fault codes their levels, as the platform mounts
+            `mindx-dl-fault-config`. With it a Manager answers faults of devices ([fault levels](faults.md)).
+        fault_edition: Edition by which these files are read. `documented` is that of TaskD's documents, `current` that
+            of the files that the platform ships today.
+        fault_mode: Answer to levels 2 to 6. `rescheduling` isolates the device and reschedules the job; `grace` runs
+            the training again where that may help, after a reset of the device if need be.
+        fault_job: What the job is. It decides on level 2 in the mode `grace`.
+        sub_health: Answer to a device that is only slower than it should be. `graceExit` replaces its node; `hotSwitch`
+            needs ClusterD, and without it the job goes on slowly.
+        linkdown_timeout: Seconds that a network port may be down, where no file says it. Shorter isolates devices
+            for flapping ports.
+        fault_watch: Files count as soon as the file system tells of a change. Off: at the end of each `PollInterval`
+            alone, as with the platform.
 
     Raises:
         ConfigError: names the field, its value and the range.
     """
 
-    fault_config: str | None = setting(Kind.FOLDER, None, unset="none")
+    fault_config: str | None = setting(Kind.FOLDER, None, unset="off")
     fault_edition: str = setting(Kind.CHOICE, Edition.DOCUMENTED.value, choices=tuple(each.value for each in Edition))
     fault_mode: str = setting(Kind.CHOICE, Mode.RESCHEDULING.value, choices=tuple(each.value for each in Mode))
     fault_job: str = setting(Kind.CHOICE, JobKind.TRAINING.value, choices=tuple(each.value for each in JobKind))

@@ -25,6 +25,7 @@ class FaultConfig:
         sub_health: the answer to a device that is only slow.
         linkdown_timeout: seconds that a port may be down, where no file says it.
         resets: there is a hook that resets devices.
+        answers: faults are answered though there are no files, by their severity alone.
     """
 
     edition: Edition = Edition.DOCUMENTED
@@ -33,6 +34,7 @@ class FaultConfig:
     sub_health: SubHealth = SubHealth.IGNORE
     linkdown_timeout: int = 30
     resets: bool = False
+    answers: bool = False
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from taskd_net.faults.decisions import Decision, Isolated
 from taskd_net.faults.levels import Action, FaultType
 from taskd_net.faults.policy import FaultPolicy
 from taskd_net.faults.reading import read_rules
+from taskd_net.faults.rules import FaultRules
 from taskd_net.jobs.device_state import DeviceState, FaultConfig, Task
 from taskd_net.jobs.events import (
     DeviceEvent,
@@ -60,16 +61,18 @@ class Devices:
         self.stepped = False
         self._reports_only = reports_only
         self._policy: FaultPolicy | None = None
-        if state.files:
+        if state.files or config.answers:
             try:
                 self._policy = self._made(state.files)
                 self._policy.load({device: json_value(text) for device, text in state.policy.items()})
             except ConfigError:  # refused by another edition, or a newer release: the folder gives others
                 state.tasks.clear()  # no policy would end their steps
+                if self._policy is None and config.answers:
+                    self._policy = self._made({})
 
     @property
     def known(self) -> bool:
-        """True where there are rules."""
+        """True where faults are answered: there are rules, those of no file included."""
         return self._policy is not None
 
     @property
@@ -116,7 +119,7 @@ class Devices:
 
     def _change(self, files: Mapping[str, str], now: float) -> None:
         """Use other rules."""
-        rules, _ = read_rules(as_bytes(files), self.config.edition, self.config.linkdown_timeout)
+        rules = self._rules(files)
         self.state.files, self.state.files_changed = dict(files), True
         if self._policy is None:
             self._policy = self._made(files)
@@ -219,8 +222,13 @@ class Devices:
 
     def _made(self, files: Mapping[str, str]) -> FaultPolicy:
         config = self.config
-        rules, _ = read_rules(as_bytes(files), config.edition, config.linkdown_timeout)
-        return FaultPolicy(rules, config.mode, config.job_kind, config.sub_health)
+        return FaultPolicy(self._rules(files), config.mode, config.job_kind, config.sub_health)
+
+    def _rules(self, files: Mapping[str, str]) -> FaultRules:
+        config = self.config
+        if not files:
+            return FaultRules.of_no_file(config.edition, config.linkdown_timeout)
+        return read_rules(as_bytes(files), config.edition, config.linkdown_timeout)[0]
 
     def _take(self, decisions: Iterable[Decision], now: float) -> None:
         for decision in decisions:

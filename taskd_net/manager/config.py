@@ -9,11 +9,10 @@ from typing import Final
 from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.expect import Expected
-from taskd_net.faults.editions import LINKDOWN_TIMEOUT, Edition
-from taskd_net.faults.levels import JobKind, Mode, SubHealth
+from taskd_net.faults.config import FaultSettings
 from taskd_net.jobs.device_state import FaultConfig
 from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.schema import Kind, require_all, setting
+from taskd_net.schema import Kind, setting
 from taskd_net.untrusted import natural
 
 INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
@@ -65,8 +64,8 @@ def _recover(text: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagerConfig:
-    """The settings of the Manager of one job.
+class ManagerConfig(FaultSettings):
+    """The settings of the Manager of one job; those of the fault levels stand with them.
 
     Args:
         job_id: Job that this Mgr decides for. Without it the Mgr keeps no state, and decides nothing
@@ -89,19 +88,6 @@ class ManagerConfig:
             carries out its orders so ([recovery](recovery.md#scripts-that-rejoin)).
         in_place_timeout: Seconds that a Worker has to come back in place. A longer time lets slow starts work, and
             delays the recovery from a Worker that hangs.
-        fault_config: Folder with the files that give fault codes their levels, as the platform mounts
-            `mindx-dl-fault-config`. With it the Manager answers faults of devices
-            ([manager](manager.md#faults-of-devices)).
-        fault_edition: Edition by which these files are read. `documented` is that of TaskD's documents, `current` that
-            of the files that the platform ships today.
-        fault_mode: Answer to levels 2 to 6. `rescheduling` isolates the device and reschedules the job; `grace` runs
-            the training again where that may help, after a reset of the device if need be.
-        fault_job: What the job is. It decides on level 2 in the mode `grace`.
-        sub_health: Answer to a device that is only slower than it should be.
-        linkdown_timeout: Seconds that a network port may be down, where no file says it. Shorter isolates devices
-            for flapping ports.
-        fault_watch: Files count as soon as the file system tells of a change. Off: at the end of each `PollInterval`
-            alone, as with the platform.
         fault_devices: File with the global rank of each device, for devices whose Agents do not say it.
         fault_separated: File with the devices that a person has to give free. The Manager adds names, and people
             remove them.
@@ -132,15 +118,6 @@ class ManagerConfig:
     taskd_enable: bool = setting(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
     in_place: bool = setting(Kind.SWITCH, False)
     in_place_timeout: float = setting(Kind.SECONDS, job_limits.IN_PLACE_S, most=job_limits.IN_PLACE_LONGEST_S)
-    fault_config: str | None = setting(Kind.FOLDER, None, unset="off")
-    fault_edition: str = setting(Kind.CHOICE, Edition.DOCUMENTED.value, choices=[each.value for each in Edition])
-    fault_mode: str = setting(Kind.CHOICE, Mode.RESCHEDULING.value, choices=[each.value for each in Mode])
-    fault_job: str = setting(Kind.CHOICE, JobKind.TRAINING.value, choices=[each.value for each in JobKind])
-    sub_health: str = setting(Kind.CHOICE, SubHealth.IGNORE.value, choices=[each.value for each in SubHealth])
-    linkdown_timeout: int = setting(
-        Kind.WHOLE, LINKDOWN_TIMEOUT.default, least=LINKDOWN_TIMEOUT.least, most=LINKDOWN_TIMEOUT.most
-    )
-    fault_watch: bool = setting(Kind.SWITCH, True)
     fault_devices: str | None = setting(Kind.FILE, None, unset="none")
     fault_separated: str | None = setting(Kind.FILE, None, unset="beside the state file")
     fault_on_reset: str | None = setting(Kind.FILE, None, unset="none")
@@ -148,9 +125,6 @@ class ManagerConfig:
     resets: bool = False
     nodes: int = 0
     processes_per_node: int = 0
-
-    def __post_init__(self) -> None:
-        require_all(self)
 
     @property
     def subscribes(self) -> bool:
@@ -173,12 +147,13 @@ class ManagerConfig:
             in_place=self.in_place,
             in_place_s=self.in_place_timeout,
             faults=FaultConfig(
-                edition=Edition(self.fault_edition),
-                mode=Mode(self.fault_mode),
-                job_kind=JobKind(self.fault_job),
-                sub_health=SubHealth(self.sub_health),
+                edition=self.edition,
+                mode=self.mode,
+                job_kind=self.job_kind,
+                sub_health=self.answer_to_sub_health,
                 linkdown_timeout=self.linkdown_timeout,
                 resets=self.resets or self.fault_on_reset is not None,
+                answers=self.fault_config is not None,
             ),
             interval=self.process_interval / 1000,
         )

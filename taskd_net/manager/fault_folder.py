@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -64,6 +64,9 @@ class FaultFolder:
         linkdown_timeout: default of the documented FaultTimeout, in seconds.
         watch: a change that the file system tells of counts at once; else at the next period.
         log: takes the lines.
+
+    Attributes:
+        files: the bytes of the last good files, by their names.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class FaultFolder:
         self._edition = edition
         self._watch = watch
         self._reload = Reload(edition, linkdown_timeout)
+        self.files: Mapping[str, bytes] = {}
 
     async def follow(self, take: Callable[[FaultRules], None]) -> None:
         """Read the files at once, and when they change, without end, in a thread of its own.
@@ -110,6 +114,8 @@ class FaultFolder:
         if reloaded is None:
             return None
         self._say(reloaded)
+        if reloaded.rules is not None and not isinstance(seen, str):
+            self.files = seen
         return reloaded.rules
 
     def _say(self, reloaded: Reloaded) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from taskd_net import job_limits
-from taskd_net.codes import ConfigError
-from taskd_net.faults.levels import FaultType
+from taskd_net.faults.levels import Action, FaultType, SubHealth
 from taskd_net.faults.rules import CODES_FILE
 from taskd_net.job_view import DeviceView, JobCounters, JobView
 from taskd_net.jobs.devices import as_texts
@@ -20,7 +20,7 @@ from taskd_net.jobs.traffic import Outcome
 from taskd_net.manager.changed_file import ChangedFile
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.device_files import SeparatedList, read_ranks
-from taskd_net.manager.fault_folder import FaultFolder, read_folder
+from taskd_net.manager.fault_folder import FaultFolder
 from taskd_net.manager.resets import OnReset, Resets, program
 from taskd_net.manager.watching import follow, watch
 
@@ -29,6 +29,9 @@ SEPARATED: Final = "separated-devices"
 
 REPORTS: Final = "reports"
 """The mode in which faults are shown alone."""
+
+NO_SWITCH: Final = "only ClusterD can switch over, so the job goes on with the slow device"
+"""Answer to `SubHealthFault` by `hotSwitch` without ClusterD."""
 
 Spawn = Callable[[Coroutine[object, object, None], str], None]
 
@@ -64,11 +67,14 @@ class DeviceFaults:
         path = _list_path(config)
         self._list = None if path is None else SeparatedList(path, self._list_seen, log)
         self._in_list: frozenset[str] | None = None
+        self._looked = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     def start(self, spawn: Spawn) -> None:
         """Begin to watch the files."""
         config = self._config
+        if config.sub_health == SubHealth.HOT_SWITCH.value and config.fault_config and not self._job.config.clusterd:
+            self._log.warning("hot_switch_without_clusterd", reason=NO_SWITCH)
         if config.fault_config is not None:
             spawn(self._follow(config.fault_config), "watches the rules for faults of devices")
         if config.fault_devices is not None:
@@ -76,6 +82,20 @@ class DeviceFaults:
             spawn(watch(config.fault_devices, ranks.look, self._ranked), "watches the ranks of devices")
         if self._list is not None and config.fault_config is not None:
             spawn(self._list.watch(), "watches the list of separated devices")
+
+    async def ready(self) -> None:
+        """Wait for the first look at the rules, for some seconds at most.
+
+        A report that is taken in before them is answered by its severity alone.
+        """
+        folder, devices = self._config.fault_config, self._job.state.devices
+        if folder is None or devices.files:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(job_limits.FIRST_RULES_S):
+                await self._looked.wait()
+        if not devices.files:
+            self._log.warning("fault_rules_missing", folder=folder, reason="every code is answered by its severity")
 
     def carry_out(self, outcome: Outcome) -> None:
         """Begin resets, write the list, and log the decisions of a tick."""
@@ -85,8 +105,10 @@ class DeviceFaults:
             if fault.cleared:
                 self._log.info("device_fault_over", **fields, reason=fault.reason)
             if fault.steps:
-                steps = ", ".join(map(str, fault.steps))
-                self._log.warning("device_fault", **fields, steps=steps, reason=fault.reason)
+                steps, reason = ", ".join(map(str, fault.steps)), fault.reason
+                if fault.steps[0].action is Action.HOT_SWITCH and not self._job.config.clusterd:
+                    steps, reason = "none", f"{reason}; {NO_SWITCH}"
+                self._log.warning("device_fault", **fields, steps=steps, reason=reason)
         for name, number in outcome.fault_counts.items():
             self._counters.device_faults[name] += number
         for reset in outcome.resets:
@@ -154,17 +176,16 @@ class DeviceFaults:
         folder = FaultFolder(path, self._log, faults.edition, faults.linkdown_timeout, watch=config.fault_watch)
 
         def look(told: bool) -> Mapping[str, str] | None:
-            return None if folder.look(told) is None else as_texts(read_folder(path))
+            if folder.look(told) is not None:
+                return as_texts(folder.files)
+            return None if self._looked.is_set() else {}  # the first look has found no good files
 
         await follow(str(Path(path) / CODES_FILE), look, self._change, tells=config.fault_watch)
 
     def _change(self, files: Mapping[str, str]) -> None:
-        if files == self._job.state.devices.files and self._job.devices.known:
-            return  # those of the Manager before
-        try:
+        if files and files != self._job.state.devices.files:  # else those of the Manager before
             self._take(FaultFiles(files))
-        except ConfigError as error:  # they have changed between two reads; the next look says why
-            self._log.warning("fault_rules_refused", reason=str(error))
+        self._looked.set()
 
     def _no_ranks(self, file: str, reason: str) -> None:
         self._log.warning("device_ranks_unreadable", file=file, reason=reason)

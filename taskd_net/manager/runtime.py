@@ -304,6 +304,7 @@ class Manager:
             self._take(switch)
 
     async def _read(self) -> None:
+        await self._faults.ready()
         with Reading(self._node) as reading, contextlib.suppress(NodeClosed):
             while True:
                 heartbeats = []

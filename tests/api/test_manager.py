@@ -303,6 +303,44 @@ def test_address_of_clusterd(
     assert manager._settings({"job_id": "J", "cluster_infos": infos}).clusterd_addr == address
 
 
+def test_settings_of_the_fault_levels_come_from_the_config_else_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    variables = {"CONFIG": "/etc/faults", "EDITION": "current", "WATCH": "off", "ON_RESET": "/bin/reset"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"TASKD_NET_FAULT_{name}", value)
+    monkeypatch.setenv("TASKD_NET_LINKDOWN_TIMEOUT", "7")
+    found = manager._settings({"job_id": "J", "fault_mode": "grace", "fault_edition": "documented"})
+    assert (found.fault_config, found.fault_edition, found.fault_mode) == ("/etc/faults", "documented", "grace")
+    assert (found.fault_watch, found.linkdown_timeout, found.fault_on_reset) == (False, 7, "/bin/reset")
+    monkeypatch.delenv("TASKD_NET_FAULT_CONFIG")
+    assert manager._settings({"job_id": "J"}).fault_config is None
+
+
+@pytest.mark.parametrize(
+    ("config", "variables", "text"),
+    [
+        ({"fault_config": 5}, {}, "fault_config is 5; expected a path of a folder"),
+        ({"fault_mode": "kind"}, {}, "fault_mode is 'kind'; expected 'rescheduling' or 'grace'"),
+        ({}, {"LINKDOWN_TIMEOUT": "31"}, "linkdown_timeout is 31; expected a whole number from 1 to 30"),
+        ({}, {"LINKDOWN_TIMEOUT": "x"}, "linkdown_timeout is 'x'; expected a whole number from 1 to 30"),
+        ({}, {"FAULT_WATCH": "perhaps"}, "fault_watch is 'perhaps'; expected True or False"),
+    ],
+)
+def test_a_wrong_setting_of_the_fault_levels_is_named(
+    config: dict[str, object],
+    variables: dict[str, str],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: Failures,
+) -> None:
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    for name, value in variables.items():
+        monkeypatch.setenv(f"TASKD_NET_{name}", value)
+    assert api.init_taskd_manager({"job_id": "J", **config}) is False
+    assert text in failures.only()
+
+
 @pytest.mark.parametrize(("text", "enabled"), [(None, True), ("on", True), ("off", False), ("other", True)])
 def test_taskd_enable_is_that_of_the_environment_alone(
     text: str | None, enabled: bool, monkeypatch: pytest.MonkeyPatch

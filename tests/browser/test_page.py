@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
+from taskd_net import observe_limits
 from taskd_net.job_view import JobCounters
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
@@ -314,6 +315,51 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
         await page.wait_for_function("() => document.querySelector('#job ol') === null")
         assert await page.inner_text("#job h2") == f"Job {hostile}"
         assert await page.query_selector("#job p.alarm") is None
+
+
+async def test_devices_with_a_fault_say_what_since_when_and_why(chromium: Browser) -> None:
+    made, expected = of_size(64)
+    hostile = "</td><img src=x onerror=alert(1)>\u202e"
+    out, working = WHOLE.devices
+    many = [replace(working, device=f"host-c/Ascend910-{number:03}") for number in range(60)]
+    isolated = replace(out, device="host-b/Ascend910-7", rank=None, level="", fault_type="ManuallySeparateNPU")
+    devices = (out, replace(isolated, reason=hostile, since=WHOLE.at), working, *many)
+    job = replace(WHOLE, devices=devices, devices_known=len(devices), devices_isolated=2)
+    async with shown(chromium, made, expected, job=job) as (page, stand):
+        rows = await page.evaluate(
+            """(() => {
+              const headings = [...document.querySelectorAll('#job h3')];
+              const table = headings.find((one) => one.innerText === 'Devices with a fault').nextElementSibling;
+              const row = (one) => [...one.children].map((cell) => cell.innerText)
+                .concat(one.querySelectorAll('.alarm').length);
+              return [...table.querySelectorAll('tr')].map(row).concat([[table.nextElementSibling.innerText]]);
+            })()"""
+        )
+        # The day is told where it is not that of the mesh.
+        undated = [[re.sub(r"\d{4}-\d\d-\d\d ", "", f"{cell}") for cell in row] for row in rows]
+        assert undated[:3] == [
+            [
+                "host-a/Ascend910-1 (node 1, rank 3)",
+                "isolated since 22:13:30; L6 SeparateNPU 8C1F8609; the code is listed as SeparateNPU",
+                "1",
+            ],
+            [
+                "host-b/Ascend910-7 (node 1)",
+                f"isolated since 22:15:00; ManuallySeparateNPU 8C1F8609; {hostile}",
+                "1",
+            ],
+            [
+                "host-b/Ascend910-0 (node 2)",
+                "faulty since 22:14:57; L5 RestartNPU 8C204E00; it is listed; now: reset device",
+                "0",
+            ],
+        ]
+        assert undated[-1] == [f"and {len(devices) - observe_limits.PAGE_DEVICES} more"]
+        stand.job = replace(job, devices=(working,), devices_known=1, devices_isolated=0)
+        await page.wait_for_function("() => !document.querySelector('#job').innerText.includes('isolated since')")
+        assert "host-b/Ascend910-0 (node 2)" in await page.inner_text("#job")
+        stand.job = replace(job, devices=(), devices_known=0, devices_isolated=0)
+        await page.wait_for_function("() => !document.querySelector('#job').innerText.includes('Devices with a fault')")
 
 
 async def test_page_without_a_manager_has_no_job(chromium: Browser) -> None:

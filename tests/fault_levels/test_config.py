@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.codes import ConfigError
-from taskd_net.faults.config import FaultConfig
+from taskd_net.faults.config import FaultSettings
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import JobKind, Mode, SubHealth
 
 
 def test_the_defaults_are_those_of_the_documents() -> None:
-    config = FaultConfig()
+    config = FaultSettings()
     assert (config.edition, config.mode, config.job_kind) == (Edition.DOCUMENTED, Mode.RESCHEDULING, JobKind.TRAINING)
     assert config.answer_to_sub_health is SubHealth.IGNORE and config.linkdown_timeout == 30 and config.fault_watch
 
 
 @pytest.mark.parametrize("value", [1, 30])
 def test_the_range_of_the_timeout_of_a_link(value: int) -> None:
-    assert FaultConfig(linkdown_timeout=value).linkdown_timeout == value
+    assert FaultSettings(linkdown_timeout=value).linkdown_timeout == value
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_the_range_of_the_timeout_of_a_link(value: int) -> None:
 )
 def test_a_value_out_of_its_range_is_named(name: str, value: object, expected: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{name} is {value!r}; expected {expected}$"):
-        FaultConfig(**{name: value})  # type: ignore[arg-type]
+        FaultSettings(**{name: value})  # type: ignore[arg-type]

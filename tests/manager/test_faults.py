@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Node
+from taskd_net import Node, NodeConfig
 from taskd_net.job_view import DeviceView
 from taskd_net.jobs.traffic import Reset
 from taskd_net.manager import Manager, ManagerConfig
@@ -186,6 +186,48 @@ async def test_a_report_that_cannot_be_read_is_said_and_harms_nothing(
         await until(lambda: "code is 'no code'; expected 8 or 9" in caplog.text)
         await made.fault(SEPARATE)
         assert await made.begun(made.one) == (203, "")
+
+
+async def test_a_report_that_is_there_before_the_manager_is_answered_by_the_files(files: Path, tmp_path: Path) -> None:
+    (files / "faultCode.json").write_text(json.dumps({"SeparateNPUCodes": [CALM], "NotHandleFaultCodes": [SEPARATE]}))
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as node, leaves(node, agent(0)) as (zero,):
+        both = [zero.report("FAULT", 2, code, Device="npu-1", Node="0") for code in (SEPARATE, CALM)]
+        waiting = [asyncio.create_task(each) for each in both]
+        await until(lambda: node.router.door.held == 2)
+        async with Manager(node, config(files, tmp_path)) as manager:
+            await asyncio.gather(*waiting)
+            assert manager.view().counters.device_faults == {"L1 NotHandleFault": 1, "L6 SeparateNPU": 1}
+
+
+async def test_until_the_first_good_files_the_severity_decides(
+    files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (files / "faultCode.json").write_text("{")
+    async with job(config(files, tmp_path)) as made:
+        assert "event=fault_rules_missing" in caplog.text
+        await made.fault(CALM, device="npu-0", Severity="minor")
+        await made.fault(RESTART, Severity="major")
+        assert await made.begun(made.one) == (203, "")
+        assert made.manager.view().counters.device_faults == {"L1 NotHandleFault": 1, "L6 SeparateNPU": 1}
+        (files / "faultCode.json").write_text(json.dumps(CODES | {"SeparateNPUCodes": [SEPARATE, CALM]}))
+        by_the_files = [("1/npu-0", "SeparateNPU"), ("1/npu-1", "RestartNPU")]
+        await until(lambda: [(each.device, each.fault_type) for each in made.devices] == by_the_files)
+
+
+async def test_a_hot_switch_without_clusterd_is_said_and_changes_nothing(
+    files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (files / "faultCode.json").write_text(
+        json.dumps({"SubHealthFaultCodes": ["8C0000BB"], "RestartNPUCodes": [RESTART]})
+    )
+    settings = config(files, tmp_path, fault_edition="current", sub_health="hotSwitch")
+    async with job(settings) as made:
+        assert "event=hot_switch_without_clusterd" in caplog.text
+        await made.fault("8C0000BB")
+        await until(lambda: "event=device_fault " in caplog.text)
+        (line,) = [line for line in caplog.text.splitlines() if "event=device_fault " in line]
+        assert "steps=none" in line and "only ClusterD can switch over" in line
+        assert not made.devices and made.manager.job.state.records.restarts == 3
 
 
 async def test_without_a_folder_reports_are_refused(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from taskd_net.cli.mesh import repeat
 from taskd_net.cli.probing import failure
 from taskd_net.cli.settings import COMMANDS, node_config
 from taskd_net.cli.signals import run_until_signal
-from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, free_position, start_output
+from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.codes import ArgumentError
 from taskd_net.faults.events import FaultKind, Severity, read_event
+from taskd_net.free_position import free_position
 from taskd_net.jobs.device_reports import NODES_MOST, DeviceReport, release_body
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document

@@ -8,13 +8,13 @@ import click
 
 from taskd_net.cli.options import SettingOption, place
 from taskd_net.codes import ArgumentError, ConfigError
-from taskd_net.faults.config import FaultConfig
+from taskd_net.faults.config import FaultSettings
 from taskd_net.faults.reading import poll_interval, read_rules
 from taskd_net.faults.rules import POLL_FILE, FaultRules, Problem
 from taskd_net.manager.fault_folder import read_folder
 from taskd_net.schema import described
 
-_SETTINGS: Final = described(FaultConfig)
+_SETTINGS: Final = described(FaultSettings)
 
 
 def options(*names: str) -> list[click.Parameter]:
@@ -22,7 +22,7 @@ def options(*names: str) -> list[click.Parameter]:
     return [SettingOption(name, _SETTINGS[name]) for name in names]
 
 
-def config(ctx: click.Context, **given: object) -> FaultConfig:
+def config(ctx: click.Context, **given: object) -> FaultSettings:
     """The settings that a command was given; others have their defaults.
 
     Raises:
@@ -30,7 +30,7 @@ def config(ctx: click.Context, **given: object) -> FaultConfig:
     """
     values = {name: ctx.params[name] for name in _SETTINGS if name in ctx.params}
     try:
-        return FaultConfig(**{**values, **given})
+        return FaultSettings(**{**values, **given})
     except ConfigError as error:
         field = str(error).partition(" ")[0]
         for param in ctx.command.params:
@@ -53,7 +53,7 @@ class Files(NamedTuple):
     interval: int
 
 
-def read_files(config: FaultConfig) -> Files:
+def read_files(config: FaultSettings) -> Files:
     """Read the folder of the settings.
 
     Raises:
@@ -72,7 +72,7 @@ def read_files(config: FaultConfig) -> Files:
     return Files(rules, problems if problem is None else (*problems, problem), interval)
 
 
-def rules_of(config: FaultConfig) -> FaultRules:
+def rules_of(config: FaultSettings) -> FaultRules:
     """The rules of the folder, or those of no file without one.
 
     Raises:
