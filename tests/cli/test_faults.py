@@ -57,7 +57,8 @@ def test_the_examples_of_the_document_decide_as_it_says(faults: Run, tmp_path: P
     codes = re.findall(r"(?ms)^```json\n(.*?)^```$", PAGE.read_text())[0]
     assert len(examples) == 4
     for text in examples:
-        blocks = dict(re.findall(r"(?ms)^```(json|jsonl|text)\n(.*?)^```$", text))
+        example = text.partition("\n## ")[0]
+        blocks = dict(re.findall(r"(?ms)^```(json|jsonl|text)\n(.*?)^```$", example))
         put(tmp_path, {"faultCode.json": codes.encode(), "faultCustomization.json": blocks.get("json", "{}").encode()})
         assert faults("check", ".").output.startswith("accepted")
         more = ["--fault-mode", "grace"] if text.startswith("Grace") else []
