@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import builtins
 import importlib
 import inspect
@@ -133,10 +134,21 @@ async def test_the_readme_of_a_training_script(tmp_path: Path, upstream: str) ->
 
 
 def test_the_policy_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = (code for page, code in blocks("python") if page == "docs/faults.md")
+    code = next(code for page, code in blocks("python") if page == "docs/faults.md")
     exec(compiled("docs/faults.md", code), {})  # noqa: S102
     steps = "stop_processes (90 s) reset_device (60 s) run_again"
     assert capsys.readouterr().out == f"RestartNPU {steps} the code is listed as RestartNPU\n"
+
+
+async def test_the_device_watcher(tmp_path: Path) -> None:
+    _, code = (code for page, code in blocks("python") if page == "docs/faults.md")
+    (tmp_path / "faultCode.json").write_text('{"NotHandleFaultCodes": ["8C0A4E00"]}')
+    job = ("--job-id", "J", "--fault-config", str(tmp_path))
+    async with Daemon("mgr", *job, logs=tmp_path) as mgr:
+        names: dict[str, Any] = {}
+        there = compiled("docs/faults.md", code.replace("127.0.0.1:9602", mgr.address))
+        await asyncio.to_thread(exec, there, names)
+        assert names["ack"].ok
 
 
 def test_every_block_is_in_one_of_these() -> None:
