@@ -120,6 +120,13 @@ sooner after its 2 s (KEEPALIVE_TIMEOUT_S); a look costs 2 µs for each link tha
 DIRECT_CONNECT_S: Final = 0.05
 """Seconds for a connection to the offered port: a firewall that drops packets costs no join more than this."""
 
+DIRECT_LOCAL_NAME_BYTES: Final = 16
+"""Random bytes of the name of a Unix socket: no two are the same, also after a restart."""
+
+DIRECT_LOCAL_BYTES: Final = 1024 * 1024
+"""Bytes that a Unix socket holds for its reader (the kernel doubles them, and allows at most `net.core.wmem_max`). With
+the system's 208 KiB each batch of large bodies waits for the reader several times (docs/performance.md)."""
+
 DIRECT_ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before the next connection is accepted where none could be, mostly for want of file descriptors."""
 

@@ -13,12 +13,14 @@ import ssl
 from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
+from typing import Final
 
 from taskd_net import limits, link_limits
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
+from taskd_net.links import direct_local
 from taskd_net.links.direct import KEY, DirectLink, session_of
 from taskd_net.links.direct_address import handed_over, listening, resolve
 from taskd_net.links.direct_requests import Answering, Offering
@@ -29,6 +31,9 @@ from taskd_net.links.remote import Caller, remote_of_socket
 from taskd_net.tls.contexts import names_of
 from taskd_net.wire import socket_frames as frames
 from taskd_net.wire.socket_frames import FrameError, Greeting, write_frame
+
+# In the place of an address, for connections over the Unix socket that have not greeted.
+_LOCAL: Final = "this machine"
 
 
 class _Incoming:
@@ -42,7 +47,9 @@ class _Incoming:
         self._stream = stream
         self._session: DirectLink
         self.caller = caller
-        self.remote = remote_of_socket(stream.info("peername"))
+        peer = stream.info("peername")
+        # A Unix socket has none. Limits for each address count it as the connection of its Register.
+        self.remote = remote_of_socket(peer) if peer else caller.remote.beside()
         self.position = link.position
         self.continues = greeting.continues
 
@@ -75,7 +82,8 @@ class DirectAcceptor(Acceptor):
     def __init__(self, parent: Parent) -> None:
         super().__init__(parent)
         self._port = 0
-        self._listener: socket.socket | None = None
+        self._local = ""
+        self._listeners: list[socket.socket] = []
         self._offers: dict[bytes, tuple[LinkId, Caller]] = {}
         self._token_of: dict[LinkId, bytes] = {}
         # Connections that have not greeted, by address, and those whose task has not begun.
@@ -93,13 +101,21 @@ class DirectAcceptor(Acceptor):
         if sockets is None:
             return
         try:
-            self._listener = listener = await self._listen(sockets)
+            listener = await self._listen(sockets)
         except ConfigError as error:
             if sockets.asked_for:
                 raise
             self._parent.host.log.warning("no_direct_links", reason=str(error))
             return
         self._port = listener.getsockname()[1]
+        self._accept_from(listener, sockets)
+        local = direct_local.listening()
+        if local is not None:
+            self._local, listener = local
+            self._accept_from(listener, sockets)
+
+    def _accept_from(self, listener: socket.socket, sockets: Sockets) -> None:
+        self._listeners.append(listener)
         _spawn(self._waiting, self._accept(listener, sockets))
 
     async def _listen(self, sockets: Sockets) -> socket.socket:
@@ -120,7 +136,7 @@ class DirectAcceptor(Acceptor):
             raise ConfigError(f"direct_listen is {address}, which cannot be bound: {error.strerror}") from error
 
     def offer(self, link: LinkId, caller: Caller) -> Metadata:
-        """The port, and a token for this registration."""
+        """The port, the name within this machine, and a token for this registration."""
         sockets = self._parent.sockets
         if sockets is None or not self._port:
             return ()
@@ -132,7 +148,8 @@ class DirectAcceptor(Acceptor):
         self._token_of[link] = token = secrets.token_bytes(link_limits.DIRECT_TOKEN_BYTES)
         # The call of gRPC is over when the token comes.
         self._offers[token] = link, Caller(caller.remote, lambda: names)
-        return ((KEY, f"{frames.VERSION} {self._port} {token.hex()}"),)
+        offered = (KEY, f"{frames.VERSION} {self._port} {token.hex()}")
+        return (offered, (direct_local.KEY, self._local)) if self._local else (offered,)
 
     def forget(self, link: LinkId) -> None:
         """The token is good no more."""
@@ -151,20 +168,25 @@ class DirectAcceptor(Acceptor):
         tasks = self._waiting | self._serving
         if tasks:
             await asyncio.wait(tasks, timeout=2 * limits.CLOSE_GRACE_S)
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in self._accepted:
             connection.close()
 
     async def _accept(self, listener: socket.socket, sockets: Sockets) -> None:
-        loop = asyncio.get_running_loop()
+        loop, local = asyncio.get_running_loop(), listener.family == socket.AF_UNIX
         while True:
             try:
-                connection, (host, *_) = await loop.sock_accept(listener)
+                connection, address = await loop.sock_accept(listener)
             except OSError as error:
                 # No file descriptor is free, or the connection has gone.
                 self._parent.host.log.warning("accept_failed", reason=str(error))
                 await asyncio.sleep(link_limits.DIRECT_ACCEPT_PAUSE_S)
+                continue
+            host = _LOCAL if local else address[0]
+            if local and not direct_local.admit(connection):
+                # No rule is broken: children of other users come here to find that out, and take the port.
+                connection.close()
                 continue
             greeting, most = self._greeting, link_limits.DIRECT_GREETINGS
             if greeting[host] < link_limits.DIRECT_GREETINGS_PER_ADDRESS and greeting.total() < most:

@@ -1,7 +1,7 @@
 """The direct kind of link, and the way of a child to the port of its parent (`direct_acceptor`).
 
-The child connects to the offered port and greets with the token that came with it. The parent answers whether the link
-is accepted.
+The child connects to the parent's socket on this machine, or else to the offered port. It greets with the token that
+came with the offer, and the parent answers whether the link is accepted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 from taskd_net import limits, link_limits
 from taskd_net.address import Address
 from taskd_net.core.links import UP
+from taskd_net.links import direct_local
 from taskd_net.links.direct import KEY, NAME, PROBED, session_of
 from taskd_net.links.direct_address import connected, handed_over, resolve
 from taskd_net.links.direct_requests import Asking
@@ -81,8 +82,10 @@ class Direct(Kind):
             async with asyncio.timeout(way.ack_timeout):
                 name = None if context is None else way.server_name
                 loop = asyncio.get_running_loop()
+                local = connection.family == socket.AF_UNIX
+                make = loop.create_unix_connection if local else loop.create_connection
                 with handed_over(connection):
-                    await loop.create_connection(lambda: stream, sock=connection, ssl=context, server_hostname=name)
+                    await make(lambda: stream, sock=connection, ssl=context, server_hostname=name)
                 greeting = frames.write_greeting(Greeting(offer[1], way.continues))
                 identity = way.host.router.identity
                 if Role(identity.role).is_leaf and not way.continues:
@@ -133,13 +136,16 @@ def _offered(way: Way, port: int) -> str:
 
 
 async def _connect(way: Way, seconds: float) -> socket.socket:
-    """A connection to the offered port.
+    """A connection to the parent's socket on this machine, or else to the offered port.
 
     Raises:
         Unreachable: nobody answers in time.
     """
     offer = _read_offer(way.peer)
     assert offer is not None
+    local = direct_local.connected(way.peer.said.get(direct_local.KEY, ""))
+    if local is not None:
+        return local
     try:
         where = await resolve(Address(way.upstream.host, offer[0]))
     except OSError as error:

@@ -6,11 +6,14 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from taskd_net.address import Address
 from taskd_net.core.names import CertificateName
+
+_LOCAL: Final = count(1)
 
 
 class Remote(NamedTuple):
@@ -19,7 +22,7 @@ class Remote(NamedTuple):
     Attributes:
         family: `ipv4`, `ipv6`, or the name of another kind of socket.
         host: the address without the port, in brackets for IPv6.
-        port: the port, empty for a socket without one.
+        port: the port, empty for a socket without one; `local-1`, `local-2`, … for Unix sockets of direct links.
     """
 
     family: str
@@ -35,6 +38,10 @@ class Remote(NamedTuple):
     def address(self) -> str:
         """`host:port`; empty for a connection that has none."""
         return f"{self.host}:{self.port}" if self.family in ("ipv4", "ipv6") else ""
+
+    def beside(self) -> Remote:
+        """A connection of the same machine that has no port of its own: a Unix socket."""
+        return self._replace(port=f"local-{next(_LOCAL)}")
 
     def is_of_this_machine(self, listen: Address) -> bool:
         """True if the connection comes from the machine of the node that listens there, as far as addresses show it."""

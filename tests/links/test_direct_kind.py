@@ -62,8 +62,8 @@ def read(offer: Metadata) -> tuple[int, bytes]:
 async def port_of(node: WatchedNode) -> int:
     """The port of a parent's direct links."""
     assert node.address is not None
-    ours = [sock for acceptor in node._server._acceptors if (sock := getattr(acceptor, "_listener", None))]  # type: ignore[union-attr]
-    return int(ours[0].getsockname()[1])
+    ours = [sock for acceptor in node._server._acceptors if (sock := getattr(acceptor, "_listeners", None))]  # type: ignore[union-attr]
+    return int(ours[0][0].getsockname()[1])
 
 
 async def answer_to(port: int, data: bytes, *, pause: float = 0.0) -> bytes:
