@@ -20,7 +20,7 @@ from benchmarks.mesh import DOWN, UP
 from benchmarks.processes import ROOT, BenchFailed
 from benchmarks.recovery import recovery
 from benchmarks.results import Results
-from benchmarks.systems import DIRECT, OURS
+from benchmarks.systems import DIRECT, OURS, OVER_TCP
 from benchmarks.targets import OF_MEASURE, Target, targets, targets_of
 from benchmarks.tls import tls
 from benchmarks.training.measure import training
@@ -110,7 +110,7 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
 
 def for_targets(bench: Bench) -> None:
     """Only the figures for the targets."""
-    compared = (OURS, DIRECT, "nats", "sockets")
+    compared = (OURS, DIRECT, OVER_TCP, "nats", "sockets")
     bench.latency((64,), compared)
     cases = ((64, 64), (64, 256), (65_536, 64), (1_048_576, 8))
     bench.rates([(body, in_flight, compared) for body, in_flight in cases])
@@ -164,7 +164,7 @@ def _write(bench: Bench, machine: Machine, reached: Sequence[Target], folder: Pa
             readme = report.markdown_summary(bench.results, (DIRECT, OURS, "nats", "zmq", "unary"))
             documents.fill(ROOT / "README.md", "figures", f"{readme}\n\n{where}")
             both = "\n\n".join(
-                report.markdown_summary(bench.results, (DIRECT, OURS, "nats", "sockets"), direction)
+                report.markdown_summary(bench.results, (DIRECT, OVER_TCP, OURS, "nats", "sockets"), direction)
                 for direction in (UP, DOWN)
             )
             documents.fill(ROOT / "docs" / "performance.md", "compared", f"{both}\n\n{where}")

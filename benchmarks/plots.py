@@ -22,6 +22,7 @@ PAPER, INK, FAINT, GRID = "#fcfcfd", "#1f2933", "#66727f", "#dfe4ea"
 COLOURS: Final = {
     OURS: "#0b62d6",
     "direct": "#12a4a4",
+    "direct-tcp": "#7fc8a9",
     "tasknet": "#5aa9e6",
     "unary": "#d1495b",
     "stream": "#edae49",
@@ -32,6 +33,7 @@ COLOURS: Final = {
 NAMES: Final = {
     OURS: "taskd_net",
     "direct": "taskd_net, direct links",
+    "direct-tcp": "taskd_net, direct links over TCP",
     "tasknet": "taskd_net, links = tasknet",
     "unary": "unary gRPC relay",
     "stream": "streaming gRPC relay",

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.results import Case, Conditions, Key, Results
-from benchmarks.systems import ALL, DIRECT, LAUNCHERS, OURS
+from benchmarks.systems import ALL, DIRECT, LAUNCHERS, OURS, OVER_TCP
 from benchmarks.targets import Target
 
 TITLES: Final = {
@@ -215,6 +215,7 @@ def markdown_summary(results: Results, compared: Sequence[str], direction: str =
 _COLUMNS: Final = {
     OURS: "batched (fallback)",
     DIRECT: "direct",
+    OVER_TCP: "direct over TCP",
     "nats": "NATS",
     "zmq": "ZeroMQ",
     "unary": "plain gRPC, unary",

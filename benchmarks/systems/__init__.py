@@ -6,7 +6,9 @@ from benchmarks.systems.member import Member, Spec
 
 OURS = "taskd_net"
 DIRECT = "direct"
-PEERS = (DIRECT, "tasknet", "unary", "stream", "nats", "zmq", "sockets")
+OVER_TCP = "direct-tcp"
+"""Direct links as between two machines. The members of a bench are on one, where those are Unix sockets."""
+PEERS = (DIRECT, OVER_TCP, "tasknet", "unary", "stream", "nats", "zmq", "sockets")
 ALL = (OURS, *PEERS)
 
 # Launchers of trainings, which are not members of a mesh.
@@ -19,7 +21,7 @@ LAUNCHERS = (RESTART_ALL, TORCHRUN, FT_LAUNCHER)
 def make(spec: Spec) -> Member:
     """Make the member that a specification describes, and import its libraries only here."""
     match spec["system"]:
-        case "taskd_net" | "direct" | "tasknet":
+        case "taskd_net" | "direct" | "direct-tcp" | "tasknet":
             from benchmarks.systems.taskd import Nodes
 
             return Nodes(spec)

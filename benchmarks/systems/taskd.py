@@ -10,11 +10,12 @@ import threading
 import time
 from functools import lru_cache
 
-from benchmarks.systems import OURS
+from benchmarks.systems import DIRECT, OURS, OVER_TCP
 from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Ack, Node, NodeConfig, Position, Role
 from taskd_net.blocking import BlockingNode
 from taskd_net.cli.memory import keep_freed_memory, leave_start_uncollected
+from taskd_net.links import direct_local
 from taskd_net.tls.files import Tls
 
 JOIN_S = 60.0
@@ -44,7 +45,9 @@ class Nodes(Member):
         super().__init__()
         self._positions = [Position.parse(position) for position in spec["positions"]]
         self._upstream = spec["upstream"]
-        self._links = "batched" if spec["system"] == OURS else spec["system"]
+        self._links = {OURS: "batched", OVER_TCP: DIRECT}.get(spec["system"], spec["system"])
+        if spec["system"] == OVER_TCP:
+            direct_local.listening = lambda: None
         self._certificates = spec["certificates"]
         if not Role(self._positions[0].role).is_leaf:
             # As a daemon of these roles.
