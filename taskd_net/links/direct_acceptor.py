@@ -84,12 +84,14 @@ class DirectAcceptor(Acceptor):
         self._port = 0
         self._local = ""
         self._listeners: list[socket.socket] = []
+        # The pauses of listeners, after connections that could not be accepted.
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._offers: dict[bytes, tuple[LinkId, Caller]] = {}
         self._token_of: dict[LinkId, bytes] = {}
         # Connections that have not greeted, by address, and those whose task has not begun.
         self._greeting: Counter[str] = Counter()
         self._accepted: set[socket.socket] = set()
-        # The listener and the greetings, which end with `close`, and the links.
+        # The greetings, which end with `close`, and the links.
         self._waiting: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.Task[None]] = set()
         # Addresses of connections that were refused and logged.
@@ -108,15 +110,13 @@ class DirectAcceptor(Acceptor):
             self._parent.host.log.warning("no_direct_links", reason=str(error))
             return
         self._port = listener.getsockname()[1]
-        self._accept_from(listener, sockets)
+        self._listeners = [listener]
         local = direct_local.listening()
         if local is not None:
             self._local, listener = local
-            self._accept_from(listener, sockets)
-
-    def _accept_from(self, listener: socket.socket, sockets: Sockets) -> None:
-        self._listeners.append(listener)
-        _spawn(self._waiting, self._accept(listener, sockets))
+            self._listeners.append(listener)
+        for listener in self._listeners:
+            self._await_from(listener, sockets)
 
     async def _listen(self, sockets: Sockets) -> socket.socket:
         """A socket that listens.
@@ -160,6 +160,10 @@ class DirectAcceptor(Acceptor):
     def close(self) -> None:
         """Accept no more."""
         self._port = 0
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+        for pause in self._pauses.values():
+            pause.cancel()
         for task in self._waiting:
             task.cancel()
 
@@ -173,29 +177,41 @@ class DirectAcceptor(Acceptor):
         for connection in self._accepted:
             connection.close()
 
-    async def _accept(self, listener: socket.socket, sockets: Sockets) -> None:
-        loop, local = asyncio.get_running_loop(), listener.family == socket.AF_UNIX
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listener)
-            except OSError as error:
-                # No file descriptor is free, or the connection has gone.
-                self._parent.host.log.warning("accept_failed", reason=str(error))
-                await asyncio.sleep(link_limits.DIRECT_ACCEPT_PAUSE_S)
-                continue
-            host = _LOCAL if local else address[0]
-            if local and not direct_local.admit(connection):
-                # No rule is broken: children of other users come here to find that out, and take the port.
-                connection.close()
-                continue
-            greeting, most = self._greeting, link_limits.DIRECT_GREETINGS
-            if greeting[host] < link_limits.DIRECT_GREETINGS_PER_ADDRESS and greeting.total() < most:
-                greeting[host] += 1
-                self._accepted.add(connection)
-                _spawn(self._waiting, self._greeted(connection, host, sockets))
-            else:
-                connection.close()
-                self._refuse(host, "too many connections that have not greeted")
+    def _await_from(self, listener: socket.socket, sockets: Sockets) -> None:
+        # Without a task: a cancelled `sock_accept` may lose a connection that it has accepted.
+        self._pauses.pop(listener, None)
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener, sockets)
+
+    def _accept(self, listener: socket.socket, sockets: Sockets) -> None:
+        """Accept a connection, and wait for its greeting in a task of its own."""
+        local = listener.family == socket.AF_UNIX
+        try:
+            connection, address = listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            # No file descriptor is free.
+            self._parent.host.log.warning("accept_failed", reason=str(error))
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listener)
+            self._pauses[listener] = loop.call_later(
+                link_limits.DIRECT_ACCEPT_PAUSE_S, self._await_from, listener, sockets
+            )
+            return
+        connection.setblocking(False)
+        if local and not direct_local.admit(connection):
+            # No rule is broken: children of other users come here to find that out, and take the port.
+            connection.close()
+            return
+        host = _LOCAL if local else address[0]
+        greeting, most = self._greeting, link_limits.DIRECT_GREETINGS
+        if greeting[host] < link_limits.DIRECT_GREETINGS_PER_ADDRESS and greeting.total() < most:
+            greeting[host] += 1
+            self._accepted.add(connection)
+            _spawn(self._waiting, self._greeted(connection, host, sockets))
+        else:
+            connection.close()
+            self._refuse(host, "too many connections that have not greeted")
 
     async def _greeted(self, connection: socket.socket, host: str, sockets: Sockets) -> None:
         """Wait for a greeting, and serve its link in a task of its own."""

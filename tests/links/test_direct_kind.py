@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import gc
 import logging
 import socket
 import ssl
@@ -320,6 +323,35 @@ async def test_connections_that_have_not_greeted_are_bounded(mesh: Mesh, monkeyp
     # Their places are free again.
     await mesh.worker(0, 0, mgr)
     await mesh.until(lambda: mesh.count("child_joined") == 1)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_connection_that_comes_with_the_end_is_closed(mesh: Mesh, turns: int) -> None:
+    """One was accepted and forgotten, and stayed open until the next garbage collection."""
+    mgr = await mesh.mgr()
+    with socket.create_connection(("127.0.0.1", await port_of(mgr))) as stranger:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await soon(mgr.close())
+        gc.collect()
+        stranger.settimeout(10)
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+
+
+async def test_want_of_descriptors_is_a_pause(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.EMFILE, "Too many open files")]
+    accept = socket.socket.accept
+
+    def refuse(listener: socket.socket) -> object:
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", refuse)
+    worker = await mesh.worker(0, 0, await mesh.mgr())
+    assert mesh.count("joined", node=worker.position, link="direct") == 1
+    assert mesh.count("accept_failed", reason="[Errno 24] Too many open files") == 2
 
 
 async def test_token_is_good_once(mesh: Mesh, offers: list[Metadata]) -> None:
