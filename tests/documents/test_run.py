@@ -162,6 +162,7 @@ async def test_every_command_is_understood_and_carried_out(tmp_path: Path) -> No
         async def run(number: int, command: Command) -> None:
             folder = tmp_path / str(number)
             folder.mkdir()
+            (folder / "order.json").write_text("{}")
             async with turns:
                 if command.words[1:3] == ("certs", "issue"):
                     async with processes.Command("certs", "init", cwd=folder) as made:
