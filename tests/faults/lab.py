@@ -230,10 +230,11 @@ class Lab:
                 self._place(f"worker{rank}", f"Worker/{node}/{rank}", node, server_rank=node, rank=rank)
             )
 
-    def _listening(self, host: str) -> dict[str, str]:
+    def _listening(self, host: str) -> dict[str, Any]:
         """The addresses of a parent, which its relays know before it starts."""
-        names = ("listen", "direct_listen") if self._relayed else ("listen",)
-        return {name: f"{host}:{free_port()}" for name in names}
+        if not self._relayed:
+            return {"listen": f"{host}:{free_port()}"}
+        return {name: f"{host}:{free_port()}" for name in ("listen", "direct_listen")} | {"behind_relays": True}
 
     def _place(self, name: str, position: str, node: int, **settings: Any) -> Member:
         kind = name.rstrip("0123456789")
