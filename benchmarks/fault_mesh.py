@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import uvloop
 
@@ -70,7 +70,7 @@ class Volume:
 
 
 @contextlib.asynccontextmanager
-async def managed(**settings: object) -> AsyncIterator[tuple[Mgr, Volume]]:
+async def managed(**settings: Any) -> AsyncIterator[tuple[Mgr, Volume]]:
     """A Mgr that answers faults of devices, with rules in force, and their files."""
     with tempfile.TemporaryDirectory() as name:
         volume = Volume(Path(name) / "files")

@@ -72,13 +72,14 @@ async def test_a_person_gives_a_device_free(config: ManagerConfig) -> None:
 
 async def test_wrong_arguments_are_named_and_nothing_is_sent() -> None:
     watcher = DeviceWatcher("127.0.0.1:1")
-    for call, text in (
+    wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: watcher.report("8C", "host/npu"), "code is '8C'; expected 8 or 9 hexadecimal digits"),
         (lambda: watcher.report(SEPARATE, "npu"), "device is 'npu'; expected HOST/NAME, or a watcher with a node"),
         (lambda: watcher.report(SEPARATE, "host/npu", "gone"), "kind is 'gone'; expected one of occurred"),
         (lambda: watcher.report(SEPARATE, "host/npu", severity="x"), "severity is 'x'; expected one of notice"),
         (lambda: watcher.release(""), "device is ''; expected a name"),
-    ):
+    ]
+    for call, text in wrong:
         with pytest.raises(ArgumentError, match=f"^{text}"):
             call()
     assert watcher.report(SEPARATE, "host/npu").code == 4999, "it is not started"
