@@ -3,7 +3,12 @@
 A collective of gloo waits outside of Python, where neither a signal nor an exception reaches it, and gloo's `abort`
 does nothing in torch 2.13. `destroy_process_group` leaves gloo's sockets open while anything holds the group, such as a
 DDP model, so peers of a rank that has left wait on. The end of gloo's connections ends every collective, here and at
-the peers. So this module shuts the sockets down.
+the peers. So this module ends the connections.
+
+It ends them in two steps, because of gloo's sends. A send waits until its peer is ready to receive. If the write then
+fails, because the connection has ended, gloo forgets that someone waits for the send. So reading ends first: gloo's own
+waits fail, while writes here and at the peers succeed. A copy of each socket keeps the connection, until the peers have
+read everything that was on its way. Then the connection ends, and they read that.
 
 Gloo says nothing of its sockets, but it watches all those of a device by one epoll, and the kernel tells which files an
 epoll watches. While an epoch lasts, each gloo group gets devices from here, with the numbers of their epolls. A device
@@ -25,6 +30,7 @@ import re
 import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -46,12 +52,19 @@ _WATCHED: Final = re.compile(r"^tfd:\s*(\d+) .* ino:([0-9a-f]+) ", re.MULTILINE)
 _LOOK: Final = timedelta(seconds=0.25)
 """Time between two looks for the end of an epoch whose ranks are not all there."""
 
+_LAST_READS_S: Final = 0.2
+"""Seconds in which a peer's thread of gloo reads the rest of a connection: it waits for a processor, and for nothing
+else."""
+
 _INTERFACES: Final = "GLOO_SOCKET_IFNAME"
 """torch's variable: network interfaces of gloo."""
 
 _NCCL_ERRORS: Final = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
 """torch's variable: what NCCL's watchdog does at an error; 0 for nothing, else it ends the process. torch asks for 0
 where groups are aborted."""
+
+_OF_TORCHS_AGENT: Final = "1"
+"""Its value in every worker, unless it was set for the launcher: torch's agent sets it."""
 
 
 class EpochOver(TaskdNetError, RuntimeError):
@@ -110,8 +123,8 @@ class EpochGroup:
     def abort(self) -> None:
         """Break every group, from any thread: collectives fail here and at the peers. Idempotent.
 
-        It returns when all groups are broken, also where another thread has begun with that: that thread must not
-        drop torch's groups when those of the next epoch are there.
+        It returns when all groups are broken, after 0.2 s with gloo, also where another thread has begun with that:
+        that thread must not drop torch's groups when those of the next epoch are there.
         """
         with self._changing:
             first = not self.over
@@ -119,11 +132,13 @@ class EpochGroup:
         if not first:
             self._broken.wait()
             return
+        connections: list[socket.socket] = []
         try:
             for epoll in self._epolls:  # no other comes: it is over
-                _shut_down(epoll)
+                connections += _end_reading(epoll)
             _abort_others()
         finally:
+            _end(connections)
             self._broken.set()
 
     def forget(self) -> None:
@@ -164,8 +179,9 @@ class EpochGroup:
 
 
 def prepare() -> None:
-    """Have NCCL's watchdog leave errors to this package, unless the user has set it otherwise."""
-    os.environ.setdefault(_NCCL_ERRORS, "0")
+    """Have NCCL's watchdog leave errors to this package, unless the user has chosen another way of it."""
+    if os.environ.get(_NCCL_ERRORS, _OF_TORCHS_AGENT) == _OF_TORCHS_AGENT:
+        os.environ[_NCCL_ERRORS] = "0"
 
 
 def _abort_others() -> None:
@@ -219,8 +235,9 @@ def _epolls() -> set[int]:
     return found
 
 
-def _shut_down(epoll: int) -> None:
-    """End the connections that an epoll watches."""
+def _end_reading(epoll: int) -> list[socket.socket]:
+    """End the reading of connections that an epoll watches. Returns copies of them."""
+    copies = []
     for number, inode in _WATCHED.findall(Path(f"/proc/self/fdinfo/{epoll}").read_text()):
         try:
             copy = os.dup(int(number))
@@ -230,6 +247,20 @@ def _shut_down(epoll: int) -> None:
         if status.st_ino != int(inode, 16) or not stat.S_ISSOCK(status.st_mode):
             os.close(copy)  # a pipe of gloo's, or another file that has taken the number since
             continue
-        with socket.socket(fileno=copy) as connection, suppress(OSError):  # the peer has ended it
-            if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                connection.shutdown(socket.SHUT_RDWR)
+        connection = socket.socket(fileno=copy)
+        if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            connection.close()
+            continue
+        with suppress(OSError):  # the peer has ended it
+            connection.shutdown(socket.SHUT_RD)
+        copies.append(connection)
+    return copies
+
+
+def _end(connections: list[socket.socket]) -> None:
+    """End connections, after the last reads of the peers."""
+    if connections:
+        time.sleep(_LAST_READS_S)
+    for connection in connections:
+        with connection, suppress(OSError):  # the peer has ended it
+            connection.shutdown(socket.SHUT_RDWR)

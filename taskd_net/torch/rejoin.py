@@ -73,7 +73,8 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
     Args:
         train_fn: called with the number of the epoch, from 1, and the reason of its beginning, in words.
         backend: of torch's `init_process_group`.
-        timeout: of torch's `init_process_group`.
+        timeout: of torch's `init_process_group`: the longest that a collective may take. Default: 30 minutes with gloo.
+            It also ends a collective of which gloo hears nothing more.
 
     Returns:
         The result of the function's last call.

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -40,5 +41,6 @@ def train(epoch: int, reason: str) -> int:
 
 parser = argparse.ArgumentParser(description=train.__doc__)
 parser.add_argument("--stuck", type=int)
+parser.add_argument("--timeout", type=int, default=1800, help="seconds of a collective")
 args = parser.parse_args()
-rejoin(train, backend="gloo")
+rejoin(train, backend="gloo", timeout=timedelta(seconds=args.timeout))

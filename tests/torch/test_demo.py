@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig
+from taskd_net.demo.job.stage import Missed
 from taskd_net.demo.training import scenarios
 from taskd_net.demo.training.scenarios import SCENARIOS, Scenario, play
 from taskd_net.demo.training.stage import LEFT_S, Stage
@@ -82,6 +84,16 @@ async def test_scenario_without_one_of_its_steps_fails(scenario: Scenario, monke
     monkeypatch.setattr(scenarios, "Stage", Faulty if scenario.name == "to-the-end" else Faultless)
     result = await play(scenario)
     assert not result.ok and result.as_json()["ok"] is False
+
+
+async def test_process_whose_name_a_successor_has_taken_over_ends_with_the_stage() -> None:
+    async with Stage() as stage:
+        await stage.start_proxy(1)
+        first = stage._processes["Proxy/1"]
+        with pytest.raises(Missed, match="Proxy/1 does not listen"):
+            await stage.start_proxy(1)  # the address is in use
+        assert stage._processes["Proxy/1"] is not first and first.returncode is None
+    assert first.returncode == -signal.SIGKILL
 
 
 MARK = "TEST_MARK"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import os
+import select
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -13,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import HashStore, PrefixStore, ProcessGroupGloo
 
-from taskd_net.torch.epoch_group import EpochGroup, EpochOver, lost_a_peer, prepare
+from taskd_net.torch.epoch_group import EpochGroup, EpochOver, _end, _end_reading, lost_a_peer, prepare
 from tests.polling import until
 
 SOON = 60.0
@@ -69,6 +75,27 @@ def test_rank_that_waits_for_others_to_join_leaves_at_the_order() -> None:
     assert not dist.is_initialized()
 
 
+def test_connection_ends_when_the_peer_has_read_the_rest() -> None:
+    """A write of the peer's before that would fail, and gloo would forget the send."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, select.epoll() as epoll, socket.create_connection(listener.getsockname()) as peer:
+        ours = listener.accept()[0]
+        epoll.register(ours, select.EPOLLIN)
+        ours.sendall(b"the rest")
+        peer.sendall(b"ready")
+        connections = _end_reading(epoll.fileno())
+        assert [ours.recv(16), ours.recv(16)] == [b"ready", b""]
+        ours.close()  # as gloo does
+        for _ in range(3):
+            peer.sendall(b"a send")
+        assert peer.recv(16) == b"the rest"
+        assert not select.select([peer], [], [], 0)[0]
+        _end(connections)
+        assert select.select([peer], [], [], SOON)[0]
+        with suppress(ConnectionResetError):
+            assert peer.recv(16) == b""
+
+
 class Double(dist.ProcessGroup):
     """A process group as NCCL's: a collective waits until it is aborted, and `abort` comes from another thread."""
 
@@ -98,6 +125,23 @@ class Double(dist.ProcessGroup):
 
 
 dist.Backend.register_backend("double", lambda _, rank, size, timeout: Double(rank, size), devices=["cpu"])
+
+
+def test_double_has_the_form_that_torch_declares() -> None:
+    """A build for CPUs has no ProcessGroupNCCL, but its stub declares one."""
+    stub = ast.parse((Path(torch.__file__).parent / "_C" / "_distributed_c10d.pyi").read_text())
+    classes = {each.name: each for each in stub.body if isinstance(each, ast.ClassDef)}
+    declared = {
+        (name, each.name): [argument.arg for argument in each.args.args]
+        for name in ("ProcessGroup", "Backend", "ProcessGroupNCCL")
+        for each in classes[name].body
+        if isinstance(each, ast.FunctionDef) and each.name in ("abort", "shutdown")
+    }
+    assert [ast.unparse(base) for base in classes["ProcessGroupNCCL"].bases] == ["Backend"]
+    kinds = {("ProcessGroup", "abort"), ("ProcessGroup", "shutdown"), ("Backend", "abort"), ("Backend", "shutdown")}
+    assert declared.keys() == {*kinds, ("ProcessGroupNCCL", "abort")}
+    for (_, name), parameters in declared.items():
+        assert list(inspect.signature(getattr(Double, name)).parameters) == parameters == ["self"]
 
 
 def collective(group: EpochGroup) -> None:
@@ -143,13 +187,18 @@ def test_group_that_is_left_in_good_order_is_not_aborted() -> None:
     assert double.shut_down and not double.aborted.is_set() and not dist.is_initialized()
 
 
-def test_nccls_watchdog_leaves_errors_to_the_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
+@pytest.mark.parametrize(("given", "left"), [(None, "0"), ("1", "0"), ("0", "0"), ("3", "3")])
+def test_nccls_watchdog_leaves_errors_to_the_epochs(
+    given: str | None, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's agent gives 1 to every worker, so that is nobody's choice."""
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "")
+    if given is None:
+        monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING")
+    else:
+        monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", given)
     prepare()
-    assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
-    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
-    prepare()
-    assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "1", "the user's own"
+    assert os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == left
 
 
 def test_losses_of_a_peer_are_recognised_behind_other_errors() -> None:

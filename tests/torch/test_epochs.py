@@ -20,6 +20,8 @@ from tests.polling import until
 from tests.torch.cluster import SOON, kill, lives
 
 SCRIPT = Path(__file__).with_name("rejoining.py")
+EPOCHS = 20
+"""One end in six left a rank in a collective while gloo's connections ended in both directions at once."""
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -74,10 +76,10 @@ class Ranks:
             if body.code == 301:
                 self._parts[int(message.src.process_rank)] = (body.message, int((body.extension or {})["Epoch"]))
 
-    def end(self) -> None:
-        """Let the training end, and the processes with it."""
+    def end(self, epoch: int = 2) -> None:
+        """Let the training end in this epoch, and the processes with it."""
         (self.folder / "end").touch()
-        self.await_parts("finished", 2)
+        self.await_parts("finished", epoch)
         assert [process.wait(SOON) for process in self.processes] == [0] * self.world
 
     def close(self) -> None:
@@ -155,13 +157,25 @@ def test_rank_that_waits_in_a_collective_leaves_at_the_order(stuck: Ranks) -> No
     assert [pid for pid, _, _ in epochs(stuck.folder, 0)] == [stuck.processes[0].pid] * 2
 
 
-def test_order_to_all_stops_all(three: Ranks) -> None:
-    three.command(303, "1", reason="an operator")
-    three.await_parts("left", 1)
-    three.command(302, "2", reason="an operator")
-    three.await_parts("running", 2)
-    three.end()
+def test_order_to_all_stops_all_each_time(three: Ranks) -> None:
+    """The ranks do nothing but collectives, so each end of an epoch finds other sends and receipts under way."""
+    for number in range(1, EPOCHS):
+        three.command(303, str(number), reason="an operator")
+        three.await_parts("left", number)
+        three.command(302, str(number + 1), reason="an operator")
+        three.await_parts("running", number + 1)
+    three.end(EPOCHS)
     assert all(len({pid for pid, _, _ in epochs(three.folder, rank)}) == 1 for rank in range(3))
+
+
+def test_collective_of_which_nobody_hears_ends_at_the_timeout(tmp_path: Path) -> None:
+    """Rank 1 has left the collectives, and nobody has noticed."""
+    ranks = Ranks(tmp_path, 2, "--stuck=1", "--timeout=3")
+    try:
+        begun(ranks).await_parts("left", 1, 0)
+        assert ranks.processes[1].poll() is None
+    finally:
+        ranks.close()
 
 
 def test_survivor_that_does_not_come_back_in_time_is_restarted(tmp_path: Path) -> None:

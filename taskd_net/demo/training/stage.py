@@ -29,6 +29,7 @@ NODES: Final = 2
 LOCAL: Final = 2
 SCRIPT: Final = Path(taskd_net.__file__).parent / "torch" / "small_training.py"
 PAUSE_S: Final = 0.1
+"""Seconds of the training after a step."""
 
 PATIENCE_S: Final = 120.0
 """Seconds for one step of a scenario: four processes import torch in it, on a busy machine."""
@@ -51,7 +52,6 @@ class Stage:
         patience: seconds for one step.
         in_place: the Manager restarts failed workers alone.
         clusterd: ClusterD decides on faults.
-        pause: seconds of the training after a step.
 
     Attributes:
         evidence: everything that was seen from outside.
@@ -66,14 +66,12 @@ class Stage:
         *,
         in_place: bool = False,
         clusterd: bool = False,
-        pause: float = PAUSE_S,
     ) -> None:
         self.evidence = Evidence()
         self._restarts = restarts
         self._patience = patience
         self._in_place = in_place
         self._clusterd = clusterd
-        self._pause = pause
         self._folder = tempfile.TemporaryDirectory(prefix="taskd-net-", ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
         self._mark = str(self.folder)
@@ -83,6 +81,7 @@ class Stage:
             free.bind((f"{self.host}.1", 0))
             self._port: int = free.getsockname()[1]
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._started: list[asyncio.subprocess.Process] = []  # also those whose name a successor has taken over
 
     async def __aenter__(self) -> Self:
         return self
@@ -90,7 +89,7 @@ class Stage:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for process in self._processes.values():
+        for process in self._started:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
@@ -98,7 +97,8 @@ class Stage:
         with suppress(Missed):
             await self.until(lambda: not list(self._ours()), "nothing is left", LEFT_S)
         for pid in self._ours():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._folder.cleanup()
 
     # ---- processes
@@ -144,7 +144,7 @@ class Stage:
         who = f"Agent/{node}"
         torchrun = [f"--nnodes={NODES}", f"--node-rank={node}", f"--nproc-per-node={LOCAL}", "--redirects=3"]
         torchrun += [f"--master-addr={self.host}.1", f"--master-port={self._port}", f"--log-dir={self.folder}/logs"]
-        script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={self._pause}"]
+        script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={PAUSE_S}"]
         restarts = f"--max-restarts={self._restarts}"
         await self._start(who, CLI, "run", *torchrun, restarts, *script, TASKD_NET_UPSTREAM=self._proxy(node))
 
@@ -288,7 +288,7 @@ class Stage:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         logs = {"TASKD_LOG_PATH": str(self.folder / "log"), "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
         with (self.folder / f"{who.replace('/', '-')}.stderr").open("ab") as stderr:
-            self._processes[who] = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *program(module, *arguments),
                 stdin=asyncio.subprocess.PIPE if module != CLI else asyncio.subprocess.DEVNULL,
                 stdout=stderr if who.startswith("Agent/") else asyncio.subprocess.PIPE,
@@ -297,6 +297,8 @@ class Stage:
                 cwd=self.folder,
                 start_new_session=True,
             )
+        self._processes[who] = process
+        self._started.append(process)
 
     def _last_words(self) -> str:
         words = ""
