@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import signal
 import sys
@@ -48,6 +49,9 @@ MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
 
 TURNS, QUICK_TURNS = 5, 3
 
+_PR_SET_PDEATHSIG: Final = 1
+"""Linux's number: the kernel sends a signal when the parent has ended."""
+
 
 def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, plots: Path | None) -> int:
     """Take these measures and print them.
@@ -70,9 +74,7 @@ def run(names: Sequence[str], *, quick: bool, as_json: bool, turns: int | None, 
 
     effort = Effort(turns or QUICK_TURNS, latency_seconds=0.6) if quick else Effort(turns or TURNS)
     bench = Bench(effort, progress)
-    # Ctrl-C raises already; the other signals must not leave processes behind either.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+    _be_interruptible()
     try:
         with bench.running():
             if quick:
@@ -169,6 +171,18 @@ def _write(bench: Bench, machine: Machine, reached: Sequence[Target], folder: Pa
             )
             documents.fill(ROOT / "docs" / "performance.md", "compared", f"{both}\n\n{where}")
     (folder / "results.md").write_text(tables)
+
+
+def _be_interruptible() -> None:
+    """Leave by SystemExit, so that no process stays behind: at signals, and at the end of the parent.
+
+    A shell that starts this process in the background has it ignore SIGINT. With `nohup` it outlives its parent.
+    """
+    outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    for number in (signal.SIGINT, signal.SIGTERM, *(() if outlives else (signal.SIGHUP,))):
+        signal.signal(number, _end)
+    if not outlives:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:

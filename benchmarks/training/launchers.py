@@ -21,7 +21,7 @@ import psutil
 
 from benchmarks.processes import ROOT, TurnFailed
 from benchmarks.systems import FT_LAUNCHER, OURS, RESTART_ALL, TORCHRUN
-from benchmarks.training import timeline
+from benchmarks.training import guard, timeline
 from benchmarks.training.timeline import RANKS, Event, Incomplete, Line, Patterns, Recovery
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class Use:
 
 
 class Job:
-    """A training under a launcher. No process is left after `with`.
+    """A training under a launcher. No process is left after `with`, nor 3 s after the end of this process.
 
     Args:
         launcher: the launcher.
@@ -109,8 +109,7 @@ class Job:
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._temporary = tempfile.TemporaryDirectory(prefix="taskd-net-", ignore_cleanup_errors=True)
-        self._folder = Path(self._temporary.name)
+        self._folder = Path(tempfile.mkdtemp(prefix="taskd-net-")).resolve()
         self._host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
         with socket.socket() as free:
             free.bind((self._host, 0))
@@ -120,18 +119,25 @@ class Job:
         self._readers: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, str(self._folder)],
+            stdin=subprocess.PIPE,
+            # A Ctrl-C is for the controller.
+            start_new_session=True,
+        )
         try:
             if self._launcher.manager:
                 self._start(*self._launcher.manager)
                 self._until(lambda: self._said[0], "the Manager says a line")
             self._start(*self._launcher.command, str(FOLDER / "script.py"))
         except BaseException:
-            self._end()
+            self._end(0)
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        interrupted = kind is not None and not issubclass(kind, Exception)
+        self._end(0 if interrupted else END_S)
 
     def events(self) -> list[Event]:
         """The events of all ranks so far."""
@@ -185,20 +191,25 @@ class Job:
 
     # ---- inside
 
-    def _end(self) -> None:
-        for process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for pid in self._left():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    def _end(self, grace: float) -> None:
+        """End everything.
+
+        Args:
+            grace: seconds of each process from SIGTERM to SIGKILL.
+        """
+        try:
+            for process in reversed(self._processes):
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(grace)
+        finally:
+            assert self._guardian.stdin is not None
+            self._guardian.stdin.close()
+        self._guardian.wait()
+        for process in self._processes:
+            process.wait()
         for reader in self._readers:
             reader.join()
-        self._temporary.cleanup()
 
     def _start(self, *command: str) -> None:
         cleared = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "PROCESS_RECOVER", "MASTER_", "TORCHELASTIC_", "PET_")
@@ -233,13 +244,6 @@ class Job:
                 why = f"it has left with {ended}" if ended is not None else f"not within {PATIENCE_S:g} s"
                 words = "".join(f"\n    {line.text}" for line in self._said[-WORDS:])
                 raise TurnFailed(f"{what}: {why} ({error}){words}") from None
-
-    def _left(self) -> Iterator[int]:
-        """The processes that work in the folder of this job."""
-        for path in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if (path / "cwd").readlink() == self._folder:
-                    yield int(path.name)
 
 
 def _below(process: psutil.Process, without: set[int]) -> Iterator[psutil.Process]:
