@@ -93,9 +93,9 @@ def test_graceful_exit(cluster: Cluster) -> None:
     await_end(*workers)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2])
 def test_signals_are_handled_as_by_torchrun(number: signal.Signals, cluster: Cluster) -> None:
-    node = cluster.start(str(PLAIN))
+    node = cluster.start("--signals-to-handle=SIGTERM,SIGINT,SIGUSR2", str(PLAIN))
     workers = list(children(node.process.pid))
     os.kill(node.process.pid, number)
     assert node.status() == 1
@@ -106,14 +106,29 @@ def test_signals_are_handled_as_by_torchrun(number: signal.Signals, cluster: Clu
 LEFT_S = 3.0
 """Seconds after the end of an Agent until nothing of it is left."""
 
+SHUTDOWN_S = 20.0
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+
+def plain_after(preamble: str, folder: Path) -> Path:
+    """A script that begins with a line of its own."""
+    script = folder / "script.py"
+    script.write_text(preamble + PLAIN.read_text().replace("from __future__ import annotations\n", ""))
+    return script
+
+
+def test_workers_that_ignore_a_signal_are_killed_after_torchruns_timeout(cluster: Cluster, tmp_path: Path) -> None:
+    """The default of `--shutdown-timeout` is 30 s."""
+    node = cluster.start("--shutdown-timeout=1", str(plain_after(STUBBORN, tmp_path)))
+    workers = list(children(node.process.pid))
+    os.kill(node.process.pid, signal.SIGTERM)
+    await_end(*workers, seconds=SHUTDOWN_S)
+    assert node.status() == 1
 
 
 @pytest.mark.parametrize("preamble", ["", STUBBORN], ids=["workers-that-end", "workers-that-ignore-SIGTERM"])
 def test_nothing_is_left_3_s_after_an_agent_was_killed(preamble: str, cluster: Cluster, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(preamble + PLAIN.read_text().replace("from __future__ import annotations\n", ""))
-    node = cluster.start(str(script))
+    node = cluster.start(str(plain_after(preamble, tmp_path)))
     below = list(children(node.process.pid))
     assert len(below) == 3  # two workers, and the guardian
     kill(node.process.pid)
