@@ -91,13 +91,14 @@ async def test_without_a_controller_clusterd_need_not_wait(clusterd: ClusterD) -
     assert list(chosen.strategies) == ["exit"]
 
 
-async def test_refused_reports_are_made_four_times(clusterd: ClusterD) -> None:
-    clusterd.answers["ReportStopComplete"].extend([400] * 6 + [0])
+@pytest.mark.parametrize(("refusals", "calls"), [(6, 7), (100, 8)])
+async def test_refused_reports_are_made_four_times(clusterd: ClusterD, refusals: int, calls: int) -> None:
+    clusterd.answers["ReportStopComplete"].extend([400] * refusals)
     async with managed(config(clusterd)) as (_, manager):
         await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))
-        await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE, 7)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE, calls)
         await until(lambda: not manager.job.state.calls)
-    assert clusterd.names.count("ReportStopComplete") == 7, "each attempt is two calls, with a Register between"
+    assert clusterd.names.count("ReportStopComplete") == calls, "each attempt is two calls, with a Register between"
 
 
 async def test_switch_of_cards_is_answered_until_clusterd_has_it(clusterd: ClusterD) -> None:

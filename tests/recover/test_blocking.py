@@ -172,6 +172,24 @@ WAITING: dict[str, Callable[[DLRecoverManager], object]] = {
 
 
 @pytest.mark.parametrize("name", WAITING)
+def test_each_call_raises_with_grpcs_error_as_its_cause(clusterd: ClusterD, made: Made, name: str) -> None:
+    manager = made(INFO, clusterd.address)
+    clusterd.answers[name].append(grpc.StatusCode.INTERNAL)
+    with pytest.raises(ClusterdError, match=f"{name} at 127.0.0.1:.*INTERNAL: as told") as raised:
+        WAITING[name](manager)
+    assert raised.value.status is grpc.StatusCode.INTERNAL
+    assert isinstance(raised.value.__cause__, grpc.RpcError)
+    clusterd.answers[name].append(400)
+    clusterd.answers["Register"].append(grpc.StatusCode.UNKNOWN)
+    if name == "Register":
+        assert manager.register(INFO).code == 400
+        return
+    with pytest.raises(ClusterdError, match=r"Register at 127\.0\.0\.1:.*UNKNOWN: as told") as raised:
+        WAITING[name](manager)
+    assert isinstance(raised.value.__cause__, grpc.RpcError), "nor does the Register before the second try hide it"
+
+
+@pytest.mark.parametrize("name", WAITING)
 def test_close_ends_a_call_that_clusterd_never_answers(clusterd: ClusterD, made: Made, name: str) -> None:
     silence = threading.Event()
     ended: list[Exception] = []

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 from google.protobuf.message import Message
@@ -152,6 +156,27 @@ def test_generated_files_have_names_of_their_own() -> None:
     assert recover_pb2.DESCRIPTOR.name == "taskd_net/wire/recover.proto"
     assert datatrace_pb2.DESCRIPTOR.name == "taskd_net/wire/datatrace.proto"
     assert not recover_pb2.DESCRIPTOR.services_by_name
+
+
+BOTH: Final = """
+import recover_pb2, datatrace_pb2
+from taskd_net.recover import pb
+from taskd_net.wire import datatrace_pb2 as ours
+for theirs, own in ((recover_pb2, pb), (datatrace_pb2, ours)):
+    for name in theirs.DESCRIPTOR.message_types_by_name:
+        assert getattr(theirs, name) is not getattr(own, name)
+info = pb.ClientInfo(jobId="J", role="taskd").on_wire()
+assert recover_pb2.ClientInfo.FromString(info.SerializeToString()).jobId == "J"
+"""
+
+
+@pytest.mark.parametrize("first", ["", "import taskd_net.recover\n"], ids=["theirs-first", "ours-first"])
+def test_taskds_own_modules_may_be_in_the_same_process(first: str, tmp_path: Path) -> None:
+    """Its file names, and its messages without a package, are in the same pool of names."""
+    compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"--python_out={tmp_path}"]
+    subprocess.run([*compiler, "recover.proto", "datatrace.proto"], check=True)
+    path = os.pathsep.join((str(tmp_path), *filter(None, sys.path)))
+    subprocess.run([sys.executable, "-c", first + BOTH], check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 def test_public_files_have_no_package() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import yaml
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator, ValidationError, validators
 
 from taskd_net.sim.clusterd.course import Wait
 from taskd_net.sim.clusterd.messages import Queue, Stream
 from taskd_net.sim.clusterd.round import STRATEGIES
 from taskd_net.sim.clusterd.table import TABLE, State
-from taskd_net.untrusted import parsed, shown
+from taskd_net.untrusted import parsed, printable, shown
 
 Place: TypeAlias = tuple[str | int, ...]
 
@@ -69,7 +70,8 @@ _SECONDS: Final = _leaf("a number of seconds, at least 0", type="number", minimu
 _WHOLE: Final = _leaf("a whole number, at least 0", type="integer", minimum=0)
 _POSITIVE: Final = _leaf("a whole number from 1 to 1000000", type="integer", minimum=1, maximum=1_000_000)
 _CODE: Final = _leaf("a code from 0 to 9999", type="integer", minimum=0, maximum=9999)
-_TYPE: Final = _leaf("0 (memory), 1 (other) or 2 (network)", enum=[0, 1, 2])
+_INT64: Final = _leaf(f"a whole number from 0 to {2**63 - 1}", type="integer", minimum=0, maximum=2**63 - 1)
+_TYPE: Final = _leaf("0 (memory), 1 (other) or 2 (network)", type="integer", enum=[0, 1, 2])
 _RANKS: Final = _list(_WHOLE, 1)
 _WAITS: Final = _map((), **dict.fromkeys(map(str, Wait), _SECONDS))
 _SETTINGS: Final = {"enabled": _SWITCH, "known": _SWITCH, "strategies": _list(_one_of(*STRATEGIES))}
@@ -79,7 +81,9 @@ ACTIONS: Final[Mapping[str, dict[str, object]]] = {
     "hot_switch": _map(("ranks",), ranks=_RANKS, type=_TYPE),
     "switch_cards": _map(("ranks",), ranks=_RANKS, backup=_SWITCH),
     "stress_test": _map(
-        ("ranks",), ranks=_RANKS, ops=_list(_leaf("0 (cores) or 1 (links between devices)", enum=[0, 1]), 1)
+        ("ranks",),
+        ranks=_RANKS,
+        ops=_list(_leaf("0 (cores) or 1 (links between devices)", type="integer", enum=[0, 1]), 1),
     ),
     "profiling": _map((), **dict.fromkeys(DOMAINS, _SWITCH)),
     "signal": _map(
@@ -90,7 +94,7 @@ ACTIONS: Final[Mapping[str, dict[str, object]]] = {
         ranks=_RANKS,
         fault=_TYPE,
         strategy=_TEXT,
-        timeout=_WHOLE,
+        timeout=_INT64,
         nodes=_list(_WHOLE),
         extra=_ANY_TEXT,
         count=_POSITIVE,
@@ -122,6 +126,21 @@ SCHEMA: Final = _map(
 )
 
 
+def _is_whole(_: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(_: object, value: object) -> bool:
+    return _is_whole(_, value) or (isinstance(value, float) and math.isfinite(value))
+
+
+# By JSON Schema 2.0 is an integer, and NaN a number within any bounds.
+_Validator: Final = validators.extend(
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_number}),
+)
+
+
 def check(text: str) -> dict[str, Any] | list[Problem]:
     """Read and check a scenario.
 
@@ -136,11 +155,12 @@ def check(text: str) -> dict[str, Any] | list[Problem]:
     except (ValueError, yaml.YAMLError) as failed:
         mark = getattr(failed, "problem_mark", None)
         words = getattr(failed, "problem", None) or str(failed)
-        return [Problem(1 if mark is None else mark.line + 1, f"no YAML: {words}")]
+        return [Problem(1 if mark is None else mark.line + 1, f"no YAML: {' '.join(words.split())}")]
     problems = tree.problems
     wrong: set[Place] = set()
-    for error in Draft202012Validator(SCHEMA).iter_errors(tree.value):
-        problems += _violations(tree, error)
+    for error in _Validator(SCHEMA).iter_errors(tree.value):
+        if tuple(error.absolute_path) not in tree.missing:
+            problems += _violations(tree, error)
         wrong.add(tuple(error.absolute_path)[:2])
     if not any(place[:1] in ((), ("jobs",)) and len(place) < 2 for place in wrong):
         problems += _contradictions(tree, wrong)
@@ -153,12 +173,17 @@ class _Tree:
     Args:
         text: the text.
 
+    Attributes:
+        problems: values that cannot be read, and keys.
+        missing: places of these values, which are None.
+
     Raises:
         yaml.YAMLError: it is no YAML.
     """
 
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []
+        self.missing: set[Place] = set()
         self._lines: dict[Place, int] = {}
         self._seen: set[int] = set()
         self._loader = yaml.SafeLoader(text)
@@ -178,7 +203,7 @@ class _Tree:
         line = node.start_mark.line + 1
         self._lines.setdefault(place, line)
         if id(node) in self._seen:
-            self.problems.append(Problem(line, f"{_name(place)} is an alias; expected the value itself"))
+            self._note_unread(line, place, "is an alias; expected the value itself")
             return None
         self._seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
@@ -186,16 +211,23 @@ class _Tree:
         if isinstance(node, yaml.MappingNode):
             return dict(self._entries(node, place))
         try:
-            return self._loader.construct_object(node)
+            return _encodable(self._loader.construct_object(node))
         except ValueError as error:
-            self.problems.append(Problem(line, f"{_name(place)} is {shown(node.value)}, no value of YAML: {error}"))
-            return None
+            words = str(error)
+        except (LookupError, AttributeError, yaml.YAMLError):  # PyYAML's parsers of its tags fail in many ways
+            words = f"it does not fit its tag {printable(node.tag)}"
+        self._note_unread(line, place, f"is {shown(node.value)}, no value of YAML: {words}")
+        return None
+
+    def _note_unread(self, line: int, place: Place, text: str) -> None:
+        self.missing.add(place)
+        self.problems.append(Problem(line, f"{_name(place)} {text}"))
 
     def _entries(self, node: yaml.MappingNode, place: Place) -> Iterator[tuple[str, object]]:
         names = set()
         for key_node, value in node.value:
             line, key = key_node.start_mark.line + 1, key_node.value
-            if not isinstance(key_node, yaml.ScalarNode) or not isinstance(key, str):
+            if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append(Problem(line, f"a key in {_name(place)} is no text; expected a name"))
                 continue
             if key in names:
@@ -203,6 +235,17 @@ class _Tree:
             names.add(key)
             self._lines[(*place, key)] = line
             yield key, self._read(value, (*place, key))
+
+
+def _encodable(value: object) -> object:
+    """A value, unless it is a text that no message can carry.
+
+    Raises:
+        UnicodeEncodeError: half of a surrogate pair, which YAML can write as an escape.
+    """
+    if isinstance(value, str):
+        value.encode()
+    return value
 
 
 def _violations(tree: _Tree, error: ValidationError) -> Iterator[Problem]:
@@ -284,5 +327,5 @@ def _step(tree: _Tree, place: Place, step: Mapping[str, Any], sizes: Mapping[str
 
 def _name(place: Place) -> str:
     """A place in words: `steps[1].fault.ranks`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{printable(part)}" for part in place)
     return text.removeprefix(".") or "the file"

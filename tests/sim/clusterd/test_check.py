@@ -1,8 +1,16 @@
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from typing import Final
 
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import taskd_net
 from taskd_net.sim.clusterd.check import Problem, check
+from taskd_net.sim.clusterd.reader import ScenarioError, parse
+from taskd_net.sim.clusterd.scenario import Scenario
 
 JOBS = "jobs: [{id: a, nodes: 2, processes: 2}]\n"
 
@@ -32,6 +40,26 @@ def problems(text: str) -> list[Problem]:
         (JOBS + "waits: {report: on}", 2, "waits.report is True; expected a number of seconds"),
         (JOBS + "waits: &w {report: 1}\nsteps: *w", 2, "steps is an alias; expected the value itself"),
         (JOBS + "waits: {report: 2026-13-45}", 2, "waits.report is '2026-13-45', no value of YAML"),
+        (
+            JOBS + "waits: {report: !!bool maybe}",
+            2,
+            "waits.report is 'maybe', no value of YAML: it does",
+        ),
+        (JOBS + "waits: {report: !!timestamp x}", 2, "waits.report is 'x', no value of YAML: it does not fit its tag"),
+        (JOBS + "waits: {report: !!int ''}", 2, "waits.report is '', no value of YAML: it does not fit its tag"),
+        (JOBS + "waits: {report: !x 1}", 2, "waits.report is '1', no value of YAML: it does not fit its tag !x"),
+        (JOBS + "waits: {report: .nan}", 2, "waits.report is nan; expected a number of seconds"),
+        (JOBS + "waits: {report: .inf}", 2, "waits.report is inf; expected a number of seconds"),
+        (JOBS + '"\\uD800": 1', 2, "\\ud800 is unknown; expected one of jobs, waits"),
+        ("jobs: [{id: a, nodes: 2.0}]", 1, "jobs[0].nodes is 2.0; expected a whole number from 1"),
+        (JOBS + "steps:\n- fault: {ranks: [1.0]}", 3, "steps[0].fault.ranks[0] is 1.0; expected a whole number"),
+        (JOBS + "steps:\n- fault: {ranks: [1], type: 1.0}", 3, "steps[0].fault.type is 1.0; expected 0 (memory)"),
+        (
+            JOBS + "steps:\n- signal: {type: x, timeout: 9223372036854775808}",
+            3,
+            "steps[0].signal.timeout is 9223372036",
+        ),
+        (JOBS + 'steps:\n- signal: {type: "\\uD800"}', 3, "steps[0].signal.type is '\\ud800', no value of YAML"),
         (JOBS + "? [a]\n: 1", 2, "a key in the file is no text; expected a name"),
         (
             JOBS + "outcomes: [{state: init, event: exit}]",
@@ -55,6 +83,12 @@ def problems(text: str) -> list[Problem]:
 def test_a_problem_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     found = problems(text)
     assert [problem.line for problem in found if problem.text.startswith(words)] == [line], found
+    assert all(problem.text.isprintable() for problem in found), "each is one line"
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", "2026-13-45", "*a"])
+def test_a_value_that_cannot_be_read_is_one_problem(value: str) -> None:
+    assert len(problems(f"jobs: [{{id: &a a}}]\nwaits: {{report: {value}}}")) == 1
 
 
 def test_every_problem_is_reported_at_once() -> None:
@@ -110,3 +144,29 @@ outcomes:
 @pytest.mark.parametrize("text", ["jobs: [{nodes: 2}]", "jobs: [7]", "jobs: 7", "jobs: [{id: a}]\nsteps: 7"])
 def test_jobs_without_a_name_or_steps_without_a_list_are_problems_alone(text: str) -> None:
     assert problems(text + ("" if "steps" in text else "\nsteps: [{end: on}, {fault: {ranks: [3]}}]"))
+
+
+# ---- any file
+
+PACKAGE: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scenarios"
+LINES: Final = sorted({line for path in PACKAGE.glob("*.yaml") for line in path.read_text().splitlines()})
+WORDS: Final = (
+    *("", "-1", "0", "1.5", "2.0", ".nan", "1e999", "9" * 40, "on", "~", "[]", "{}", "[1, x]", "{a: 1}", "*a", "&a 1"),
+    *("!!bool x", "!!int ''", "!x 1", "2026-13-45", '"\\uD800"', '"\\0"', "<<: 1", "jobs:", "init", "- a", "'", "%"),
+)
+LINE: Final = st.tuples(st.sampled_from(LINES), st.integers(0, 60), st.sampled_from(WORDS))
+"""A line of the package's scenarios, and a word at a place in it."""
+
+
+@given(st.lists(LINE, max_size=12))
+@example([("jobs:", 0, ""), ("  - {id: demo, nodes: 2, processes: 2, strategies: [retry]}", 19, "2.0")])
+def test_any_file_is_a_scenario_or_has_problems_with_their_lines(lines: list[tuple[str, int, str]]) -> None:
+    text = "\n".join(line[:place] + word + line[place:] for line, place, word in lines)
+    try:
+        assert isinstance(parse(text, "file"), Scenario)
+    except ScenarioError as error:
+        for problem in str(error).splitlines():
+            name, line, words = problem.split(":", 2)
+            assert name == "file"
+            assert 1 <= int(line) <= max(len(text.splitlines()) + 1, 1), problem
+            assert words.isprintable()

@@ -12,12 +12,15 @@ import pytest
 from google.protobuf.message import Message
 
 from taskd_net.address import Address
+from taskd_net.recover import rpcs
+from taskd_net.recover.rpcs import Rpc
 from taskd_net.sim.clusterd import service
 from taskd_net.sim.clusterd.desk import Rate
 from taskd_net.sim.clusterd.reader import parse
 from taskd_net.sim.clusterd.run import Run
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as pb
+from tests.peers.clusterd import RPCS
 
 JOB = "jobs: [{id: demo, nodes: 2, processes: 2, strategies: [recover, dump, exit]}]\n"
 INFO = pb.ClientInfo(jobId="demo", role="taskd")
@@ -184,6 +187,7 @@ async def test_a_stress_test_that_finds_a_fault() -> None:
         tests = client.stream("SubscribeNotifyExecStressTest", pb.StressTestRankParams)
         await client.until("stream_began", 2)
         assert await client.code("StressTest", pb.StressTestParam(jobID="demo", allNodesOps=[0])) == 0
+        ended = client.stream("SubscribeStressTestResponse", pb.StressTestResponse, pb.StressTestRequest(jobID="demo"))
         assert [(await read(signals)).signalType for _ in range(2)] == ["pauseStartAgent", "stopTrain"]
         assert await client.code("ReportStopComplete", STOPPED) == 0
         order = await read(tests)
@@ -196,6 +200,29 @@ async def test_a_stress_test_that_finds_a_fault() -> None:
         assert (await read(signals)).signalType == "continueStartAgent"
         stop = await read(signals)
         assert (list(stop.actions), [each.rankId for each in stop.faultRanks]) == (["stop_train"], ["2"])
+        assert (await read(ended)).msg == "stress test failed: stress test fail"
+
+
+@pytest.mark.parametrize("rpc", RPCS.values(), ids=lambda rpc: rpc.name)
+async def test_each_method_is_served(rpc: Rpc[Any, Any]) -> None:
+    request = rpc.request(
+        **{name: "demo" for name in ("jobId", "jobID") if name in rpc.request.DESCRIPTOR.fields_by_name}
+    )
+    async with running(JOB) as client:
+        await client.join()
+        await client.until("reset")
+        if not rpc.streams:
+            assert isinstance(await client.call(rpc.name, request), pb.Status)
+            return
+        stream = client.stream(rpc.name, rpc.answer, request, rpc.service)
+        await client.until("stream_began", 2)
+        if rpc in (rpcs.SWITCH_NIC_ANSWERS, rpcs.STRESS_TEST_ANSWERS):
+            with pytest.raises(grpc.aio.AioRpcError, match="job demo has no "):
+                await read(stream)
+        else:
+            await client.code("HealthCheck")
+            assert not stream.done()
+            stream.cancel()
 
 
 async def test_the_profiling_switch_now_and_after_a_change() -> None:
