@@ -247,11 +247,12 @@ class Stage:
         peer: socket.socket = writer.get_extra_info("socket")
         pid, _, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
         who = ""
-        async for line in reader:
-            event = Seen(**json.loads(line), pid=pid)
-            who = event.who
-            self._see(event)
-            self.answer(event, writer)
+        with suppress(ConnectionResetError):  # the end of a process that is killed before it has read its answer
+            async for line in reader:
+                event = Seen(**json.loads(line), pid=pid)
+                who = event.who
+                self._see(event)
+                self.answer(event, writer)
         if who.startswith("Worker/"):
             self._see(Seen(who, ENDED, pid))
         writer.close()
