@@ -282,7 +282,7 @@ def _contradictions(tree: _Tree, wrong: Collection[Place]) -> Iterator[Problem]:
     sizes: dict[str, int | None] = {}
     for place, job in entries("jobs"):
         name = str(job.get("id"))
-        if "id" in job and name in sizes:
+        if job.get("id") is not None and name in sizes:
             yield Problem(tree.line(place), f"{_name((*place, 'id'))} is {name!r} again; expected another name")
         sizes[name] = None if place in wrong else job.get("nodes", 1) * job.get("processes", 1)
     for place, outcome in entries("outcomes"):

@@ -86,6 +86,10 @@ def test_a_problem_is_reported_with_its_line(text: str, line: int, words: str) -
     assert all(problem.text.isprintable() for problem in found), "each is one line"
 
 
+def test_names_that_cannot_be_read_are_not_the_same_name() -> None:
+    assert [problem.line for problem in problems("jobs:\n- {id: !!bool x}\n- {id: !!bool x}")] == [2, 3]
+
+
 @pytest.mark.parametrize("value", ["!!bool maybe", "2026-13-45", "*a"])
 def test_a_value_that_cannot_be_read_is_one_problem(value: str) -> None:
     assert len(problems(f"jobs: [{{id: &a a}}]\nwaits: {{report: {value}}}")) == 1
