@@ -230,6 +230,9 @@ class Agent:
         if pids is not None:
             self._ends.watch(pids)
         self._feed(answer)
+        if isinstance(call, plans.StartAll | plans.StartRanks):
+            # MONITOR alone tells the processes of MindSpore, and one may end within the first second.
+            self._feed(Ended())
 
     def _woken(self) -> None:
         self._wakes = None
@@ -289,8 +292,8 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
         cls: the SimpleElasticAgent; needed for PyTorch, and for nothing else.
 
     Returns:
-        True, or False with one line in the log: a value is not usable or missing, there is an Agent already, or this
-        process is a forked child.
+        True, or False with one line in the log: a value is not usable or missing, there is an Agent already, this
+        process is a forked child, or `TASKD_NET_MSRUN` is `plugin` (MindSpore), so that msrun takes MSRunPlugin.
 
     Source: TaskD API reference; contract, section 7.
     """
@@ -298,6 +301,9 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
     name = wanted.get("Framework", "PyTorch")
     if not isinstance(name, str) or name not in RANK_VARIABLE:
         raise ConfigError(f"Framework is {name!r}; expected 'PyTorch' or 'MindSpore'")
+    if name == "MindSpore" and agent_settings.msrun_takes_plugin():
+        log.info("no_agent", reason=f"{agent_settings.MSRUN} is plugin")
+        return False
     server_rank = arguments.server_rank(wanted, RANK_VARIABLE[name])
     upstream = arguments.upstream(wanted)
     secured = arguments.secured(wanted, listens=False, connects=True)

@@ -18,6 +18,7 @@ from taskd_net.untrusted import natural, shown
 FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
 RESTART_PAUSE: Final = "TASKD_NET_RESTART_PAUSE"
 FINISH_PAUSE: Final = "TASKD_NET_FINISH_PAUSE"
+MSRUN: Final = "TASKD_NET_MSRUN"
 DEVICE_NAMES: Final = "TASKD_NET_DEVICES"
 DEVICES: Final = Path("/dev")
 
@@ -43,6 +44,18 @@ def restart_pause() -> float:
     """
     has_npu = any(DEVICES.glob("davinci[0-9]*"))
     return arguments.seconds_of_environment(RESTART_PAUSE, job_limits.RESTART_PAUSE_S if has_npu else 0.0)
+
+
+def msrun_takes_plugin() -> bool:
+    """True where `TASKD_NET_MSRUN` is `plugin`: the job has no Manager, and msrun is to take MSRunPlugin.
+
+    Raises:
+        ConfigError: it is neither `agent` nor `plugin`.
+    """
+    choice = os.environ.get(MSRUN, "").strip().lower() or "agent"
+    if choice not in ("agent", "plugin"):
+        raise ConfigError(f"{MSRUN} is {shown(choice)}; expected agent or plugin")
+    return choice == "plugin"
 
 
 def mindspore_plans() -> MindSporePlans:

@@ -30,7 +30,7 @@ VARIABLES = (
     *("PROCESS_RECOVER", "TASKD_PROCESS_ENABLE", "TASKD_PROCESS_INTERVAL", "MINDX_TASK_ID"),
     *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
     *("LOCAL_RANK", "MASTER_ADDR", "MS_SCHED_HOST", profiling_switch.PATH),
-    *(agent_settings.FAULT_TIMEOUT, agent_settings.RESTART_PAUSE, agent_settings.FINISH_PAUSE),
+    *(agent_settings.FAULT_TIMEOUT, agent_settings.RESTART_PAUSE, agent_settings.FINISH_PAUSE, agent_settings.MSRUN),
     *(logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT),
 )
 # The Mgr's port is fixed, so each run of the tests has a loopback address of its own.

@@ -97,8 +97,25 @@ def test_worker_that_ends_is_noticed_between_two_looks(
     assert running.report(202).message == FAULT % "[8, 9]"
     running.command(209, "[9]")
     elastic.called()
+    assert running.report(202).message == FAULT % "[8]"
     os.kill(elastic.pid(9), signal.SIGKILL)
     assert running.report(202).message == FAULT % "[8, 9]"
+
+
+def test_worker_of_mindspore_that_ends_is_noticed_between_two_looks(
+    start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MONITOR tells their processes at once after each start."""
+    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 3600.0)
+    running = start(msrun)
+    running.command(210, "1")
+    for lives in range(2):
+        msrun.called()
+        msrun.looks.get(timeout=SOON)
+        msrun.processes[-1].kill()
+        assert running.report(202).message == FAULT % "[9]"
+        running.command(209, '["9"]')
+        assert msrun.called()[0] == "KILL_WORKER", lives
 
 
 class DeathSignal(Exception):

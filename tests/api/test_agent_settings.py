@@ -104,6 +104,25 @@ def test_pauses_are_for_npus(
     assert agent_settings.mindspore_plans() == plans
 
 
+@pytest.mark.parametrize("value", ["plugin", " Plugin"])
+def test_agent_steps_back_for_msruns_plugin(
+    value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(agent_settings.MSRUN, value)
+    caplog.set_level("INFO")
+    assert api.init_taskd_agent({"Framework": "MindSpore"}) is False
+    assert "TASKD_NET_MSRUN is plugin" in caplog.text
+    assert not agent.slot.filled
+    assert api.init_taskd_agent({"Framework": "PyTorch"}, SimpleElasticAgent()), "it is a matter of msrun's alone"
+    assert api.destroy_taskd_agent()
+
+
+def test_choice_that_is_none(monkeypatch: pytest.MonkeyPatch, failures: Failures) -> None:
+    monkeypatch.setenv(agent_settings.MSRUN, "proxy")
+    assert api.init_taskd_agent({"Framework": "MindSpore"}) is False
+    assert "TASKD_NET_MSRUN is 'proxy'; expected agent or plugin" in failures.only()
+
+
 @pytest.mark.parametrize("value", ["-1", "nan", "long"])
 def test_pause_that_is_none(value: str, failures: Failures, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(agent_settings.RESTART_PAUSE, value)

@@ -28,6 +28,9 @@ SOON: Final = 60.0
 
 AGENT: Final = "Agent/1"
 
+ROOT: Final = Path(__file__).parents[2]
+"""The checkout."""
+
 
 @dataclass
 class Launched:
@@ -109,7 +112,7 @@ def launched(module: str, folder: Path, *modules: str, scheduler: bool = False, 
     Args:
         module: msrun, or its double.
         folder: to work in.
-        modules: of TaskD that it finds.
+        modules: of TaskD that it finds. Default: all of those in `compat/`.
         scheduler: msrun takes this node for the first one and starts a scheduler. The Mgr is elsewhere, so the Proxy is
             no part of msrun.
         variables: of the environment.
@@ -129,7 +132,7 @@ def launched(module: str, folder: Path, *modules: str, scheduler: bool = False, 
             "MS_NODE_RANK": "1",
             "MS_LOCAL_WORKER": "2",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join([str(folder / "names"), str(Path(__file__).parents[2])]),
+            "PYTHONPATH": os.pathsep.join([str(folder / "names" if modules else ROOT / "compat"), str(ROOT)]),
             "PYTHONWARNINGS": "ignore",
             "TASKD_LOG_PATH": str(folder / "log"),
             "TASKD_NET_UPSTREAM": f"{host}:9602",

@@ -63,9 +63,9 @@ def clock() -> float:
 
 
 def start_of(pid: int) -> float:
-    """The start of a process by `clock`, to 10 ms."""
+    """The latest possible start of a process by `clock`: the kernel rounds it down to 10 ms."""
     ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return int(ticks) / os.sysconf("SC_CLK_TCK")
+    return (int(ticks) + 1) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for_end(pid: int) -> None:

@@ -115,6 +115,24 @@ def test_manager_that_is_away(start: Start) -> None:
             finish(node)
 
 
+def test_names_of_the_distribution(start: Start) -> None:
+    """msrun finds the Agent where all of TaskD's paths are there."""
+    with start() as node:
+        begun(node)
+        finish(node)
+
+
+def test_plugin_where_the_job_has_no_manager(start: Start) -> None:
+    """The Agent steps back: msrun would take it, and it would wait for a Manager in vain."""
+    with start(TASKD_NET_MSRUN="plugin") as node:
+        workers = {node.began(2), node.began(3)}
+        node.write_reset(RetryTime=1)
+        node.began(2, lives=2)
+        node.began(3, lives=2)
+        assert not workers & set(node.left())
+        finish(node)
+
+
 def test_plugin_and_a_fault(start: Start) -> None:
     """msrun takes MSRunPlugin where it finds no Agent."""
     with start(names.PLUGIN, scheduler=True) as node:
