@@ -13,7 +13,7 @@ from taskd_net.expect import Expected
 from taskd_net.links.registry import KINDS
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position, Role, require_node
-from taskd_net.schema import Kind, require_all, setting
+from taskd_net.schema import Group, Kind, require_all, setting
 from taskd_net.tls.files import Tls
 from taskd_net.untrusted import shown
 
@@ -77,30 +77,32 @@ class NodeConfig:
     """
 
     position: Position
-    listen: str | None = setting(Kind.ADDRESS, None, unset="none")
-    upstream: str | None = setting(Kind.ADDRESS, None, unset="none")
+    listen: str | None = setting(Kind.ADDRESS, None, unset="none", matters=True)
+    upstream: str | None = setting(Kind.ADDRESS, None, unset="none", matters=True)
     inbox: int | None = setting(Kind.WHOLE, None, unset="by role")
-    expect: str | None = setting(Kind.SIZE, None, unset="not known")
-    dedup_window: int = setting(Kind.WHOLE, limits.DEDUP_WINDOW, least=1)
-    ack_timeout: float = setting(Kind.SECONDS, limits.ACK_TIMEOUT_S, most=limits.TIMEOUT_MAX_S)
-    link_messages: int = setting(Kind.WHOLE, limits.LINK_MESSAGES, least=1)
+    expect: str | None = setting(Kind.SIZE, None, unset="not known", matters=True)
+    dedup_window: int = setting(Kind.WHOLE, limits.DEDUP_WINDOW, least=1, group=Group.BOUNDS)
+    ack_timeout: float = setting(Kind.SECONDS, limits.ACK_TIMEOUT_S, most=limits.TIMEOUT_MAX_S, group=Group.LINKS)
+    link_messages: int = setting(Kind.WHOLE, limits.LINK_MESSAGES, least=1, group=Group.BOUNDS)
     # A link has to hold the largest message, or that could never be sent.
-    link_bytes: int = setting(Kind.WHOLE, limits.LINK_BYTES, least=limits.MESSAGE_BYTES)
-    max_children: int = setting(Kind.WHOLE, limits.MAX_CHILDREN, least=1)
-    grace: float = setting(Kind.SECONDS, limits.GRACE_S)
-    registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S)
-    links: str = setting(Kind.CHOICE, "direct", choices=KINDS)
-    direct_listen: str = setting(Kind.ADDRESS, AUTO, choices=(AUTO, OFF))
-    tracing: bool = setting(Kind.SWITCH, False)
-    record: str | None = setting(Kind.FILE, None, unset="none")
-    backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S)
-    backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S)
+    link_bytes: int = setting(Kind.WHOLE, limits.LINK_BYTES, least=limits.MESSAGE_BYTES, group=Group.BOUNDS)
+    max_children: int = setting(Kind.WHOLE, limits.MAX_CHILDREN, least=1, group=Group.BOUNDS)
+    grace: float = setting(Kind.SECONDS, limits.GRACE_S, group=Group.LINKS)
+    registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S, group=Group.LINKS)
+    links: str = setting(Kind.CHOICE, "direct", choices=KINDS, group=Group.LINKS)
+    direct_listen: str = setting(Kind.ADDRESS, AUTO, choices=(AUTO, OFF), group=Group.LINKS)
+    tracing: bool = setting(Kind.SWITCH, False, group=Group.SIDE)
+    record: str | None = setting(Kind.FILE, None, unset="none", group=Group.SIDE)
+    backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S, group=Group.LINKS)
+    backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S, group=Group.LINKS)
     service: bool = False
     confirms: bool = False
-    plain_listen: str | None = setting(Kind.ADDRESS, None, unset="none")
+    plain_listen: str | None = setting(Kind.ADDRESS, None, unset="none", group=Group.TLS)
     tls: Tls | None = None
-    identity: Literal["position", "certificate"] = setting(Kind.CHOICE, "position", choices=("position", "certificate"))
-    job: str | None = setting(Kind.TEXT, None, unset="none")
+    identity: Literal["position", "certificate"] = setting(
+        Kind.CHOICE, "position", choices=("position", "certificate"), group=Group.TLS
+    )
+    job: str | None = setting(Kind.TEXT, None, unset="none", group=Group.TLS)
     # The last one: in a class's body its name hides the module's.
     limits: Limits = DEFAULT
 

@@ -10,7 +10,8 @@ Importing this package sets both, unless grpc is imported already or the user ha
 leaves the environment alone.
 
 It also sets `GRPC_VERBOSITY=ERROR`, the default by gRPC's documents: newer releases print a line for every failed TLS
-handshake otherwise. An import too late for this one causes no warning.
+handshake otherwise. An import too late for this one causes no warning. The command line sets it to `NONE` (`silence`):
+its commands explain a failed connection themselves.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from pathlib import Path
 from typing import Final
 
 SWITCH: Final = "TASKD_NET_GRPC_ENV"
+VERBOSITY: Final = "GRPC_VERBOSITY"
+_SET_HERE: Final[set[str]] = set()
+"""Variables that were not the user's. The others stay as they are."""
 EVENT_ENGINE_SINCE: Final = (1, 80)
 
 
@@ -51,12 +55,19 @@ def _grpcio_version() -> str:
     return metadata.version("grpcio")
 
 
+def silence() -> None:
+    """Keep the lines of gRPC's log from the standard error, unless the user wants another verbosity."""
+    if VERBOSITY in _SET_HERE and "grpc" not in sys.modules:
+        os.environ[VERBOSITY] = "NONE"
+
+
 def prepare() -> None:
     """Set the missing settings, or warn that it is too late."""
     if os.environ.get(SWITCH, "").lower() == "off":
         return
-    if "grpc" not in sys.modules:
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    if "grpc" not in sys.modules and VERBOSITY not in os.environ:
+        os.environ[VERBOSITY] = "ERROR"
+        _SET_HERE.add(VERBOSITY)
     missing = {key: value for key, value in wanted().items() if key not in os.environ}
     if not missing:
         return

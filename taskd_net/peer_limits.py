@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final
 
 from taskd_net import limits
-from taskd_net.schema import Kind, setting
+from taskd_net.schema import Group, Kind, setting
 
 # gRPC keeps its own bounds in 32 bits.
-_whole: Final = partial(setting, Kind.WHOLE, least=1, most=2**31 - 1)
+_whole: Final = partial(setting, Kind.WHOLE, least=1, most=2**31 - 1, group=Group.BOUNDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Limits:
     child_bytes: int = _whole(64 * 1024 * 1024, least=limits.MESSAGE_BYTES)
     total_messages: int = _whole(262_144)
     total_bytes: int = _whole(256 * 1024 * 1024, least=4 * limits.MESSAGE_BYTES)
-    registration_time: float = setting(Kind.SECONDS, 20.0, most=limits.TIMEOUT_MAX_S)
+    registration_time: float = setting(Kind.SECONDS, 20.0, most=limits.TIMEOUT_MAX_S, group=Group.BOUNDS)
 
 
 DEFAULT: Final = Limits()

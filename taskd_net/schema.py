@@ -43,6 +43,19 @@ class Kind(Enum):
     WHOLE = "whole number"
 
 
+class Group(Enum):
+    """The group of a setting in `--help-all` and in the documents. The order is that of both."""
+
+    NODE = "Node"
+    LINKS = "Links"
+    TLS = "TLS and identity"
+    MANAGER = "Manager of the job"
+    FAULTS = "Fault levels"
+    BOUNDS = "Bounds"
+    SIDE = "Status page, metrics and records"
+    LOG = "Log"
+
+
 class Reload(Enum):
     """The event after which a running node uses a new value."""
 
@@ -66,7 +79,10 @@ class Setting:
         variables: TaskD's own environment variables, in order; `TASKD_NET_<NAME>` counts before them.
         prefixed: whether `TASKD_NET_<NAME>` exists; False where TaskD's variable means exactly the same.
         unset: the absence of a value, in words.
+        also: further flags, such as `--at`.
         reload: see `Reload`.
+        group: see `Group`.
+        matters: whether the short help of a daemon has it.
     """
 
     kind: Kind
@@ -78,7 +94,10 @@ class Setting:
     variables: Mapping[str, Reading] = field(default_factory=dict)
     prefixed: bool = True
     unset: str = ""
+    also: Collection[str] = ()
     reload: Reload = Reload.RESTART
+    group: Group = Group.NODE
+    matters: bool = False
 
     @property
     def range(self) -> str:

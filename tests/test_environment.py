@@ -117,3 +117,15 @@ def test_grpc_does_not_print_every_handshake_that_fails(said: str | None, left: 
         [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True, timeout=50
     )
     assert done.stdout == f"{left}\n"
+
+
+@pytest.mark.parametrize(("said", "left"), [(None, "NONE"), ("ERROR", "ERROR"), ("", "")])
+def test_command_line_silences_grpc_unless_the_user_has_said_more(said: str | None, left: str) -> None:
+    script = "import os, taskd_net; from taskd_net.environment import silence; silence()"
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
+    env = clean if said is None else {**clean, "GRPC_VERBOSITY": said}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}; print(os.environ['GRPC_VERBOSITY'])"],
+        env=env, capture_output=True, text=True, check=True, timeout=50,
+    )  # fmt: skip
+    assert done.stdout == f"{left}\n"

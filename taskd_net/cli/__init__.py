@@ -6,10 +6,14 @@ import io
 import os
 import sys
 
+from taskd_net.environment import silence
+
 
 def main() -> None:
     """Run the command line; without the `cli` extra, say in one line how to install it and exit with 1."""
     _open_standard_files()
+    if sys.argv[1:2] != ["run"]:  # whose training scripts would inherit it
+        silence()
     try:
         from taskd_net.cli.group import group
     except ModuleNotFoundError as error:

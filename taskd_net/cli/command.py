@@ -9,7 +9,7 @@ import click
 
 from taskd_net import ConfigError, Position
 from taskd_net.cli.lines import say
-from taskd_net.cli.settings import COMMANDS, CONFIG, refused
+from taskd_net.cli.settings import params_of, refused
 from taskd_net.codes import Refusal
 from taskd_net.observe.client import AskFailed
 from taskd_net.position import Destination, Role
@@ -28,7 +28,13 @@ class Command(click.Command):
         except ConfigError as error:
             raise refused(ctx, error) from None
         except AskFailed as error:
-            say(f"Error: {error}", err=True)
+            text = str(error)
+            if error.unreached:
+                # The doctor has commands of this kind itself.
+                from taskd_net.cli.unreached import explained
+
+                text = explained(ctx, text)
+            say(f"Error: {text}", err=True)
             ctx.exit(NOT_ASKED)
 
 
@@ -39,7 +45,7 @@ def command(name: str, **attributes: Any) -> Callable[[Callable[..., object]], C
         name: key in `COMMANDS`.
         attributes: of the command, as for `click.command`; `cls` is a subclass of `Command`.
     """
-    return click.command(name, **{"cls": Command, **attributes}, params=[CONFIG, *COMMANDS[name]])
+    return click.command(name, **{"cls": Command, **attributes}, params=params_of(name))
 
 
 JSON: Final = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object.")
@@ -55,7 +61,7 @@ def add_each(group: click.Group, names: Iterable[str], about: Callable[..., None
         text: the help, with `{}` for the name.
     """
     for name in names:
-        params: list[click.Parameter] = [CONFIG, *COMMANDS[name], JSON]
+        params = [*params_of(name), JSON]
         group.add_command(
             click.Command(name, params=params, callback=click.pass_context(about), help=text.format(name))
         )

@@ -17,7 +17,9 @@ import uvloop
 from taskd_net import ConfigError, Node, NodeConfig, limits, logs
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.command import Command
+from taskd_net.cli.lines import say
 from taskd_net.cli.memory import keep_freed_memory, leave_start_uncollected
+from taskd_net.cli.options import SettingOption
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
@@ -28,7 +30,7 @@ from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage
 from taskd_net.position import Role
 from taskd_net.reading import Reading
-from taskd_net.schema import Reload
+from taskd_net.schema import Group, Reload
 
 T = TypeVar("T")
 
@@ -39,10 +41,45 @@ RELOADED: Final = frozenset(name for name, setting in SETTINGS.items() if settin
 """The settings that SIGHUP changes in a running daemon."""
 
 
-class RememberingCommand(Command):
-    """A command that keeps its arguments, to read its settings again while it runs."""
+_ALL_HELP: Final = "taskd_net.cli.daemon.all_help"
+"""Key in `Context.meta`: the help is to show every option."""
+
+
+class DaemonCommand(Command):
+    """A command that keeps its arguments, to read its settings again while it runs.
+
+    Its help has the settings that matter; `--help-all` has all of them, in groups.
+    """
 
     arguments: Sequence[str] = ()
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_print_all_help,
+                help="Show every option, in groups, and exit.",
+            )
+        )
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options into the help."""
+        params = self.get_params(ctx)
+        settings = [param for param in params if isinstance(param, SettingOption)]
+        others = [param for param in params if not isinstance(param, SettingOption)]
+        everything = ctx.meta.get(_ALL_HELP, False)
+        shown = {"Options": [*(() if everything else (each for each in settings if each.setting.matters)), *others]}
+        if everything:
+            shown |= {group.value: [each for each in settings if each.setting.group is group] for group in Group}
+        for heading, options in shown.items():
+            records = [record for option in options if (record := option.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, as click does."""
@@ -56,6 +93,14 @@ class RememberingCommand(Command):
             click.ClickException: a value is not usable.
         """
         return self.make_context(ctx.info_name, list(self.arguments), parent=ctx.parent).params
+
+
+def _print_all_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL_HELP] = True
+        for line in ctx.get_help().splitlines():
+            say(line)
+        ctx.exit()
 
 
 def serve(ctx: click.Context, config: NodeConfig, log_file: str, manager: ManagerConfig | None = None) -> None:
@@ -227,7 +272,7 @@ class Daemon:
             click.ClickException, ConfigError: a value, or the file, is not usable.
         """
         command = self._ctx.command
-        assert isinstance(command, RememberingCommand)
+        assert isinstance(command, DaemonCommand)
         settings = await in_thread(lambda: command.read_again(self._ctx), limits.RELOAD_S, "reads the settings")
         changed = sorted(name for name, value in settings.items() if value != self._settings[name])
         await in_thread(lambda: _start_logging(self._log_file, settings), limits.RELOAD_S, "opens the log")

@@ -10,6 +10,7 @@ from taskd_net import __version__
 from taskd_net.cli.bench import bench
 from taskd_net.cli.certs import certs
 from taskd_net.cli.clusterd_sim import clusterd_sim
+from taskd_net.cli.context import context
 from taskd_net.cli.demo import demo
 from taskd_net.cli.doctor.checkup import doctor
 from taskd_net.cli.effective import config
@@ -48,7 +49,7 @@ def group() -> None:
 
 
 _LOOKING = (tree, top, job, ping, trace, doctor, forget, health)
-for _command in (mgr, proxy, send, listen, *_LOOKING, config, certs, faults, run, demo, bench, clusterd_sim):
+for _command in (mgr, proxy, send, listen, *_LOOKING, config, context, certs, faults, run, demo, bench, clusterd_sim):
     group.add_command(_command)
 
 

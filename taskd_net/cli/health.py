@@ -18,29 +18,28 @@ from taskd_net.observe.client import AskFailed, ask_health
     "health",
     short_help="Print the health of a node, for scripts and probes.",
 )
-@click.argument("addr", default="127.0.0.1:9601")
 @click.option("--service", default="", help="TaskNet or liveness; without it the server as a whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def health(ctx: click.Context, /, addr: str, service: str, as_json: bool, timeout: float, **_: object) -> None:
-    """Ask the node at ADDR (127.0.0.1:9601) for its health, by the protocol that gRPC has for it.
+def health(ctx: click.Context, /, at: str, service: str, as_json: bool, timeout: float, **_: object) -> None:
+    """Ask the node at --at for its health, by the protocol that gRPC has for it.
 
     A Proxy is SERVING while it has an upstream that leads to the Mgr; its service liveness for as long as it runs.
 
     \b
     Examples:
-      taskd-net health 127.0.0.1:9601
-      taskd-net health 127.0.0.1:9602 --service liveness
-      taskd-net health node-3:9602 --json
+      taskd-net health
+      taskd-net health --at 127.0.0.1:9602 --service liveness
+      taskd-net health --at node-3:9602 --json
 
     \b
     Exit codes:
       0      SERVING
       1      NOT_SERVING: a Proxy without an upstream, or a node that ends
-      2      a flag, a variable, the file or ADDR is wrong
-      3      nobody at ADDR who can be asked, or no service of that name
+      2      a flag, a variable or the file is wrong
+      3      nobody at --at who can be asked, or no service of that name
     """
-    address = Address.parse(addr, "ADDR")
+    address = Address.parse(at, "at")
     said = {"address": str(address), "service": service}
     try:
         status = asyncio.run(ask_health(address, service, timeout, tls_of(ctx)))

@@ -20,13 +20,12 @@ from taskd_net.observe.job_document import job_document
     "job",
     short_help="Show the job's Manager: streams, Agents, decisions.",
 )
-@click.argument("addr", envvar="TASKD_NET_AT", default="127.0.0.1:9601")
 @click.option("--watch", is_flag=True, help="Repeat it each second, until a signal.")
 @click.option("--all", "everything", is_flag=True, help="Show each Agent, and the last 50 decisions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
 @click.pass_context
-def job(ctx: click.Context, /, addr: str, watch: bool, everything: bool, as_json: bool, **_: object) -> None:
-    """Show the state of the Manager of the Mgr at ADDR (TASKD_NET_AT, then 127.0.0.1:9601).
+def job(ctx: click.Context, /, at: str, watch: bool, everything: bool, as_json: bool, **_: object) -> None:
+    """Show the state of the Manager of the Mgr at --at.
 
     It shows the streams with their owners, Agents with their faults, the restarts that are left, and the last decisions
     with their cause, commands and answers. docs/manager.md describes the JSON object.
@@ -34,7 +33,7 @@ def job(ctx: click.Context, /, addr: str, watch: bool, everything: bool, as_json
     \b
     Examples:
       taskd-net job
-      taskd-net job 10.0.0.7:9601 --watch
+      taskd-net job --at 10.0.0.7:9601 --watch
       taskd-net job --json | jq -r .trouble[]
 
     \b
@@ -42,8 +41,8 @@ def job(ctx: click.Context, /, addr: str, watch: bool, everything: bool, as_json
       0      shown, and there is no trouble
       1      an Agent has failed or was sent away, the state is not durable, or a
              plugin is off
-      2      a flag, a variable, the file or ADDR is wrong
-      3      nobody at ADDR who can be asked, or a node without a Manager
+      2      a flag, a variable or the file is wrong
+      3      nobody at --at who can be asked, or a node without a Manager
 
     128+N: ended by signal N, as with --watch.
     """
@@ -61,5 +60,5 @@ def job(ctx: click.Context, /, addr: str, watch: bool, everything: bool, as_json
         else:
             screen.say_all(draw(answer, everything=everything), again=watch)
 
-    repeat(ctx, Address.parse(addr, "ADDR"), ask, show, interval=1.0, count=0 if watch else 1)
+    repeat(ctx, Address.parse(at, "at"), ask, show, interval=1.0, count=0 if watch else 1)
     sys.exit(1 if trouble else 0)

@@ -19,6 +19,7 @@ from taskd_net.cli.output import Output, as_json, as_text
 from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, start_output
+from taskd_net.cli.unreached import explain
 from taskd_net.reading import Reading
 from taskd_net.schema import Kind
 
@@ -37,7 +38,7 @@ from taskd_net.schema import Kind
 )
 @click.option("--json", "json_lines", is_flag=True, help="Print each message as one JSON object a line.")
 @click.pass_context
-def listen(ctx: click.Context, /, count: int | None, period: float | None, json_lines: bool, **settings: Any) -> None:
+def listen(ctx: click.Context, /, count: int | None, period: float | None, json_lines: bool, **_: object) -> None:
     """Join at a position, and print each message as it comes: its sender, its kind, its body.
 
     A line on stderr says that it has joined: "taskd-net listen Worker/0/3 ready, upstream HOST:PORT".
@@ -67,18 +68,19 @@ def listen(ctx: click.Context, /, count: int | None, period: float | None, json_
     config = node_config(ctx, position, service=True)
     start_output(ctx)
     keep_freed_memory()
-    sys.exit(uvloop.run(_listen(config, count, period, settings["timeout"], json_lines)))
+    sys.exit(uvloop.run(_listen(ctx, config, count, period, json_lines)))
 
 
 async def _listen(
-    config: NodeConfig, count: int | None, period: float | None, timeout: float | None, json_lines: bool
+    ctx: click.Context, config: NodeConfig, count: int | None, period: float | None, json_lines: bool
 ) -> int:
     """Listen until a count, a period, a timeout, a signal or the end of the reader. Returns the exit code."""
+    timeout: float | None = ctx.params["timeout"]
     stop = stop_signal()
     unread = asyncio.Event()
     output = Output(unread.set)
     async with Node(config) as node:
-        joining = asyncio.create_task(_join(node, timeout))
+        joining = asyncio.create_task(_join(ctx, node, timeout))
         printing = asyncio.create_task(_print(node, output, count, json_lines))
         closing = asyncio.create_task(unread.wait())
         over = asyncio.create_task(_over(joining, period))
@@ -108,12 +110,12 @@ async def _over(joining: asyncio.Future[bool], period: float | None) -> None:
     await asyncio.sleep(period if joined and period is not None else math.inf)
 
 
-async def _join(node: Node, timeout: float | None) -> bool:
+async def _join(ctx: click.Context, node: Node, timeout: float | None) -> bool:
     """Print that the node has joined, or the reason that it has not in time. Returns whether it has."""
     try:
         await node.joined(timeout)
     except TimeoutError as error:
-        say(f"Error: {error}", err=True)
+        say(f"Error: {await explain(ctx, str(error))}", err=True)
         return False
     except RuntimeError:  # ended before
         return False

@@ -19,17 +19,37 @@ from taskd_net.address import Address
 from taskd_net.schema import Kind, Reading, Setting
 from taskd_net.untrusted import natural, shown
 
-FILE: Final = "taskd_net.cli.options.file"
-"""Key in `Context.meta`: the file that the settings were read from."""
-
 PREFIX: Final = "TASKD_NET_"
 
 
 class Origin(NamedTuple):
-    """The source of a value, `flag`, `environment`, `file` or `default`, and the name of the flag, variable or file."""
+    """The source of a value: `flag`, `environment`, `context`, `file` or `default`; and the name of the first four."""
 
     source: str
     name: str | None
+
+
+class Defaults(dict[str, object]):
+    """Values from a file and from a context, for `Context.default_map`.
+
+    Attributes:
+        origins: the source of each value.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.origins: dict[str, Origin] = {}
+        self._ranks: dict[str, int] = {}
+
+    @classmethod
+    def add(cls, ctx: click.Context, rank: int, origin: Origin, values: Mapping[str, object]) -> None:
+        """Add values to the defaults of a command; of two values for a setting the one of the higher rank counts."""
+        found = ctx.default_map
+        defaults = found if isinstance(found, Defaults) else cls()
+        for name, value in values.items():
+            if defaults._ranks.get(name, -1) < rank:
+                defaults[name], defaults.origins[name], defaults._ranks[name] = value, origin, rank
+        ctx.default_map = defaults
 
 
 class _Period(click.FloatRange):
@@ -121,12 +141,12 @@ class SettingOption(click.Option):
         self.form = _form(setting)
         self.variables = {**own, **setting.variables}
         super().__init__(
-            [f"{flag}/--no-{flag[2:]}" if setting.kind is Kind.SWITCH else flag],
+            [f"{flag}/--no-{flag[2:]}" if setting.kind is Kind.SWITCH else flag, *setting.also],
             type=self.form.param,
             default=setting.default,
             help=setting.about.partition(". ")[0].rstrip(".") + ".",
             metavar=self.form.metavar or None,
-            show_default=setting.unset or True,
+            show_default=(setting.default in (None, "") and setting.unset) or True,
             envvar=list(self.variables),
             show_envvar=True,
         )
@@ -149,7 +169,7 @@ class SettingOption(click.Option):
         """Convert and check a value, as click does; a refusal is one line with the source of the value."""
         origin = self.origin(ctx)
         try:
-            if origin.source == "file" and type(value) not in self.form.toml:
+            if origin.source in ("file", "context") and type(value) not in self.form.toml:
                 raise click.BadParameter("of another type")
             _require_usual(value)
             cast = super().type_cast_value(ctx, value)
@@ -168,7 +188,8 @@ class SettingOption(click.Option):
                 found = self.variable()
                 return Origin("environment", found[0] if found else None)
             case ParameterSource.DEFAULT_MAP:
-                return Origin("file", str(ctx.meta[FILE]))
+                assert isinstance(ctx.default_map, Defaults)
+                return ctx.default_map.origins[self.name]
             case _:
                 return Origin("default", None)
 
@@ -180,13 +201,13 @@ def _require_usual(value: object) -> None:
 
 
 def place(origin: Origin) -> str:
-    """An origin in words: `--grace`, `the environment variable TASKD_NET_GRACE`, `the file x.toml`, `the default`."""
+    """An origin in words: `--grace`, `the environment variable TASKD_NET_GRACE`, `the file x`, `the context prod`."""
     match origin.source:
         case "flag":
             return str(origin.name)
         case "environment":
             return f"the environment variable {origin.name}"
-        case "file":
-            return f"the file {origin.name}"
+        case "file" | "context":
+            return f"the {origin.source} {origin.name}"
         case _:
             return "the default"

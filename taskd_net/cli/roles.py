@@ -9,7 +9,7 @@ import click
 
 from taskd_net import Position
 from taskd_net.cli.command import command
-from taskd_net.cli.daemon import RememberingCommand, serve
+from taskd_net.cli.daemon import DaemonCommand, serve
 from taskd_net.cli.settings import manager_config, node_config
 
 EPILOG: Final = """\b
@@ -29,7 +29,7 @@ Exit codes:
 
 @command(
     "mgr",
-    cls=RememberingCommand,
+    cls=DaemonCommand,
     short_help="Run the root of a job's tree.",
     epilog=f"""\b
 Examples:
@@ -56,7 +56,7 @@ def mgr(ctx: click.Context, /, **_: object) -> None:
 
 @command(
     "proxy",
-    cls=RememberingCommand,
+    cls=DaemonCommand,
     short_help="Run the Proxy of a node.",
     epilog=f"""\b
 Examples:

@@ -17,6 +17,7 @@ from taskd_net.cli.probing import counted, counted_object, detail, failure, name
 from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, leaf, start_output
+from taskd_net.cli.unreached import explained
 from taskd_net.free_position import free_position
 
 
@@ -93,9 +94,10 @@ def send(
     try:
         ack = run_until_signal(join_and_send)
     except _NotJoinedError as error:
+        text = explained(ctx, str(error))
         if as_json:
-            say_json(_fields(Ack("", Code.NET_STREAM_NOT_INITED, position, str(error), 0)))
-        say(f"Error: {error}", err=True)
+            say_json(_fields(Ack("", Code.NET_STREAM_NOT_INITED, position, text, 0)))
+        say(f"Error: {text}", err=True)
         sys.exit(NOT_JOINED)
     if isinstance(ack, signal.Signals):
         sys.exit(128 + ack)

@@ -15,14 +15,16 @@ from typing import Final
 import click
 
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs
-from taskd_net.cli import config_file
-from taskd_net.cli.options import FILE, PREFIX, SettingOption, place
+from taskd_net.cli import config_file, contexts
+from taskd_net.cli.options import PREFIX, Defaults, Origin, SettingOption, place
 from taskd_net.manager.config import STATE_FILE, ManagerConfig, size
 from taskd_net.peer_limits import Limits
-from taskd_net.schema import Kind, Reload, Setting, described, setting, settings_of
+from taskd_net.schema import Group, Kind, Reload, Setting, described, setting, settings_of
 from taskd_net.tls.files import NAMES, Tls, chosen
 
-_logged: Final = partial(setting, prefixed=False, reload=Reload.SIGHUP)
+_log: Final = partial(setting, reload=Reload.SIGHUP, group=Group.LOG)
+_logged: Final = partial(_log, prefixed=False)
+_side: Final = partial(setting, group=Group.SIDE)
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,14 @@ class CommandSettings:
     as_: str | None = setting(Kind.POSITION, None)
     mtype: str = setting(Kind.TEXT, "default")
     timeout: float | None = setting(Kind.PERIOD, 5.0, most=limits.TIMEOUT_MAX_S)
-    server_rank: int = setting(Kind.RANK, 0, variables={"RANK": str, "MS_NODE_RANK": str})
-    enable_tls: bool | None = setting(Kind.SWITCH, None, unset="on with --ca or a key")
-    http_port: str | None = setting(Kind.PORT, None, unset="off")
-    metrics_port: str | None = setting(Kind.PORT, None, unset="off")
-    allowed_host: str | None = setting(Kind.TEXT, None, unset="none")
+    server_rank: int = setting(Kind.RANK, 0, variables={"RANK": str, "MS_NODE_RANK": str}, matters=True)
+    enable_tls: bool | None = setting(Kind.SWITCH, None, unset="on with --ca or a key", group=Group.TLS)
+    http_port: str | None = _side(Kind.PORT, None, unset="off", matters=True)
+    metrics_port: str | None = _side(Kind.PORT, None, unset="off")
+    allowed_host: str | None = _side(Kind.TEXT, None, unset="none")
     drain: float = setting(Kind.PERIOD, 10.0, most=limits.TIMEOUT_MAX_S, reload=Reload.SIGHUP)
-    log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str})
-    log_file: str | None = setting(Kind.TEXT, None, unset="manager.log, taskd-proxy-N.log", reload=Reload.SIGHUP)
+    log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str}, matters=True)
+    log_file: str | None = _log(Kind.TEXT, None, unset="manager.log, taskd-proxy-N.log")
     log_file_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.FILE_LEVEL: str})
     log_std_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.STD_LEVEL: str})
     log_stdout: bool = _logged(Kind.SWITCH, True, variables={logs.STDOUT: str})
@@ -110,6 +112,13 @@ _DAEMON: Final = "http_port metrics_port allowed_host drain log_path log_file lo
 _MANAGER: Final = " ".join(settings_of(ManagerConfig))
 _ASK: Final = f"timeout enable_tls ca {_TLS_UPSTREAM}"
 
+_JOINED_AT: Final[Mapping[str, object]] = {
+    "default": "127.0.0.1:9602",
+    "also": ("--at",),
+    "variables": {f"{PREFIX}AT": str},
+}
+"""A tool that joins names its parent as others name the node that they ask."""
+
 COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
     "mgr": _command(
         f"{_LISTEN} inbox expect {_MANAGER} {_NODE} enable_tls ca {_TLS_LISTEN} {_GUARD} {_DAEMON}",
@@ -122,17 +131,20 @@ COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
         listen={"default": "127.0.0.1:9602"},
         upstream={"default": "127.0.0.1:9601", "variables": {"LOCAL_PROXY_ENABLE": _local_proxy}},
         inbox={"default": limits.INBOX["Proxy"]},
+        # It has two pairs of TLS, and eight options matter.
+        http_port={"matters": False},
+        log_path={"matters": False},
     ),
     "send": _command(
         f"upstream as mtype timeout links tracing enable_tls ca {_TLS_UPSTREAM} log_std_level",
-        upstream={"default": "127.0.0.1:9602"},
+        upstream=_JOINED_AT,
         timeout={"about": "Seconds for joining and delivery together."},
         log_std_level={"default": "ERROR"},
         **{"as": {"unset": "an Agent of a random free rank"}},
     ),
     "listen": _command(
         f"upstream as timeout inbox links tracing {_BACKOFF} enable_tls ca {_TLS_UPSTREAM} log_std_level",
-        upstream={"default": "127.0.0.1:9602"},
+        upstream=_JOINED_AT,
         timeout={"about": "Seconds until the end at the latest.", "default": None, "unset": "never"},
         inbox={"default": limits.INBOX["Worker"]},
         log_std_level={"default": "WARNING"},
@@ -144,9 +156,9 @@ COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
     },
     "tree": _command(f"at expect {_ASK}"),
     "top": _command(f"at expect {_ASK}"),
-    "job": _command(_ASK),
+    "job": _command(f"at {_ASK}"),
     "forget": _command(f"at {_ASK}"),
-    "health": _command(_ASK),
+    "health": _command(f"at {_ASK}"),
 }
 
 
@@ -206,10 +218,33 @@ def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Pat
     if value is not None:
         try:
             names = {command: [option.name for option in settings] for command, settings in COMMANDS.items()}
-            ctx.default_map = config_file.load(value, str(ctx.command.name), names)
+            values = config_file.load(value, str(ctx.command.name), names)
         except ConfigError as error:
             raise click.UsageError(str(error)) from None
-        ctx.meta[FILE] = value
+        ctx.meta["config"] = value
+        Defaults.add(ctx, _OF_FILE, Origin("file", str(value)), values)
+    return value
+
+
+# A context that is named counts before a file, and one that was chosen some other day after it.
+_OF_CURRENT, _OF_FILE, _OF_NAMED = range(3)
+
+
+def _load_context(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        kept = contexts.load()
+        name = kept.current if value is None else value
+        if name is None or name == contexts.NONE:
+            return value
+        settings = dict(kept.named(name))
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    ctx.meta["context"] = name
+    names = {each.name for each in ctx.command.params}
+    if "upstream" in names and "at" in settings:
+        settings["upstream"] = settings.pop("at")
+    values = {key: said for key, said in settings.items() if key in names}
+    Defaults.add(ctx, _OF_CURRENT if value is None else _OF_NAMED, Origin("context", name), values)
     return value
 
 
@@ -224,3 +259,22 @@ CONFIG: Final = click.Option(
     callback=_load,
     help="TOML file with settings.",
 )
+
+
+CONTEXT: Final = click.Option(
+    ["--context"],
+    metavar="NAME",
+    envvar=contexts.VARIABLE,
+    show_envvar=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_load_context,
+    help="Address and TLS files kept by `context add`; `none` for none.",
+)
+"""The option that names a context."""
+
+
+def params_of(command: str) -> list[click.Parameter]:
+    """All parameters of a command that come from settings."""
+    contextual = [] if command in ("mgr", "proxy") else [CONTEXT]
+    return [CONFIG, *contextual, *COMMANDS[command]]

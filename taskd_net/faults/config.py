@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from taskd_net.faults.editions import LINKDOWN_TIMEOUT, Edition
 from taskd_net.faults.levels import JobKind, Mode, SubHealth
-from taskd_net.schema import Kind, require_all, setting
+from taskd_net.schema import Group, Kind, require_all, setting
+
+_fault: Final = partial(setting, group=Group.FAULTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +36,15 @@ class FaultSettings:
         ConfigError: names the field, its value and the range.
     """
 
-    fault_config: str | None = setting(Kind.FOLDER, None, unset="off")
-    fault_edition: str = setting(Kind.CHOICE, Edition.DOCUMENTED.value, choices=tuple(each.value for each in Edition))
-    fault_mode: str = setting(Kind.CHOICE, Mode.RESCHEDULING.value, choices=tuple(each.value for each in Mode))
-    fault_job: str = setting(Kind.CHOICE, JobKind.TRAINING.value, choices=tuple(each.value for each in JobKind))
-    sub_health: str = setting(Kind.CHOICE, SubHealth.IGNORE.value, choices=tuple(each.value for each in SubHealth))
-    linkdown_timeout: int = setting(
+    fault_config: str | None = _fault(Kind.FOLDER, None, unset="off")
+    fault_edition: str = _fault(Kind.CHOICE, Edition.DOCUMENTED.value, choices=tuple(each.value for each in Edition))
+    fault_mode: str = _fault(Kind.CHOICE, Mode.RESCHEDULING.value, choices=tuple(each.value for each in Mode))
+    fault_job: str = _fault(Kind.CHOICE, JobKind.TRAINING.value, choices=tuple(each.value for each in JobKind))
+    sub_health: str = _fault(Kind.CHOICE, SubHealth.IGNORE.value, choices=tuple(each.value for each in SubHealth))
+    linkdown_timeout: int = _fault(
         Kind.WHOLE, LINKDOWN_TIMEOUT.default, least=LINKDOWN_TIMEOUT.least, most=LINKDOWN_TIMEOUT.most
     )
-    fault_watch: bool = setting(Kind.SWITCH, True)
+    fault_watch: bool = _fault(Kind.SWITCH, True)
 
     def __post_init__(self) -> None:
         require_all(self)

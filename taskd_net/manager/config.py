@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from taskd_net import job_limits
@@ -12,7 +13,7 @@ from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
 from taskd_net.jobs.device_state import FaultConfig
 from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.schema import Kind, setting
+from taskd_net.schema import Group, Kind, setting
 from taskd_net.untrusted import natural
 
 INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
@@ -23,6 +24,10 @@ RESET_FILE: Final = "/user/restore/reset/config/reset.json"
 
 STATE_FILE: Final = "manager-state.sqlite3"
 """Name of the state file beside the log file."""
+
+
+_manager: Final = partial(setting, group=Group.MANAGER)
+_fault: Final = partial(setting, group=Group.FAULTS)
 
 
 def _interval(text: str) -> str | None:
@@ -101,26 +106,26 @@ class ManagerConfig(FaultSettings):
         ConfigError: names the field, its value and the range.
     """
 
-    job_id: str | None = setting(Kind.TEXT, None, unset="none, decides nothing")
-    fault_recover: str = setting(Kind.TEXT, "", variables={"PROCESS_RECOVER": _recover}, unset="off")
-    plugins: str | None = setting(Kind.FOLDER, None, unset="none")
-    plugin_timeout: float = setting(Kind.SECONDS, job_limits.PLUGIN_S, most=60.0)
-    state: str | None = setting(Kind.FILE, None, unset="beside the log file")
-    reset_file: str = setting(Kind.FILE, RESET_FILE)
-    process_interval: int = setting(
+    job_id: str | None = _manager(Kind.TEXT, None, unset="none, decides nothing", matters=True)
+    fault_recover: str = _manager(Kind.TEXT, "", variables={"PROCESS_RECOVER": _recover}, unset="off")
+    plugins: str | None = _manager(Kind.FOLDER, None, unset="none")
+    plugin_timeout: float = _manager(Kind.SECONDS, job_limits.PLUGIN_S, most=60.0)
+    state: str | None = _manager(Kind.FILE, None, unset="beside the log file")
+    reset_file: str = _manager(Kind.FILE, RESET_FILE)
+    process_interval: int = _manager(
         Kind.WHOLE,
         job_limits.PROCESS_INTERVAL_MS[0],
         least=job_limits.PROCESS_INTERVAL_MS[0],
         most=job_limits.PROCESS_INTERVAL_MS[1],
         variables={INTERVAL: _interval},
     )
-    clusterd_addr: str | None = setting(Kind.ADDRESS, None, variables=CLUSTERD_VARIABLES, unset="none")
-    taskd_enable: bool = setting(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
-    in_place: bool = setting(Kind.SWITCH, False)
-    in_place_timeout: float = setting(Kind.SECONDS, job_limits.IN_PLACE_S, most=job_limits.IN_PLACE_LONGEST_S)
-    fault_devices: str | None = setting(Kind.FILE, None, unset="none")
-    fault_separated: str | None = setting(Kind.FILE, None, unset="beside the state file")
-    fault_on_reset: str | None = setting(Kind.FILE, None, unset="none")
+    clusterd_addr: str | None = _manager(Kind.ADDRESS, None, variables=CLUSTERD_VARIABLES, unset="none")
+    taskd_enable: bool = _manager(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
+    in_place: bool = _manager(Kind.SWITCH, False)
+    in_place_timeout: float = _manager(Kind.SECONDS, job_limits.IN_PLACE_S, most=job_limits.IN_PLACE_LONGEST_S)
+    fault_devices: str | None = _fault(Kind.FILE, None, unset="none")
+    fault_separated: str | None = _fault(Kind.FILE, None, unset="beside the state file")
+    fault_on_reset: str | None = _fault(Kind.FILE, None, unset="none")
     clusterd: bool = False
     resets: bool = False
     nodes: int = 0

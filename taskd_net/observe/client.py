@@ -37,10 +37,14 @@ class AskFailed(TaskdNetError):
     Attributes:
         implemented: False where a gRPC server answered that it does not have the call.
         connected: True where a gRPC server took the connection, and did not answer in time.
+        unreached: True where nobody has answered; the connection may be at fault.
     """
 
-    def __init__(self, text: str, *, implemented: bool = True, connected: bool = False) -> None:
+    def __init__(
+        self, text: str, *, implemented: bool = True, connected: bool = False, unreached: bool = False
+    ) -> None:
         super().__init__(text)
+        self.unreached = unreached
         self.implemented = implemented
         self.connected = connected
 
@@ -181,11 +185,13 @@ class NodeClient:
                 text = f"who listens at {self._address} is not a node of taskd_net, or one too old to be asked"
                 return AskFailed(text, implemented=False)
             case grpc.StatusCode.UNAVAILABLE:
-                return AskFailed(f"no node answers at {self._address}: {text}")
+                # The details are words of gRPC's libraries.
+                return AskFailed(f"no node answers at {self._address}", unreached=True)
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 # gRPC's own threads greet whoever connects, also where the process has no time for a call.
                 connected = self._channel.get_state() is grpc.ChannelConnectivity.READY
-                return AskFailed(f"no node answers at {self._address} within {self._timeout:g} s", connected=connected)
+                said = f"no node answers at {self._address} within {self._timeout:g} s"
+                return AskFailed(said, connected=connected, unreached=True)
         return AskFailed(f"{self._address} refused: {text}")
 
 
@@ -212,6 +218,8 @@ async def ask_health(address: Address, service: str, timeout: float, tls: Tls | 
             answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout)
         except grpc.aio.AioRpcError as error:
             match error.code():
+                case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise AskFailed(f"no node answers at {address}", unreached=True) from error
                 case grpc.StatusCode.NOT_FOUND:
                     text = f"it has no service {service!r}"
                 case grpc.StatusCode.UNIMPLEMENTED:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Final
 
 from taskd_net.codes import ConfigError
-from taskd_net.schema import Kind, Reload, setting
+from taskd_net.schema import Group, Kind, Reload, setting
 
-_file: Final = partial(setting, Kind.FILE, None, unset="none", reload=Reload.WATCHED)
+_file: Final = partial(setting, Kind.FILE, None, unset="none", reload=Reload.WATCHED, group=Group.TLS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,12 @@ class Tls:
         ConfigError: names the field, its value and what was expected.
     """
 
-    ca: str = setting(Kind.FILE, MISSING, unset="none", reload=Reload.WATCHED)
-    server_key: str | None = _file()
-    server_crt: str | None = _file()
-    client_key: str | None = _file()
-    client_crt: str | None = _file()
-    server_name: str | None = setting(Kind.TEXT, None, unset="the host of --upstream")
+    ca: str = setting(Kind.FILE, MISSING, unset="none", reload=Reload.WATCHED, group=Group.TLS, matters=True)
+    server_key: str | None = _file(matters=True)
+    server_crt: str | None = _file(matters=True)
+    client_key: str | None = _file(matters=True)
+    client_crt: str | None = _file(matters=True)
+    server_name: str | None = setting(Kind.TEXT, None, unset="the host of --upstream", group=Group.TLS)
 
     def __post_init__(self) -> None:
         self.validate()

@@ -9,5 +9,6 @@ from taskd_net.cli.settings import COMMANDS
 def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the settings of whoever runs the tests."""
     names = {name for settings in COMMANDS.values() for setting in settings for name in setting.variables}
-    for name in names | {"TASKD_NET_CONFIG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}:
+    for name in names | {"TASKD_NET_CONFIG", "TASKD_NET_CONTEXT", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")

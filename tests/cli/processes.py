@@ -45,7 +45,9 @@ class Command:
         cwd: Path | None = None,
     ) -> None:
         self._arguments = [str(argument) for argument in arguments]
-        self._env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], **(env or {})}
+        # The contexts of whoever runs the tests are no settings of theirs.
+        base = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "XDG_CONFIG_HOME": "/dev/null"}
+        self._env = {**base, **(env or {})}
         self._stdin = stdin
         self._stdout = stdout
         self._cwd = cwd

@@ -1,6 +1,6 @@
-"""The table of settings in docs/configuration.md, made from their declarations.
+"""The tables of settings in docs/configuration.md, one a group, made from their declarations.
 
-`python -m tests.cli.settings_table` writes it; a test compares it.
+`python -m tests.cli.settings_table` writes them; a test compares them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Final
 
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import COMMANDS, SETTINGS
-from taskd_net.schema import Reload
+from taskd_net.schema import Group, Reload, Setting
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 HEAD: Final = (
     "| Flag | Environment | Key | Of | Default | Range | Changes with | Meaning, and the price of a change |",
     "|---|---|---|---|---|---|---|---|",
 )
+BEGIN: Final = "<!-- settings: written by `python -m tests.cli.settings_table` -->\n"
+END: Final = "<!-- settings: end -->"
 _CHANGES: Final = {Reload.RESTART: "restart", Reload.SIGHUP: "SIGHUP", Reload.WATCHED: "the file"}
 
 
@@ -38,38 +40,39 @@ def _default(option: SettingOption) -> str:
     )
 
 
-def rows() -> Iterator[str]:
-    """The lines of the table below its head."""
-    for name, setting in SETTINGS.items():
-        options = {
-            command: option for command, settings in COMMANDS.items() for option in settings if option.name == name
-        }
-        flags = next(iter(options.values()))
-        yield (
-            "| "
-            + " | ".join(
-                (
-                    ", ".join(f"`{flag}`" for flag in (*flags.opts, *flags.secondary_opts)),
-                    _grouped(options, lambda option: ", then ".join(f"`{variable}`" for variable in option.variables)),
-                    f"`{name}`",
-                    ", ".join(options),
-                    _grouped(options, _default),
-                    setting.range,
-                    _CHANGES[setting.reload] if {"mgr", "proxy"} & set(options) else "–",
-                    _grouped(options, lambda option: option.setting.about),
-                )
-            )
-            + " |"
-        )
+def _commands(flag: str) -> list[str]:
+    return [name for name, settings in COMMANDS.items() if any(flag in option.opts for option in settings)]
+
+
+def _row(name: str, setting: Setting) -> str:
+    options = {command: option for command, settings in COMMANDS.items() for option in settings if option.name == name}
+    flags = next(iter(options.values()))
+    cells = (
+        ", ".join(f"`{flag}`" for flag in (*flags.opts, *flags.secondary_opts)) + (" ●" if setting.matters else ""),
+        _grouped(options, lambda option: ", then ".join(f"`{variable}`" for variable in option.variables)),
+        f"`{name}`",
+        ", ".join(_commands(flags.opts[0])),
+        _grouped(options, _default),
+        setting.range,
+        _CHANGES[setting.reload] if {"mgr", "proxy"} & set(options) else "–",
+        _grouped(options, lambda option: option.setting.about),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def tables() -> Iterator[str]:
+    """The lines of all tables."""
+    for group in Group:
+        yield from ("", f"### {group.value}", "", *HEAD)
+        yield from (_row(name, setting) for name, setting in SETTINGS.items() if setting.group is group)
 
 
 def written(document: str) -> str:
-    """The document with the table as it is now."""
-    before, head, rest = document.partition(HEAD[0] + "\n")
-    assert head, "the document has no table of settings"
-    lines = rest.splitlines(keepends=True)
-    after = next(number for number, line in enumerate(lines) if not line.startswith("|"))
-    return before + "\n".join([*HEAD, *rows(), ""]) + "".join(lines[after:])
+    """The document with the tables as they are now."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin and end, "the document has no place for the tables of settings"
+    return before + begin + "\n".join([*tables(), "", end]) + after
 
 
 if __name__ == "__main__":

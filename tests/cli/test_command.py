@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from taskd_net import ConfigError, Position
 from taskd_net.cli.command import NOT_ASKED, Command, command, to_position
-from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.cli.settings import COMMANDS, CONFIG, CONTEXT
 from taskd_net.observe.client import AskFailed
 
 
@@ -36,7 +36,7 @@ def test_a_node_that_cannot_be_asked_ends_it_with_a_code_of_its_own() -> None:
 
 def test_a_command_has_its_settings_and_the_file() -> None:
     made = command("tree", short_help="Nothing.")(lambda: None)
-    assert made.params == [CONFIG, *COMMANDS["tree"]]
+    assert made.params == [CONFIG, CONTEXT, *COMMANDS["tree"]]
 
 
 def test_a_position_is_read_and_checked() -> None:

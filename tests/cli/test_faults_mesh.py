@@ -32,17 +32,21 @@ async def test_faults_of_devices_from_the_command_line(tmp_path: Path) -> None:
         assert (await one.command()).code == 210
         up = ("--upstream", mgr.address)
 
-        code, output, errors = await run("faults", "list", mgr.address)
+        code, output, errors = await run("faults", "list", "--at", mgr.address)
         assert (code, errors) == (0, "") and "0 with a fault, 0 isolated; mode rescheduling" in output
         code, output, errors = await run("faults", "report", "8c000006", "npu-1", "--node", 1, *up)
         assert (code, output, errors) == (0, "0 OK from Mgr/0\n", "")
         assert (await one.command()).code == 203
 
-        code, output, _ = await run("faults", "list", mgr.address, "--json")
+        code, output, _ = await run("faults", "list", "--at", mgr.address, "--json")
         (device,) = json.loads(output)["devices"]
         assert code == 1 and (device["device"], device["level"], device["isolated"]) == ("1/npu-1", "L6", True)
         line = "1/npu-1 (node 1, rank 3)  ISOLATED for"
-        for shown in (("faults", "list", mgr.address), ("job", mgr.address), ("tree", "--at", mgr.address)):
+        for shown in (
+            ("faults", "list", "--at", mgr.address),
+            ("job", "--at", mgr.address),
+            ("tree", "--at", mgr.address),
+        ):
             _, output, errors = await run(*shown)
             assert line in output and "L6 SeparateNPU 8C000006" in output and not errors, shown
         _, output, _ = await run("tree", "--at", mgr.address, "--json")
@@ -52,10 +56,10 @@ async def test_faults_of_devices_from_the_command_line(tmp_path: Path) -> None:
             for kind in ("occurred", "recovered"):
                 more = ("--kind", kind)
                 assert (await run("faults", "report", "8C0000AA", "host-z/npu", *more, *up))[0] == 0
-        _, output, _ = await run("faults", "list", mgr.address)
+        _, output, _ = await run("faults", "list", "--at", mgr.address)
         assert "host-z/npu (node unknown)  ISOLATED for" in output and "ManuallySeparateNPU" in output
         assert (await run("faults", "release", "host-z/npu", *up))[0] == 0
-        _, output, _ = await run("faults", "list", mgr.address)
+        _, output, _ = await run("faults", "list", "--at", mgr.address)
         assert "host-z/npu" not in output
 
 
@@ -77,5 +81,5 @@ async def test_without_a_mgr_nothing_is_sent() -> None:
     more = ("--upstream", "127.0.0.1:1", "--timeout", "0.2")
     code, output, errors = await run("faults", "report", "8C000006", "host/npu", *more)
     assert (code, output) == (3, "") and errors.startswith("Error: ")
-    code, _, errors = await run("faults", "list", "127.0.0.1:1")
+    code, _, errors = await run("faults", "list", "--at", "127.0.0.1:1")
     assert code == 3 and errors.startswith("Error: ")

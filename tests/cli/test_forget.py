@@ -107,7 +107,7 @@ async def test_what_is_not_forgotten_is_said_in_one_line(tmp_path: Path) -> None
 async def test_nobody_to_ask_and_no_single_node() -> None:
     code, output, errors = await run("forget", "Worker/0/0", "--at", "127.0.0.1:9")
     assert (code, output, errors.count("\n")) == (3, "", 1)
-    assert errors.startswith("Error: no node answers at 127.0.0.1:9: ")
+    assert errors.startswith("Error: nobody listens at 127.0.0.1:9; ")
     for wrong in ("Worker/All/0", "Boss/1", "Worker/0"):
         code, output, errors = await soon(run("forget", wrong), PATIENCE_S)
         assert (code, output) == (2, "") and "POSITION: " in errors, wrong

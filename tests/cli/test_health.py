@@ -23,7 +23,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str | Exception, *arguments: 
         return answer
 
     monkeypatch.setattr(sys.modules["taskd_net.cli.health"], "ask_health", ask)
-    return CliRunner().invoke(group, ["health", "h:1", "--service", "liveness", *arguments])
+    return CliRunner().invoke(group, ["health", "--at", "h:1", "--service", "liveness", *arguments])
 
 
 @pytest.mark.parametrize(("status", "code"), [("SERVING", 0), ("NOT_SERVING", 1), ("UNKNOWN", 1)])
@@ -42,5 +42,5 @@ def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_address_is_named() -> None:
-    done = CliRunner().invoke(group, ["health", "nowhere"])
-    assert done.exit_code == 2 and done.output.startswith("Error: ADDR is 'nowhere'; expected host:port")
+    done = CliRunner().invoke(group, ["health", "--at", "nowhere"])
+    assert done.exit_code == 2 and done.output.startswith("Error: at is 'nowhere'; expected host:port")

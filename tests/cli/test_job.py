@@ -27,7 +27,7 @@ async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
             await each.register()
             await each.command()
         await until(lambda: all(each.acknowledged for each in manager.view().decisions))
-        code, output, errors = await run("job", node.address)
+        code, output, errors = await run("job", "--at", node.address)
         assert (code, errors) == (0, "")
         assert output.startswith("job J of 2x1, decides on reports, restarts left: 3\n")
         assert "  Agent/0    running\n" in output and "210 start (3) to Agent 0: acknowledged\n" in output
@@ -35,7 +35,7 @@ async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
         await one.fault(1)
         await one.command(), await zero.command()
         await until(lambda: manager.view().decisions[-1].acknowledged == 2)
-        code, output, errors = await run("job", node.address, "--json")
+        code, output, errors = await run("job", "--at", node.address, "--json")
         assert (code, errors) == (1, "")
         found = json.loads(output)
         assert (found["restarts_left"], found["trouble"]) == (2, ["Agents in trouble: 1 of 2"])
@@ -50,7 +50,7 @@ async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
 
         await one.register()
         await one.command()
-        code, output, _ = await run("job", node.address)
+        code, output, _ = await run("job", "--at", node.address)
         assert code == 0 and "restarts left: 2\n" in output
 
 
@@ -77,7 +77,7 @@ async def test_a_manager_that_was_killed_shows_what_it_had_decided(tmp_path: Pat
 async def shown(mgr: Daemon, holds: Callable[[Document], bool]) -> Document:
     """The document, once it is as expected."""
     while True:
-        code, output, errors = await run("job", mgr.address, "--json")
+        code, output, errors = await run("job", "--at", mgr.address, "--json")
         assert (code, errors) == (0, "")
         found: Document = json.loads(output)
         if holds(found):
@@ -88,7 +88,7 @@ async def test_it_is_shown_again_until_a_signal() -> None:
     async with (
         managed(ManagerConfig(job_id="J")) as (node, _),
         leaves(node, agent(0)) as (zero,),
-        Command("job", node.address, "--watch", "--json") as watch,
+        Command("job", "--at", node.address, "--watch", "--json") as watch,
     ):
         assert json.loads(await watch.line())["agents"] == []
         await zero.register()
@@ -111,6 +111,6 @@ async def test_nodes_without_a_manager_say_so() -> None:
             (proxy.address, "Error: Proxy/3 has no Manager: ask the Mgr"),
             (foreign.address, "is not a node of taskd_net, or one too old to be asked"),
         ):
-            code, output, errors = await run("job", address)
+            code, output, errors = await run("job", "--at", address)
             assert (code, output) == (3, "")
             assert text in errors and errors.count("\n") == 1

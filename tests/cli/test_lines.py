@@ -136,7 +136,7 @@ def test_text_of_whoever_refuses(monkeypatch: pytest.MonkeyPatch, command: str, 
     monkeypatch.setattr(health, "ask_health", refuse)
     monkeypatch.setattr(Client, "about", lambda self: refuse())
     dest = ("Worker/0/3",) if command in ("ping", "trace", "forget") else ()
-    at = () if command in ("health", "job") else AT
+    at = AT
     harmless(run(monkeypatch, failed, command, *dest, *at, *form), exit_code=3)
     if command == "forget":
         harmless(run(monkeypatch, NotForgotten(HOSTILE), command, *dest, *at, *form), exit_code=1)

@@ -159,7 +159,7 @@ async def test_nobody_to_ask(command: str) -> None:
     address = await free_address()
     code, _, errors = await run(command, "Mgr", "--at", address)
     assert code == 3
-    assert errors.startswith(f"Error: no node answers at {address}: ")
+    assert errors.startswith(f"Error: nobody listens at {address}; ")
     async with RawParent() as foreign:
         code, _, errors = await run(command, "Mgr", "--at", foreign.address)
         assert (code, errors.count("\n")) == (3, 1)

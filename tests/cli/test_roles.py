@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from itertools import chain
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from taskd_net import NodeConfig
-from taskd_net.cli.daemon import RememberingCommand
+from taskd_net.cli.daemon import DaemonCommand
 from taskd_net.cli.group import group
+from taskd_net.cli.settings import COMMANDS
 from taskd_net.manager.config import ManagerConfig, ignored_interval
+from taskd_net.schema import Group
 
 
 @pytest.mark.parametrize(
@@ -67,8 +71,46 @@ def test_an_interval_out_of_bounds_is_the_default(monkeypatch: pytest.MonkeyPatc
 
 def test_a_daemon_reads_its_settings_again(monkeypatch: pytest.MonkeyPatch) -> None:
     command = group.commands["mgr"]
-    assert isinstance(command, RememberingCommand)
+    assert isinstance(command, DaemonCommand)
     ctx = command.make_context("mgr", ["--grace", "7"])
     monkeypatch.setenv("TASKD_NET_DRAIN", "3")
     again = command.read_again(ctx)
     assert (again["grace"], again["drain"], ctx.params["drain"]) == (7.0, 3.0, 10.0)
+
+
+def options(text: str) -> dict[str, list[str]]:
+    """The long flags in a help, by the heading that they stand below."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            heading = line.rstrip(":")
+        elif flag := re.match(r"  (?:-h, )?(--[a-z-]+)", line):
+            found.setdefault(heading, []).append(flag[1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "own"), [("mgr", ["--expect", "--job-id"]), ("proxy", ["--upstream", "--server-rank"])]
+)
+def test_help_has_the_eight_options_that_matter_and_help_all_every_one(command: str, own: list[str]) -> None:
+    short = CliRunner().invoke(group, [command, "--help"])
+    (heading,) = found = options(short.output)
+    assert (short.exit_code, heading) == (0, "Options")
+    *settings, config, help_all, help_ = found["Options"]
+    assert len(settings) == 8 and {"--listen", "--ca", "--server-key", "--server-crt", *own} <= set(settings)
+    assert [config, help_all, help_] == ["--config", "--help-all", "--help"]
+
+    whole = CliRunner().invoke(group, [command, "--help-all"])
+    assert whole.exit_code == 0 and "Exit codes:" in whole.output
+    found = options(whole.output)
+    assert found.pop("Options") == [config, help_all, help_]
+    names = [each.value for each in Group if command == "mgr" or each not in (Group.MANAGER, Group.FAULTS)]
+    assert list(found) == names
+    assert sorted(chain.from_iterable(found.values())) == sorted(each.opts[0] for each in COMMANDS[command])
+
+
+def test_default_of_a_command_counts_in_its_help() -> None:
+    shown = " ".join(CliRunner().invoke(group, ["proxy", "--help"]).output.split())
+    assert "TASKD_NET_LISTEN; default: 127.0.0.1:9602]" in shown
+    assert "TASKD_NET_CA; default: (none)]" in shown

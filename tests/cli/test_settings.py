@@ -228,7 +228,13 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values: dict[str, Any] = {"listen": "h:1", "upstream": "h:1", "as": "Worker/0/0", "links": "tasknet", "mtype": "x"}
-    values |= {"log_path": "x", "log_file_level": "ERROR", "log_std_level": "DEBUG", "log_stdout": False}
+    values |= {
+        "log_path": "x",
+        "log_file": "x",
+        "log_file_level": "ERROR",
+        "log_std_level": "DEBUG",
+        "log_stdout": False,
+    }
     values |= {"enable_tls": True, "ca": "c", "server_key": "k", "server_crt": "s", "server_name": "n"}
     values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1", "direct_listen": "h:2"}
     values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True, "record": "r"}

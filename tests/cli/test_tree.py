@@ -98,7 +98,7 @@ async def test_a_job_with_a_missing_a_killed_and_a_frozen_rank(job: Job) -> None
     job.proxies[1].signal(signal.SIGKILL)
     await job.until("Worker/1/2", "cut_off")
     assert "CUT OFF" in (await job.tree())[1]
-    assert (await run("health", job.mgr.address))[:2] == (0, "SERVING\n")
+    assert (await run("health", "--at", job.mgr.address))[:2] == (0, "SERVING\n")
 
 
 async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
@@ -134,7 +134,7 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
 async def test_nobody_to_ask_ends_it_with_3_and_one_line(command: tuple[str, ...]) -> None:
     code, output, errors = await run(*command, "--at", "127.0.0.1:9")
     assert (code, output) == (3, "")
-    assert errors.startswith("Error: no node answers at 127.0.0.1:9: ") and errors.count("\n") == 1
+    assert errors.startswith("Error: nobody listens at 127.0.0.1:9; ") and errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_nobody_to_ask_ends_it_with_3_and_one_line(command: tuple[str, ...
     [
         (("tree", "--expect", "4"), "expect is '4'; expected nodes x processes per node, e.g. 4x8 (from --expect)"),
         (("tree", "--at", "nowhere"), "at is 'nowhere'; expected host:port"),
-        (("health", "nowhere"), "ADDR is 'nowhere'; expected host:port"),
+        (("health", "--at", "nowhere"), "at is 'nowhere'; expected host:port"),
         (("mgr", "--expect", "0x8"), "expect is '0x8'; expected nodes x processes per node, e.g. 4x8 (from --expect)"),
         (("mgr", "--metrics-port", "x"), "metrics_port is 'x'; expected a port, or host:port"),
     ],
@@ -155,9 +155,9 @@ async def test_wrong_values_are_named(arguments: tuple[str, ...], text: str) -> 
 
 async def test_health_as_json(tmp_path: Path) -> None:
     async with Daemon("proxy", "--upstream", "127.0.0.1:9", logs=tmp_path) as proxy:
-        code, output, _ = await run("health", proxy.address, "--json")
+        code, output, _ = await run("health", "--at", proxy.address, "--json")
         assert (code, json.loads(output)) == (1, {"address": proxy.address, "service": "", "status": "NOT_SERVING"})
-    code, output, errors = await run("health", proxy.address, "--json")
+    code, output, errors = await run("health", "--at", proxy.address, "--json")
     assert (code, json.loads(output)["status"]) == (3, None)
     assert json.loads(output)["detail"] in errors
 

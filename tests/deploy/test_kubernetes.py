@@ -195,7 +195,7 @@ async def test_probe_of_the_proxy_sees_whether_its_loop_turns(tmp_path: Path) ->
     async with Daemon("proxy", "--log-std-level", "INFO", "--upstream", "127.0.0.1:9", logs=tmp_path) as daemon:
         # It lives without an upstream.
         assert await probe(daemon.address) == (0, "SERVING\n")
-        assert (await run("health", daemon.address))[:2] == (1, "NOT_SERVING\n")
+        assert (await run("health", "--at", daemon.address))[:2] == (1, "NOT_SERVING\n")
         address = daemon.address
         daemon.signal(signal.SIGSTOP)
         assert await probe(address) == (3, "")

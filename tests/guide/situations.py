@@ -66,7 +66,7 @@ async def wrong_upstream(stage: Stage) -> None:
     stage.called(nowhere, "127.0.0.1:9610")
     wrong = await stage.proxy(1, nowhere)
     await stage.show("upstream/tree", "tree", "--at", mgr, until="Worker 1")
-    await stage.show("upstream/health", "health", wrong.address)
+    await stage.show("upstream/health", "health", "--at", wrong.address)
     await stage.keep_log("upstream/log", wrong, ["join_failed"])
     doctor = ("doctor", "proxy", "--server-rank", 1, "--listen", wrong.address, "--upstream")
     await stage.show("upstream/doctor", *doctor, nowhere)

@@ -60,7 +60,7 @@ class OnSmallDisk(Daemon):
     async def shown(self, holds: Callable[[Document], bool]) -> Document:
         """The output of `taskd-net job`, once it is as expected."""
         while True:
-            _, output, errors = await run("job", self.address, "--json")
+            _, output, errors = await run("job", "--at", self.address, "--json")
             assert errors == ""
             found: Document = json.loads(output)
             if holds(found):

@@ -56,7 +56,7 @@ async def test_full_node_can_be_asked(mesh: Mesh) -> None:
 
 async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> None:
     async with NodeClient(Address.parse("127.0.0.1:9"), PATIENCE_S) as asker:
-        with pytest.raises(AskFailed, match=r"no node answers at 127\.0\.0\.1:9: "):
+        with pytest.raises(AskFailed, match=r"no node answers at 127\.0\.0\.1:9$"):
             await asker.mesh()
     async with RawParent() as parent, NodeClient(Address.parse(parent.address), PATIENCE_S) as asker:
         with pytest.raises(AskFailed, match="is not a node of taskd_net"):

@@ -34,7 +34,7 @@ async def check(upstream: Address, position: Position, tls: Tls | None) -> list[
     try:
         found = await loop.getaddrinfo(upstream.host, upstream.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        text = f"the host of upstream, {upstream.host!r}, cannot be resolved: {getattr(error, 'strerror', error)}"
+        text = f"the host {upstream.host!r} cannot be resolved: {getattr(error, 'strerror', error)}"
         advice = f"`getent hosts {upstream.host}` asks the same; look for a typing error, then at DNS or /etc/hosts."
         return [wrong("name", text, advice)]
     hosts = list(dict.fromkeys(str(address[0]) for *_, address in found))

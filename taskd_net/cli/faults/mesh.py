@@ -18,9 +18,10 @@ from taskd_net.cli.job_lines import devices
 from taskd_net.cli.lines import Screen, say, say_json
 from taskd_net.cli.mesh import repeat
 from taskd_net.cli.probing import failure
-from taskd_net.cli.settings import COMMANDS, node_config
+from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
+from taskd_net.cli.unreached import explained
 from taskd_net.codes import ArgumentError
 from taskd_net.faults.events import FaultKind, Severity, read_event
 from taskd_net.free_position import free_position
@@ -31,7 +32,7 @@ from taskd_net.observe.job_document import job_document
 
 MGR: Final = Position.mgr()
 
-_SENDS: Final = [each for each in COMMANDS["send"] if each.name not in ("as", "mtype")]
+_SENDS: Final = [CONTEXT, *(each for each in COMMANDS["send"] if each.name not in ("as", "mtype"))]
 """The settings of `taskd-net send`, but for what a report has of its own."""
 
 
@@ -111,25 +112,24 @@ def release(ctx: click.Context, /, device: str, **_: object) -> None:
 @click.command(
     "list",
     cls=Command,
-    params=[*COMMANDS["job"], JSON],
+    params=[CONTEXT, *COMMANDS["job"], JSON],
     short_help="Show the devices with a fault, and the isolated ones.",
 )
-@click.argument("addr", envvar="TASKD_NET_AT", default="127.0.0.1:9601")
 @click.pass_context
-def listing(ctx: click.Context, /, addr: str, as_json: bool, **_: object) -> None:
-    """Show the devices with a fault, and the isolated ones, as the Manager of the Mgr at ADDR knows them.
+def listing(ctx: click.Context, /, at: str, as_json: bool, **_: object) -> None:
+    """Show the devices with a fault, and the isolated ones, as the Manager of the Mgr at --at knows them.
 
     \b
     Examples:
       taskd-net faults list
-      taskd-net faults list 10.0.0.7:9601 --json | jq -r .devices[].device
+      taskd-net faults list --at 10.0.0.7:9601 --json | jq -r .devices[].device
 
     \b
     Exit codes:
       0  shown, and no device is isolated
       1  a device is isolated
-      2  a flag, a variable, the file or ADDR is wrong
-      3  nobody at ADDR who can be asked, or a node without a Manager
+      2  a flag or a variable is wrong
+      3  nobody at --at who can be asked, or a node without a Manager
     """
     screen = Screen()
     isolated = 0
@@ -146,7 +146,7 @@ def listing(ctx: click.Context, /, addr: str, as_json: bool, **_: object) -> Non
         else:
             screen.say_all(devices(answer)[1:] or [("the Manager has no rules for faults of devices", "")], again=False)
 
-    repeat(ctx, Address.parse(addr, "ADDR"), ask, show, interval=1.0, count=1)
+    repeat(ctx, Address.parse(at, "at"), ask, show, interval=1.0, count=1)
     sys.exit(1 if isolated else 0)
 
 
@@ -156,15 +156,14 @@ def _send(ctx: click.Context, body: Body) -> None:
     timeout: float = ctx.params["timeout"]
     start_output(ctx)
 
-    async def join_and_send() -> Ack | None:
+    async def join_and_send() -> Ack | str:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout
         async with Node(config) as node:
             try:
                 await node.joined(timeout)
             except TimeoutError as error:
-                say(f"Error: {error}", err=True)
-                return None
+                return str(error)
             try:
                 return await node.send(body.to_json(), to=MGR, timeout=max(0.0, give_up_at - loop.time()))
             finally:
@@ -173,7 +172,8 @@ def _send(ctx: click.Context, body: Body) -> None:
     ack = run_until_signal(join_and_send)
     if isinstance(ack, signal.Signals):
         sys.exit(128 + ack)
-    if ack is None:
+    if isinstance(ack, str):
+        say(f"Error: {explained(ctx, ack)}", err=True)
         sys.exit(NOT_JOINED)
     say(f"0 OK from {ack.src}" if ack.ok else failure(ack))
     sys.exit(0 if ack.ok else 1)

@@ -166,7 +166,7 @@ async def test_setting_that_is_wrong(arguments: tuple[str, ...], text: str) -> N
 
 async def test_upstream_that_cannot_be_reached() -> None:
     found = await proxy("nobody.invalid:9601", wrong=1)
-    assert found["name"]["text"].startswith("the host of upstream, 'nobody.invalid', cannot be resolved: ")
+    assert found["name"]["text"].startswith("the host 'nobody.invalid' cannot be resolved: ")
     assert (await proxy("[fe80::1%lo]:9601", wrong=1))["upstream"]["state"] == "wrong"
 
 
