@@ -10,6 +10,7 @@ import click
 from taskd_net import Position
 from taskd_net.address import Address
 from taskd_net.cli.command import command, to_position
+from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
@@ -26,7 +27,7 @@ def _one_node(position: Position) -> Position:
     "forget",
     short_help="Remove a node that has left from the routes and from tree.",
 )
-@click.argument("position", callback=to_position(_one_node))
+@click.argument("position", callback=to_position(_one_node), shell_complete=positions(several=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, timeout: float, **_: object) -> None:

@@ -10,6 +10,7 @@ from taskd_net import __version__
 from taskd_net.cli.bench import bench
 from taskd_net.cli.certs import certs
 from taskd_net.cli.clusterd_sim import clusterd_sim
+from taskd_net.cli.completion import completion
 from taskd_net.cli.context import context
 from taskd_net.cli.demo import demo
 from taskd_net.cli.doctor.checkup import doctor
@@ -49,7 +50,22 @@ def group() -> None:
 
 
 _LOOKING = (tree, top, job, ping, trace, doctor, forget, health)
-for _command in (mgr, proxy, send, listen, *_LOOKING, config, context, certs, faults, run, demo, bench, clusterd_sim):
+for _command in (
+    mgr,
+    proxy,
+    send,
+    listen,
+    *_LOOKING,
+    config,
+    context,
+    completion,
+    certs,
+    faults,
+    run,
+    demo,
+    bench,
+    clusterd_sim,
+):
     group.add_command(_command)
 
 

@@ -12,6 +12,7 @@ import click
 
 from taskd_net import Position
 from taskd_net.cli.command import command, to_position
+from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.probing import as_object, ask, counted, counted_object, failure, milliseconds
 from taskd_net.observe.client import NodeClient
@@ -72,7 +73,7 @@ def percentile(times: Sequence[float], share: float) -> float:
     "ping",
     short_help="Measure round trips to positions.",
 )
-@click.argument("dest", callback=to_position())
+@click.argument("dest", callback=to_position(), shell_complete=positions(several=True))
 @click.option(
     "--count",
     type=click.IntRange(0),

@@ -12,6 +12,7 @@ import click
 
 from taskd_net import Ack, Code, Node, Position, limits
 from taskd_net.cli.command import command, to_position
+from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.probing import counted, counted_object, detail, failure, name
 from taskd_net.cli.settings import node_config
@@ -29,7 +30,7 @@ class _NotJoinedError(Exception):
     "send",
     short_help="Send a message and print the answer.",
 )
-@click.argument("dest", callback=to_position())
+@click.argument("dest", callback=to_position(), shell_complete=positions(several=True))
 @click.argument("body", required=False)
 @click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Send the text of this file.")
 @click.option("--stdin", is_flag=True, help="Send the standard input, to its end.")

@@ -11,6 +11,7 @@ import click
 
 from taskd_net import Code, Position
 from taskd_net.cli.command import command, to_position
+from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import Screen, say_json
 from taskd_net.cli.probing import as_object, ask, failure, milliseconds
 from taskd_net.links import registry
@@ -24,7 +25,7 @@ from taskd_net.observe.prober import one_node
     "trace",
     short_help="Show the way to a position, hop by hop.",
 )
-@click.argument("dest", callback=to_position(one_node))
+@click.argument("dest", callback=to_position(one_node), shell_complete=positions(several=False))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.pass_context
 def trace(ctx: click.Context, /, dest: Position, as_json: bool, **settings: Any) -> None:
