@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
+
+_KEY: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|.", re.DOTALL)
+"""A character, or the sequence of an arrow or a page key."""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -25,7 +30,7 @@ def end_at_once() -> None:
 
 @contextmanager
 def keys(pressed: Callable[[str], None] | None) -> Iterator[None]:
-    """Hand over each key within this context; none without a terminal or a callback."""
+    """Hand over each key within this context, one that is a sequence as a whole; none without a terminal."""
     if pressed is None or not sys.stdin.isatty():
         yield
         return
@@ -33,7 +38,7 @@ def keys(pressed: Callable[[str], None] | None) -> Iterator[None]:
     before = termios.tcgetattr(terminal)
 
     def read() -> None:
-        for key in os.read(terminal, 64).decode(errors="replace"):
+        for key in _KEY.findall(os.read(terminal, 64).decode(errors="replace")):
             wanted(key)
 
     def end(number: int, _: object) -> None:

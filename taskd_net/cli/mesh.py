@@ -25,7 +25,7 @@ def look(
     *,
     interval: float,
     count: int,
-    pressed: Callable[[str], None] | None = None,
+    pressed: Callable[[str], bool] | None = None,
 ) -> None:
     """Show the state of the mesh, as the node at `--at` knows it; else as `repeat`.
 
@@ -50,11 +50,11 @@ def repeat(
     *,
     interval: float,
     count: int,
-    pressed: Callable[[str], None] | None = None,
+    pressed: Callable[[str], bool] | None = None,
 ) -> None:
     """Ask a node and show its answer `count` times; 0: until a signal ends the process.
 
-    With `pressed` each key is handed to it where the standard input is a terminal, and `q` ends it.
+    With `pressed` each key is handed to it where the standard input is a terminal; True ends it.
 
     Raises:
         ConfigError: a setting is not usable.
@@ -83,9 +83,7 @@ def repeat(
         work = asyncio.create_task(show_all())
 
         def on_key(key: str) -> None:
-            if pressed is not None and key != "q":
-                pressed(key)
-            else:
+            if pressed is not None and pressed(key):
                 work.cancel()
 
         with keys(pressed and on_key), contextlib.suppress(asyncio.CancelledError):

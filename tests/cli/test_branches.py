@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.cli.branches import FOLD_NODES, draw, duration, milliseconds, names
-from taskd_net.cli.top import table
+from taskd_net.cli.top_view import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rate
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
@@ -198,7 +198,7 @@ def test_top_is_sorted_by_what_was_asked_for() -> None:
     rates = {"Proxy/0": Rate(up_messages=5.0), "Proxy/2": Rate(down_bytes=1e6)}
 
     def first(by: str) -> str:
-        return table(mesh, rates, by, "Proxy")[2][0].split()[0]
+        return TopView(by, "Proxy").table(mesh, rates)[2][0].split()[0]
 
     by = {order: first(order) for order in ("rate", "bytes", "latency", "flight", "inbox", "node")}
     assert by == {
@@ -209,7 +209,7 @@ def test_top_is_sorted_by_what_was_asked_for() -> None:
         "inbox": "Proxy/2",
         "node": "Proxy/0",
     }
-    assert [len(table(mesh, rates, "rate", role)) for role in (None, "Proxy", "Worker")] == [6, 5, 2]
+    assert [len(TopView("rate", role).table(mesh, rates)) for role in (None, "Proxy", "Worker")] == [6, 5, 2]
 
 
 def test_who_takes_no_messages_is_shown_also_in_a_large_job() -> None:

@@ -33,9 +33,10 @@ async def test_each_key_of_a_terminal_is_handed_over(monkeypatch: pytest.MonkeyP
         pressed: asyncio.Queue[str] = asyncio.Queue()
         with keys(pressed.put_nowait):
             assert termios.tcgetattr(terminal)[3] != before[3]
-            os.write(controller, b"ab")
+            os.write(controller, b"ab\x1b[B\x1b[5~\x1bOA\x1b")
             async with asyncio.timeout(60):
-                assert [await pressed.get(), await pressed.get()] == ["a", "b"]
+                found = [await pressed.get() for _ in range(6)]
+            assert found == ["a", "b", "\x1b[B", "\x1b[5~", "\x1bOA", "\x1b"]
         assert termios.tcgetattr(terminal) == before
     os.close(controller)
 
