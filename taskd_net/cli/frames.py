@@ -59,7 +59,7 @@ def to_ascii(text: str) -> str:
 
 
 def speaks_ascii_alone(encoding: str, environment: Mapping[str, str]) -> bool:
-    """Whether a terminal has no characters beyond ASCII, by its encoding and the variables of the locale.
+    """True for a terminal without characters beyond ASCII, by its encoding and the variables of the locale.
 
     Python takes the locale C for UTF-8, so its encoding does not tell. A locale that nobody has set tells nothing.
     """

@@ -41,7 +41,7 @@ class Screen(Console):
 
     @property
     def live(self) -> bool:
-        """Whether a screen can be drawn over the one before."""
+        """True where a screen can be drawn over the one before."""
         return self.is_terminal and not self.is_dumb_terminal
 
     def say(self, text: str, style: str = "") -> None:

@@ -71,7 +71,9 @@ def counted(answer: Ack | Echo, to: Position, done: str) -> str:
     count, said = answer.receivers, ((answer.src, answer.code),)
     if not any(rank == ALL or "," in rank for rank in to[1:]) or (count == 0 and answer.failures in ((), said)):
         return ""
-    text = f", {count} {'node' if count == 1 else 'nodes'} {done}" if count is not None else ", nobody knows how many"
+    text = ", nobody knows how many"
+    if count is not None:
+        text = f", 1 node {done.replace('have', 'has')}" if count == 1 else f", {count} nodes {done}"
     if answer.failures not in ((), said):
         more = " and more" if len(answer.failures) == FAILURES_TOLD else ""
         text += ", not " + ", ".join(f"{position} ({int(code)})" for position, code in answer.failures) + more

@@ -90,7 +90,7 @@ _ABOVE_AND_BELOW: Final = 3
 
 
 class TopView:
-    """What the user has chosen to see.
+    """The choices of the user: order, filter, scrolling.
 
     Args:
         by: key of `ORDERS`.

@@ -33,7 +33,7 @@ def test_a_failure_has_its_detail_or_the_meaning_of_its_code() -> None:
     ("ack", "text"),
     [
         (Ack("u", Code.OK, MGR, "", 3), ", 3 nodes have it"),
-        (Ack("u", Code.OK, MGR, "", 1), ", 1 node have it"),
+        (Ack("u", Code.OK, MGR, "", 1), ", 1 node has it"),
         (Ack("u", Code.OK, MGR, "", None), ", nobody knows how many"),
         (Ack("u", Code.NO_ROUTE, MGR, "", 0), ""),
         (

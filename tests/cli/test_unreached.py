@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from taskd_net.cli.authority import Authority
 from tests.cli.processes import run
-from tests.peers.mesh import free_address
+from tests.peers.certificates import Folder
+from tests.peers.mesh import Mesh, free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -63,3 +68,33 @@ async def test_something_else_listens() -> None:
     assert code == 3
     assert errors.startswith(f"Error: {address} takes connections") and errors.count("\n") == 1
     assert "UNAVAILABLE" not in errors and "ipv4:" not in errors
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes in this process."""
+    async with Mesh() as mesh:
+        yield mesh
+
+
+@pytest.mark.parametrize(
+    "command", [("tree",), ("send", "Mgr", "x", "--timeout", 2), ("health",)], ids=lambda it: it[0]
+)
+async def test_tls_on_one_side_and_of_another_ca(mesh: Mesh, tmp_path: Path, command: tuple[object, ...]) -> None:
+    """The log of gRPC, which has lines about handshakes, is not to be seen."""
+    folders = [Folder(tmp_path / name, Authority.new(name, timedelta(days=60))) for name in ("one", "other")]
+    for folder in folders:
+        folder.issue(days=(-0.5, 30.0))
+    ours, theirs = folders
+    mgr = await mesh.mgr(tls=theirs.tls())
+    flags = ("--ca", ours.ca, "--client-key", ours.key, "--client-crt", ours.crt)
+    for given, cause in (
+        ((), f"{mgr.address} speaks TLS, and this node is configured for plain text"),
+        (flags, f"the certificate that {mgr.address} shows is not accepted: "),
+    ):
+        code, output, errors = await run(*command, "--at", mgr.address, *given)
+        assert (code, output, errors.count("\n")) == (3, "", 1), errors
+        assert errors.startswith(f"Error: {cause}")
+        assert errors.endswith(
+            f"Try: {shlex.join(['taskd-net', 'doctor', 'send', '--at', str(mgr.address), *given])}\n"
+        )
