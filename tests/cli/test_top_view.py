@@ -73,7 +73,7 @@ def test_columns_that_are_left_out_are_named() -> None:
     assert shown(TopView("rate", None))[-1] == footer
     hidden = "KB/s, FLIGHT, QUEUE, p50, own p50, own p99, REJOIN"
     assert shown(TopView("rate", None), width=80)[-1] == f"{footer}; no room: {hidden}"
-    assert shown(TopView("rate", None), width=40)[-1] == f"{footer}; no room: OUT/s, …"
+    assert shown(TopView("rate", None), width=40)[-1] == f"{footer}; no room: IN/s, KB/s,…"
 
 
 def test_columns_make_room_for_a_long_name() -> None:
