@@ -18,15 +18,15 @@ All times are in seconds since the epoch. The state is bounded by `editions`, an
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping
 
 from taskd_net.faults import editions
 from taskd_net.faults.answers import Answers
 from taskd_net.faults.decisions import Decision, FaultCounts, Isolated, UnderWay
-from taskd_net.faults.device import NEVER, TO_BE_DONE, Device, Fault, Raised, after
+from taskd_net.faults.device import NEVER, TO_BE_DONE, Device, Fault, Raised
 from taskd_net.faults.events import FaultEvent, FaultKind
 from taskd_net.faults.levels import Action, FaultType, JobKind, Mode, Step, SubHealth
+from taskd_net.faults.looks import Looks
 from taskd_net.faults.occurrences import Occurrences
 from taskd_net.faults.recent import RecentEvents
 from taskd_net.faults.rules import FaultRules
@@ -63,7 +63,7 @@ class FaultPolicy:
         self._answers = Answers(mode, job_kind, sub_health, rules.grace)
         self._devices: dict[str, Device] = {}
         self._faults = 0
-        self._looks: list[tuple[float, str]] = []
+        self._looks = Looks(self._devices)
         self._recent = RecentEvents()
         self._occurrences = Occurrences(self._devices)
         self._occurrences.use(rules.frequency)
@@ -99,19 +99,15 @@ class FaultPolicy:
     def look(self, now: float) -> list[Decision]:
         """Decide on what the passing of time has done. It is needed at `next_look`, and harmless at any time."""
         found: list[Decision] = []
-        while self._looks and self._looks[0][0] <= now:
-            moment, name = heapq.heappop(self._looks)
-            device = self._devices.get(name)
-            if device is not None and device.wake == moment:
-                device.wake = NEVER
-                self._look_at(name, device, now, found)
-                self._settled(name, device)
+        for name, device in self._looks.due(now):
+            self._look_at(name, device, now, found)
+            self._settled(name, device)
         return found
 
     @property
     def next_look(self) -> float:
         """Time by which to call `look`; infinity for none."""
-        return self._looks[0][0] if self._looks else NEVER
+        return self._looks.next
 
     def change(self, rules: FaultRules, now: float) -> list[Decision]:
         """Use other rules. Faults that stand are decided on again where their type changes.
@@ -239,7 +235,7 @@ class FaultPolicy:
         base = rules.type_of(code, event.severity, network=event.network)
         stands = event.kind is FaultKind.OCCURRED and at >= self._recent.recovered(name, code)
         fault = self._stand(device, event, base, at) if stands else None
-        fault_type, reason = base, _why(rules, event, base)
+        fault_type, reason = base, rules.reason(event, base)
         raised = None if code in rules.duration else self._count(name, device, code, fault, at, now)
         if raised is not None and raised[0] > base:
             fault_type, reason = raised
@@ -384,41 +380,11 @@ class FaultPolicy:
             return
         if device.empty:
             del self._devices[name]
-            return
-        moment = min(self._deadlines(device), default=NEVER)
-        if moment < device.wake:
-            device.wake = moment
-            heapq.heappush(self._looks, (moment, name))
-            if len(self._looks) > 2 * len(self._devices) + 64:  # most are of devices that need no look any more
-                self._looks = [(each.wake, name) for name, each in self._devices.items() if each.wake != NEVER]
-                heapq.heapify(self._looks)
+        else:
+            self._looks.plan(name, device, self.rules.duration)
 
     def _number(self, name: str, device: Device) -> None:
         """Count the faults of a device against the bound on all of them."""
         if name in self._devices:
             self._faults += len(device.faults) - device.numbered
             device.numbered = len(device.faults)
-
-    def _deadlines(self, device: Device) -> Iterator[float]:
-        for code, rule in self.rules.duration.items():
-            fault = device.faults.get(code)
-            if fault is not None and fault.stands and fault.lasting is None:
-                yield after(fault.since + rule.timeout)
-            elif fault is not None and not fault.stands:
-                yield after(fault.gone + rule.recovery)
-        for raised in device.raised.values():
-            yield raised.until
-        if device.plan is not None:
-            yield device.plan.deadline
-
-
-def _why(rules: FaultRules, event: FaultEvent, base: FaultType) -> str:
-    """The reason of a type by the code alone."""
-    if event.code in rules.codes:
-        return f"the code is listed as {base.word}"
-    if event.code in rules.duration:
-        return "the code is in no list, and its duration counts"
-    if event.network:
-        return "the code is unknown, and one of the network"
-    severity = "it has no severity" if event.severity is None else f"its severity is {event.severity.value}"
-    return f"the code is unknown, and {severity}"

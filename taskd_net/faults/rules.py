@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from taskd_net.codes import ConfigError
 from taskd_net.faults.editions import EDITIONS, LINKDOWN_TIMEOUT, Edition
-from taskd_net.faults.events import Severity
+from taskd_net.faults.events import FaultEvent, Severity
 from taskd_net.faults.levels import FaultType, GraceTimes
 
 CODES_FILE: Final = "faultCode.json"
@@ -145,3 +145,14 @@ class FaultRules:
         if network:
             return FaultType.PRE_SEPARATE_NPU
         return FaultType.NOT_HANDLE if severity in _MILD else FaultType.SEPARATE_NPU
+
+    def reason(self, event: FaultEvent, base: FaultType) -> str:
+        """The reason of a type by the code alone, in words."""
+        if event.code in self.codes:
+            return f"the code is listed as {base.word}"
+        if event.code in self.duration:
+            return "the code is in no list, and its duration counts"
+        if event.network:
+            return "the code is unknown, and one of the network"
+        severity = "it has no severity" if event.severity is None else f"its severity is {event.severity.value}"
+        return f"the code is unknown, and {severity}"

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taskd_net import vocabulary
+from taskd_net.faults.decisions import Decision
 from taskd_net.jobs import epochs
-from taskd_net.jobs.events import Acknowledged, Event, Reported, Signal
+from taskd_net.jobs.events import Acknowledged, DeviceEvent, Event, FaultFiles, Reported, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.snapshot import JobConfig
@@ -176,7 +177,16 @@ def describe(outcome: Outcome) -> list[str]:
         for call in outcome.calls
     ]
     replies = [f"clusterd {reply.rpc} {reply.result}" for reply in outcome.replies]
-    return [*notices, *map(_command, outcome.commands), *calls, *replies]
+    resets = [
+        f"reset {each.device} ranks {list(each.ranks)}, {each.limit:g} s ({each.uuid})" for each in outcome.resets
+    ]
+    faults = map(_fault, outcome.faults)
+    return [*faults, *notices, *map(_command, outcome.commands), *calls, *replies, *resets]
+
+
+def _fault(decision: Decision) -> str:
+    steps = "over" if decision.cleared else "; ".join(map(str, decision.steps))
+    return f"device {decision.device} {decision.code} {decision.fault_type.word}: {steps}, as {decision.reason}"
 
 
 def _lasting(stored: str) -> Any:
@@ -208,5 +218,9 @@ def words(event: Event) -> str:
             nodes = f"nodes {list(event.node_rank_ids)}" if event.node_rank_ids else ""
             parts = (event.change_strategy, ", ".join(event.actions), nodes, event.extra_params)
             return _joined(f"clusterd {event.uuid} {event.signal_type}", *parts)
+        case DeviceEvent():
+            return f"watcher: {event.event.device} {event.event.code} {event.event.kind.value}"
+        case FaultFiles():
+            return f"files: {', '.join(event.files)}"
         case _:
             return repr(event)

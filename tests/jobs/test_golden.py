@@ -11,11 +11,24 @@ from typing import ClassVar
 
 import pytest
 
+from taskd_net.codes import ConfigError
 from taskd_net.jobs import epochs
-from taskd_net.jobs.events import ProfilingSwitch, RetryTime, StressTest, SwitchNic
+from taskd_net.jobs.events import (
+    FaultFiles,
+    ProfilingSwitch,
+    ResetEnded,
+    RetryTime,
+    SeparatedNames,
+    StressTest,
+    SwitchNic,
+)
 from taskd_net.jobs.plugins import Plugin, Progress, built_in
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
+from tests.jobs.plugins.test_fault_level import GRACE, L1, L3, L4, L5, L6, OFTEN, Devices, resets
 from tests.jobs.scene import CLUSTERD, IN_PLACE, Scene
+
+OTHER = "0/Ascend910-0"
+"""The device of rank 0."""
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -380,8 +393,106 @@ def mixed_plugins() -> Scene:
     return scene
 
 
+def device_faults() -> Scene:
+    """Faults of devices in the mode grace: restarts, resets, and devices that are out."""
+    scene = Devices(GRACE)
+    scene.say("Level 1 asks for nothing, level 3 runs again.")
+    scene.answer(L1)
+    scene.answer(L3)
+    scene.say("Level 5: the process is stopped, the device is reset, all run again.")
+    scene.device(L5)
+    scene.settle()
+    scene.fault(1, 3)
+    reset(scene)
+    scene.say("Level 4 waits until the process has ended by itself. Its reset fails, and the node is replaced.")
+    scene.device(L4, OTHER, node=0)
+    scene.device(L4)
+    scene.settle()
+    scene.fault(1, 3)
+    reset(scene, "no such chip")
+    scene.register(1, process="q")
+    scene.settle()
+    scene.say("The Manager ends during a reset: nobody knows what became of it.")
+    scene.device(L4, OTHER, kind="recovered", node=0)
+    scene.device(L5, OTHER, node=0)
+    scene.settle()
+    scene.fault(0, 0)
+    scene.settle()
+    scene.job.go_on(scene.now, "v")
+    scene.settle()
+    return scene
+
+
+def device_rounds() -> Scene:
+    """Faults of devices in the mode rescheduling: one round each, whatever comes first."""
+    scene = Devices()
+    scene.say("The process dies, and its device says why; then the node comes back.")
+    scene.fault(1, 3)
+    scene.device(L6)
+    scene.settle()
+    scene.register(1, process="q")
+    scene.settle()
+    scene.say("A frequency separates a device for a person to give free.")
+    for kind in ("occurred", "recovered", "occurred", "recovered"):
+        scene.device(OFTEN, OTHER, kind=kind, node=0)
+        scene.tick(1.0)
+    scene.register(0, process="r")
+    scene.settle()
+    scene.take(SeparatedNames(frozenset((OTHER,))))
+    scene.take(SeparatedNames(frozenset()))
+    scene.settle()
+    scene.say("A port is down for longer than its timeout: nothing, until the process dies.")
+    scene.device(L6, kind="recovered")
+    scene.device("81078603")
+    scene.settle()
+    scene.tick(31.0)
+    scene.fault(1, 3)
+    scene.settle()
+    scene.register(1, process="s")
+    scene.settle()
+    scene.say("The files give a code that stands another level, and are refused once.")
+    scene.device(L1, OTHER, node=0)
+    scene.settle()
+    with pytest.raises(ConfigError):
+        scene.take(FaultFiles({"faultCode.json": "{"}))
+    scene.take(FaultFiles({"faultCode.json": f'{{"RestartNPUCodes": ["{L1}"]}}'}))
+    scene.settle()
+    return scene
+
+
+def device_in_place() -> Scene:
+    """A device is reset in a training whose Workers rejoin; a second one is isolated meanwhile."""
+    scene = Devices(GRACE, JobConfig(in_place=True))
+    for phase, epoch in ((epochs.NEW, 0), (epochs.RUNNING, 1)):
+        scene.part(phase, 0, 1, 2, 3, epoch=epoch)
+        scene.settle()
+    scene.say("Level 5: the rank that was stopped alone starts again.")
+    scene.device(L5)
+    scene.settle()
+    scene.fault(1, 3)
+    scene.part(epochs.LEFT, 0, 1, 2, epoch=1)
+    reset(scene)
+    scene.part(epochs.NEW, 3)
+    scene.settle()
+    scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=2)
+    scene.settle()
+    scene.say("Level 6 on the same node while it is reset: the node is replaced.")
+    scene.device(L5)
+    scene.settle()
+    scene.device(L6, "1/Ascend910-0")
+    scene.settle()
+    return scene
+
+
+def reset(scene: Devices, failed: str = "") -> None:
+    """The reset that is decided now comes to its end."""
+    (found,) = resets(scene.settle())
+    scene.take(ResetEnded(found.uuid, not failed, failed))
+    scene.settle()
+
+
 _SCENES = [agents, pod_rescheduling, in_place, recover, overdue, elastic, operations, mixed]
-_SCENES += [mixed_reports, mixed_orders, mixed_plugins]
+_SCENES += [mixed_reports, mixed_orders, mixed_plugins, device_faults, device_rounds, device_in_place]
 
 
 @pytest.mark.parametrize("play", _SCENES)

@@ -1,12 +1,14 @@
-"""A Manager's process that kills itself: `python -m tests.manager.killed PORT STATE POINT`.
+"""A Manager's process that kills itself: `python -m tests.manager.killed PORT STATE POINT SETTINGS`.
 
 Its points are the boundaries of messages: before and after each commit, before and after the Acks to reports, before
-each command, and before each answer is taken in. With POINT 0 it lives until SIGTERM, and until its commands are taken.
+each command and each reset, and before each answer and each end of a reset is taken in. With POINT 0 it lives until
+SIGTERM, and until its commands are taken.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -15,10 +17,12 @@ from typing import Any
 
 from taskd_net import Node, NodeConfig
 from taskd_net.core.frame import Ack
-from taskd_net.jobs.traffic import Command
+from taskd_net.jobs.traffic import Command, Reset
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
+from taskd_net.manager.faults import DeviceFaults
 from taskd_net.manager.keeping import Keeping
+from taskd_net.manager.resets import Resets
 from tests.polling import until
 
 
@@ -39,6 +43,7 @@ def instrument(point: Points) -> None:
     """Pass a point at every boundary."""
     save, send = Keeping.save, Dispatch.send
     confirm, answered = Node.confirm, Manager._answered
+    begin, ended = Resets.begin, DeviceFaults._reset_ended
 
     async def saved(self: Keeping, now: float, parts: Mapping[str, str | None]) -> None:
         point()
@@ -58,25 +63,36 @@ def instrument(point: Points) -> None:
         point()
         answered(self, uuid, ack, late)
 
+    def begun(self: Resets, reset: Reset) -> None:
+        point()
+        begin(self, reset)
+        point()
+
+    def reset_ended(self: DeviceFaults, uuid: str, done: bool, reason: str) -> None:
+        point()
+        ended(self, uuid, done, reason)
+
     changes: list[tuple[Any, str, Any]] = [(Keeping, "save", saved), (Dispatch, "send", sent)]
     changes += [(Node, "confirm", confirmed), (Manager, "_answered", taken)]
+    changes += [(Resets, "begin", begun), (DeviceFaults, "_reset_ended", reset_ended)]
     for owner, name, changed in changes:
         setattr(owner, name, changed)
 
 
-async def main(port: str, state: str, last: int) -> None:
+async def main(port: str, state: str, last: int, settings: dict[str, Any]) -> None:
     """Run until SIGTERM, and say how many points were passed."""
     point = Points(last)
     instrument(point)
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     config = NodeConfig.mgr(listen=f"127.0.0.1:{port}", confirms=True)
-    async with Node(config) as node, Manager(node, ManagerConfig(job_id="J", state=state)) as manager:
+    async with Node(config) as node, Manager(node, ManagerConfig(job_id="J", state=state, **settings)) as manager:
         print("ready", flush=True)
         await ended.wait()
-        await until(lambda: manager.job.wake == float("inf"))
+        # The policy may look at a device later.
+        await until(lambda: not manager.job.state.outbox.sending and manager.job.wake > manager._now() + 1.0)
         print(point.passed, flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])))
