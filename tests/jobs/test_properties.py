@@ -9,6 +9,7 @@ from taskd_net.jobs.events import Reported
 from taskd_net.jobs.records import Taken
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.position import Position
+from tests.jobs.device_play import CONFIGS, DEVICE_STEP, DevicePlay
 from tests.jobs.play import STEP, Play
 from tests.jobs.scene import CLUSTERD, IN_PLACE, LOCAL
 from tests.jobs.test_records import check
@@ -20,6 +21,16 @@ def test_every_stream_is_free_again_once_faults_are_gone(
     steps: list[tuple[str, object, object]], config: JobConfig, ours: bool
 ) -> None:
     play = Play(config, ours=ours)
+    play.run(steps)
+    play.assert_rest()
+
+
+@settings(max_examples=150)
+@given(st.lists(st.one_of(DEVICE_STEP, DEVICE_STEP, STEP), max_size=40), st.sampled_from(CONFIGS), st.booleans())
+def test_faults_of_devices_in_any_order_come_to_rest(
+    steps: list[tuple[str, object, object]], config: JobConfig, ours: bool
+) -> None:
+    play = DevicePlay(config, ours=ours)
     play.run(steps)
     play.assert_rest()
 
