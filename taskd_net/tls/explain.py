@@ -21,6 +21,12 @@ _CLEARER: Final = {
     "unsupported certificate purpose": "it is not for servers (extended key usage), as a Worker's is not",
 }
 _OTHER_NAME: Final = ("Hostname Verification Check failed", "is not in peer certificate")
+_UNREACHED: Final = {
+    "Connection refused": "nobody listens at {}",
+    "No route to host": "there is no way to {}",
+    "Network is unreachable": "there is no way to {}",
+    "DNS resolution failed": "the host of {} cannot be resolved",
+}
 _HUNG_UP: Final = ("Socket closed", "Connection reset")
 
 
@@ -45,7 +51,7 @@ async def explain(details: str, upstream: Address, *, tls: bool, name: str) -> s
             return "the parent hung up: it may not accept the certificate of this node"
     elif any(text in details for text in _HUNG_UP) and await _speaks_tls(upstream):
         return "the parent speaks TLS and this node plain text"
-    return details
+    return next((words.format(upstream) for text, words in _UNREACHED.items() if text in details), details)
 
 
 async def _speaks_tls(address: Address) -> bool:

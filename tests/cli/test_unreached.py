@@ -42,6 +42,7 @@ async def test_nobody_listens(command: tuple[object, ...]) -> None:
     log, error = errors[: -len(text)], errors[-len(text) :]
     assert (code, output, error) == (3, "", text)
     assert not log or command[0] == "listen"
+    assert not log or (f"nobody listens at {address}" in log and "ipv4:" not in log)
 
 
 async def test_next_command_finds_the_same() -> None:

@@ -49,13 +49,24 @@ NOWHERE = Address("127.0.0.1", 1)
             "Peer name mgr is not in peer certificate",
             "the parent's certificate is refused: it does not name 'mgr'; see server_name",
         ),
-        # neither has to do with certificates
-        ("Connection refused (111)", "Connection refused (111)"),
+        # none has to do with certificates
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused (111)",
+            f"nobody listens at {NOWHERE}",
+        ),
+        ("connect: No route to host (113)", f"there is no way to {NOWHERE}"),
+        ("connect: Network is unreachable (101)", f"there is no way to {NOWHERE}"),
+        (
+            "DNS resolution failed for x:1: C-ares status is not ARES_SUCCESS",
+            f"the host of {NOWHERE} cannot be resolved",
+        ),
         ("something new", "something new"),
     ],
 )
 async def test_words(details: str, words: str) -> None:
     assert await explain(details, NOWHERE, tls=True, name="mgr") == words
+    if str(NOWHERE) in words:
+        assert await explain(details, NOWHERE, tls=False, name="") == words
 
 
 async def test_who_hangs_up_on_plain_text_and_speaks_no_tls_is_only_said_to_hang_up() -> None:
