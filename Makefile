@@ -34,7 +34,7 @@ CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/fault_levels tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
   $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_duties.py tests/api/test_supervision.py \
   $(RESET:%=tests/mindspore/test_%.py)
-CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples)
+CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples website)
 
 # Most tests wait most of the time: 2 processes at a time leave half of two cores idle, and a fourth gains nothing. Tests with a
 # common laboratory or browser stay together.
@@ -43,7 +43,7 @@ SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check soak test torch torch-range
+.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +121,11 @@ browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; }
 	@.venv/bin/python -m pytest -s -m browser tests/browser $(ARGS)
 
+# It needs no forge and no other host: files outside docs/ that a document links to are pages of it, too.
+docs: .venv-docs/stamp  ## build the site of the documents into build/site, and check its links and anchors
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
+	@.venv-docs/bin/python website/links.py build/site
+
 guide: .venv/stamp-test  ## write the output of the commands, and the table of settings, into docs/
 	@.venv/bin/python -m tests.cli.settings_table
 	@.venv/bin/python -m tests.guide
@@ -158,11 +163,11 @@ install-test:  ## a new user: the wheels in a clean environment, the README, the
 	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/taskd_net-*.whl .venv-install/dist/taskd_net_compat-*.whl
 
 clean:  ## remove the environments and the files of the tools
-	rm -rf .venv .venv-audit .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-audit .venv-docs .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python \
+.venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python .venv-docs/bin/python \
   $(TORCH_RANGE:%=.venv-torch-%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -207,6 +212,10 @@ clean:  ## remove the environments and the files of the tools
 	@.venv-audit/bin/python $(PIP_INSTALL) '.[all]'
 	@.venv-audit/bin/python -m pip --disable-pip-version-check freeze --exclude taskd-net --exclude setuptools > $(@D)/installed.txt
 	@.venv-audit/bin/python $(PIP_INSTALL) $(AUDIT)
+	@touch $@
+
+.venv-docs/stamp: pyproject.toml | .venv-docs/bin/python
+	@.venv-docs/bin/python $(PIP_INSTALL) -e '.[docs]'
 	@touch $@
 
 .venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python

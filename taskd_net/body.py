@@ -1,6 +1,6 @@
 """Bodies of TaskD's own traffic, and the codes that this package knows.
 
-`{"msg_type": str, "code": int, "message": str, "extension": {str: str}}`, as JSON (contract, section 7).
+`{"msg_type": str, "code": int, "message": str, "extension": {str: str}}`, as JSON (docs/contract.md, section 7).
 """
 
 from __future__ import annotations

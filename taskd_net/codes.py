@@ -1,4 +1,4 @@
-"""Every answer code of the mesh, and the errors that carry one (contract, section 6; seed: TaskD's return codes).
+"""Every answer code of the mesh, and the errors that carry one (docs/contract.md, section 6; TaskD API reference).
 
 The errors, with the built-in ones that they also are:
 

@@ -13,7 +13,7 @@ _FREE_RANKS: Final = range(1_000_000_000, 2_000_000_000)
 def free_position() -> Position:
     """An Agent of a node that no job has.
 
-    A position in use would be taken over (contract, section 3: the newcomer wins). The rank is random, so that tools do
-    not cut each other off, and fits 32 bits, as some code keeps ranks in those.
+    A position in use would be taken over (docs/contract.md, section 3: the newcomer wins). The rank is random, so that
+    tools do not cut each other off, and fits 32 bits, as some code keeps ranks in those.
     """
     return Position.agent(random.choice(_FREE_RANKS))

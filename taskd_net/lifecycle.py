@@ -210,7 +210,7 @@ class Lifecycle(Driver):
         await self.close(orderly=not isinstance(error, Exception))
 
     async def joined(self, timeout: float | None = None) -> None:
-        """Wait until the Mgr knows the way to this node (contract, section 3). A Mgr always is.
+        """Wait until the Mgr knows the way to this node (docs/contract.md, section 3). A Mgr always is.
 
         Args:
             timeout: seconds, None without end.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 MESSAGE_BYTES: Final = 8_388_608
-"""Bytes of a serialized Message. The contract's limit (section 2); the original's Mgr refuses more upwards as well."""
+"""Bytes of a serialized Message (docs/contract.md, section 2); the original's Mgr refuses more upwards as well."""
 
 RECEIVE_BYTES: Final = 5 * MESSAGE_BYTES // 4
 """Bytes gRPC accepts in one message, at a parent and at a child. Above MESSAGE_BYTES, so that an oversized message gets
@@ -19,7 +19,7 @@ RANKS_PER_LIST: Final = 16_384
 """Ranks in one comma list. A list that names every rank of a large job still fits; garbage does not."""
 
 INBOX: Final = {"Mgr": 1024, "Proxy": 32, "Agent": 8, "Worker": 8}
-"""Messages that wait in an inbox, by role (contract, section 5): more senders need more room."""
+"""Messages that wait in an inbox, by role (docs/contract.md, section 5): more senders need more room."""
 
 INBOX_BYTES: Final = 4 * MESSAGE_BYTES
 """Bytes of the messages in an inbox: 32 MiB. By number alone a Mgr's inbox would hold 8 GiB. Messages up to 32 KiB fill
@@ -30,15 +30,15 @@ INBOX_SMALL_BYTES: Final = 4096
 the largest bodies does not keep those of others out."""
 
 INBOX_WAIT_S: Final = 0.010
-"""Seconds a sync message waits for room in a full inbox before 5001 (contract, section 5)."""
+"""Seconds a sync message waits for room in a full inbox before 5001 (docs/contract.md, section 5)."""
 
 DEDUP_WINDOW: Final = 4096
-"""Uuids of other makes that a receiver remembers of each sender (contract, section 5): more than a sender can have in
-flight and resend."""
+"""Uuids of other makes that a receiver remembers of each sender (docs/contract.md, section 5): more than a sender can
+have in flight and resend."""
 
 SEEN_S: Final = 600.0
-"""Seconds for which a receiver remembers the uuids of this package's messages (contract, section 5): the longest time
-for which a message is retried."""
+"""Seconds for which a receiver remembers the uuids of this package's messages (docs/contract.md, section 5): the
+longest time for which a message is retried."""
 
 SEEN_BYTES: Final = 32 * 1024 * 1024
 """Bytes of all that a receiver remembers of messages. A sender of 30,000 messages a second takes 12 MiB in ten minutes,
@@ -49,7 +49,7 @@ UUID_FLOWS: Final = 65_536
 new flows, which costs receivers some memory and nothing else."""
 
 ACK_TIMEOUT_S: Final = 3.0
-"""Seconds the Mgr waits for a child's answer (contract, section 5); also the default timeout of a send."""
+"""Seconds the Mgr waits for a child's answer (docs/contract.md, section 5); also the default timeout of a send."""
 
 FAILURES_TOLD: Final = 16
 """Nodes that the answer to a broadcast names because they did not confirm it: enough to see whose trouble it is. No hop
@@ -70,10 +70,10 @@ TIMEOUT_MAX_S: Final = 86_400.0
 say; infinity does not."""
 
 LINK_MESSAGES: Final = 1024
-"""Messages that wait to be written on one link (contract, section 5)."""
+"""Messages that wait to be written on one link (docs/contract.md, section 5)."""
 
 LINK_BYTES: Final = 16 * 1024 * 1024
-"""Bytes that wait to be written on one link (contract, section 5): two of the largest messages."""
+"""Bytes that wait to be written on one link (docs/contract.md, section 5): two of the largest messages."""
 
 LINK_FREE_BYTES: Final = 16 * 1024
 """Bytes that may wait on each link beside the bound on all links: some small messages, so that nearly none looks at
@@ -116,7 +116,7 @@ ABANDONED_UUIDS: Final = 1024
 flight."""
 
 MAX_CHILDREN: Final = 5000
-"""Children of one parent (contract, section 3)."""
+"""Children of one parent (docs/contract.md, section 3)."""
 
 PENDING_CALLS: Final = 8192
 """Calls that gRPC keeps until the event loop looks at them, before it begins to cancel some: more than one of each of
@@ -146,10 +146,10 @@ VIOLATION_PAUSE_S: Final = 5.0
 stops the loop for 10 to 25 ms, most of it in gRPC, so a neighbour that goes on delays one message in 200."""
 
 GRACE_S: Final = 30.0
-"""Seconds a child whose stream is gone keeps its place and its routes (contract, section 3)."""
+"""Seconds a child whose stream is gone keeps its place and its routes (docs/contract.md, section 3)."""
 
 REGISTRATION_HOLD_S: Final = 10.0
-"""Seconds a registration holds its place without a stream (contract, section 3)."""
+"""Seconds a registration holds its place without a stream (docs/contract.md, section 3)."""
 
 PENDING_PER_CONNECTION: Final = 64
 """Registrations of one connection whose stream is not open; the next waits. A process has one node as a rule."""
@@ -207,11 +207,11 @@ ROUTES_SHARES: Final = 4
 """Children that may each lead to as many nodes as a single one may."""
 
 BACKOFF_INITIAL_S: Final = 0.05
-"""Upper end of the first pause between attempts to join (contract, section 3); doubles each time."""
+"""Upper end of the first pause between attempts to join (docs/contract.md, section 3); doubles each time."""
 
 BACKOFF_MAX_S: Final = 0.8
-"""Upper end of every later pause: within the second of the contract (section 3), with room for the join: all nodes are
-back one second after a parent listens."""
+"""Upper end of every later pause: within the second of docs/contract.md, section 3, with room for the join: all nodes
+are back one second after a parent listens."""
 
 TRIAL_LEAST_S: Final = 0.1
 """Seconds that a send which waits for the join has left at least when it is tried again: the parent's answer, which is
@@ -234,7 +234,7 @@ NOT_JOINED_LOG_S: Final = 300.0
 rarely to fill it."""
 
 POSITION_TAKEN_PAUSE_S: Final = 5.0
-"""Least pause before a node whose position was taken tries again (contract, section 3)."""
+"""Least pause before a node whose position was taken tries again (docs/contract.md, section 3)."""
 
 FIGHT_S: Final = 10.0
 """Seconds within which a position that changed hands counts as claimed by two nodes."""
@@ -301,12 +301,12 @@ COPIES_S: Final = 10.0
 """Seconds for which a broadcast is known that a neighbour sends once for each receiver. A later resend is intended."""
 
 NOT_ANSWERING_S: Final = 8.0
-"""Seconds without a sign of life after which messages over a direct link are answered 6001 at once (contract, section
-3)."""
+"""Seconds without a sign of life after which messages over a direct link are answered 6001 at once (docs/contract.md,
+section 3)."""
 
 SILENT_S: Final = 60.0
 """Seconds without a sign of life after which a direct link ends. A process that holds its interpreter while it imports
-or compiles gives none for up to 30 s (contract, section 3)."""
+or compiles gives none for up to 30 s (docs/contract.md, section 3)."""
 
 OUTPUT_RETRY_S: Final = 1.0
 """Seconds before a line for which the disk had no room is written again."""

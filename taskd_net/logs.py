@@ -8,7 +8,7 @@ Files hold one JSON object a line; when one has grown to `limits.LOG_FILE_BYTES`
 oldest of `limits.LOG_FILES` goes. Names in use: `taskd-worker-<rank>.log`, `taskd-proxy-<serverRank>.log`,
 `agent-<serverRank>.log`, `manager.log`, `taskd.log`. Processes may share a file.
 
-The environment (contract, section 7), read by `start` where its arguments are None:
+The environment (docs/contract.md, section 7), read by `start` where its arguments are None:
 
 - `TASKD_LOG_PATH`: the folder of the files, made if it is missing; default `./taskd_log/`
 - `TASKD_FILE_LOG_LEVEL`, `TASKD_STD_LOG_LEVEL`: DEBUG, INFO, WARNING or ERROR; default INFO
@@ -74,7 +74,7 @@ def start(
     Raises:
         ConfigError: a level or a switch that is none, or a folder that cannot be written; nothing is changed then.
 
-    Source: contract, section 7.
+    Source: docs/contract.md, section 7.
     """
     handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout)
     with _changing:

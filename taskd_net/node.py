@@ -57,9 +57,9 @@ class Node(Lifecycle):
                 the answer is 6002 at once.
 
         Returns:
-            The Ack: code 0 when the message is in the inbox of every destination, else the reason (contract, section
-            6); `receivers`, the number of nodes that have it; of a broadcast `failures`, the first nodes that do not.
-            With `retry`, the Ack of the last attempt.
+            The Ack: code 0 when the message is in the inbox of every destination, else the reason (docs/contract.md,
+            section 6); `receivers`, the number of nodes that have it; of a broadcast `failures`, the first nodes that
+            do not. With `retry`, the Ack of the last attempt.
 
         Raises:
             ArgumentError: `to` is a text that is not a position, or `timeout` is not a number of seconds.

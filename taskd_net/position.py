@@ -1,6 +1,7 @@
 """Positions of nodes, and destinations of messages.
 
-A `Position` is one node's place in the job: role, node rank, and for a Worker its global rank (contract, section 1).
+A `Position` is a node's place in the job: role, node rank, and for a Worker its global rank. Source: docs/contract.md,
+section 1.
 A `Destination` is what a sender may write in a message's `dst`: one position, a comma list of ranks (multicast) or
 `All` (broadcast). Everything on the wire is a string; this module is where strings gain a meaning.
 """
@@ -50,7 +51,7 @@ class Position(NamedTuple):
         ArgumentTypeError: a rank is no text. A number would equal no position that comes over the wire;
             `Position.worker(0, 3)` and its like take numbers, and make texts of them.
 
-    Source: contract, section 1.
+    Source: docs/contract.md, section 1.
     """
 
     role: str
@@ -175,7 +176,7 @@ class Destination:
 
     @classmethod
     def of(cls, position: Position) -> Destination:
-        """Check a `dst` in the contract's order (section 6).
+        """Check a `dst` in the order of docs/contract.md, section 6.
 
         For roles other than Worker the processRank becomes `-1`, whatever stood there.
 

@@ -55,8 +55,8 @@ async def repeat(attempt: Callable[[], Awaitable[Ack]], pauses: Iterable[float],
 class Retry:
     """Bounds on resends of a message that was answered with 5xxx or 6xxx.
 
-    A 4xxx is final: the answer would be the same. Receivers suppress duplicates (contract, section 5), so an Ack 0
-    means one delivery, by whichever attempt.
+    A 4xxx is final: the answer would be the same. Receivers suppress duplicates (docs/contract.md, section 5), so an
+    Ack 0 means one delivery, by whichever attempt.
 
     Args:
         attempts: bound on the sends, the first one included. More outlast longer outages.

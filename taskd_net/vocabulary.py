@@ -1,4 +1,4 @@
-"""The vocabulary of TaskD's own messages: types, codes, and keys of extensions (contract, section 7).
+"""The vocabulary of TaskD's own messages: types, codes, and keys of extensions (docs/contract.md, section 7).
 
 The code is unique only together with the type: 201 and 202 are both a `STATUS`, a REGISTER of an Agent has 0.
 """

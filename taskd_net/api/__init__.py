@@ -1,4 +1,4 @@
-"""The calls of TaskD's Python API for a training process, a launcher, a node and a job (contract, section 7).
+"""The calls of TaskD's Python API for a training process, a launcher, a node and a job (docs/contract.md, section 7).
 
 They return whether they have done what they were asked for. None raises, and each failure is one line in the log.
 Every call returns within a bounded time, except `start_taskd_agent` and `start_taskd_manager`, which block while the

@@ -1,4 +1,4 @@
-"""The Agent: the launcher of one node's workers (contract, section 7; TaskD API reference, "TaskD Agent").
+"""The Agent: the launcher of one node's workers (docs/contract.md, section 7; TaskD API reference, "TaskD Agent").
 
 A thin shell around `supervision.Supervisor`, which decides. Two threads share the work:
 
@@ -295,7 +295,7 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
         True, or False with one line in the log: a value is not usable or missing, there is an Agent already, this
         process is a forked child, or `TASKD_NET_MSRUN` is `plugin` (MindSpore), so that msrun takes MSRunPlugin.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     wanted = arguments.checked(config)
     name = wanted.get("Framework", "PyTorch")
@@ -338,7 +338,7 @@ def start_taskd_agent() -> object:
             graceful exit has been carried out, or all workers have finished (MindSpore).
         An exception with a `sigval`, as a signal handler of PyTorch's elastic agent raises it.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     agent = slot.member
     try:
@@ -387,7 +387,7 @@ def register_func(operator: str, func: Callable[..., object]) -> bool:
     Returns:
         True, or False with one line in the log: an operator of another name, or nothing that can be called.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     _operators.register(operator, func)
     return True

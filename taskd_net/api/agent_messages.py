@@ -1,4 +1,4 @@
-"""Messages between an Agent and the Mgr: commands down, reports up (contract, section 7)."""
+"""Messages between an Agent and the Mgr: commands down, reports up (docs/contract.md, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Manager: the root of a job's mesh (contract, section 7; TaskD API reference, "TaskD Manager").
+"""The Manager: the root of a job's mesh (docs/contract.md, section 7; TaskD API reference, "TaskD Manager").
 
 `taskd_net.manager` decides, in the node's thread; docs/manager.md says what.
 """
@@ -150,7 +150,7 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
         True, or False with one line in the log: a value is of another type, the address cannot be listened on, there is
         a Manager already, or this process is a forked child.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     wanted = _checked(arguments.checked(config))
     local = os.environ.get("LOCAL_PROXY_ENABLE") == "on"
@@ -177,7 +177,7 @@ def start_taskd_manager() -> bool:
     Returns:
         True when it was ended, or False with one line in the log: no Manager was initialised, or it has been started.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     member = slot.member
     try:

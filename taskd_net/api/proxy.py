@@ -31,7 +31,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
         True, or False with one line in the log: a value is not usable, the address cannot be listened on, there is a
         Proxy already, or this process is a forked child.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     wanted = arguments.checked(config)
     server_rank = arguments.server_rank(wanted, "RANK", "MS_NODE_RANK")
@@ -60,7 +60,7 @@ def destroy_taskd_proxy() -> bool:
     Returns:
         True, or False with one line in the log: no Proxy was initialised.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     slot.clear()
     return True

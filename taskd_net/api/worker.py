@@ -1,4 +1,4 @@
-"""The Worker: one training process of the job (contract, section 7; TaskD API reference, "TaskD Worker").
+"""The Worker: one training process of the job (docs/contract.md, section 7; TaskD API reference, "TaskD Worker").
 
 The environment names the node of the process: `RANK` and `LOCAL_WORLD_SIZE` (framework `pt`, as torchrun sets them), or
 `MS_NODE_RANK` (`ms`). `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy, by default 127.0.0.1:9602. `TASKD_NET_CA`,
@@ -225,7 +225,7 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
         True, or False with one line in the log: an argument or a variable is missing or not usable, there is a Worker,
             or this process is a forked child.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     rank = arguments.whole(rank_id, "rank_id")
     limit_mb = arguments.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
@@ -241,7 +241,7 @@ def start_taskd_worker() -> bool:
     Returns:
         True, or False with one line in the log: no Worker was initialised, or it has been started.
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     slot.member.start()
     return True
@@ -255,7 +255,7 @@ def destroy_taskd_worker() -> bool:
         True, or False with one line in the log: no Worker was initialised, or one of its handlers does not return (the
         Worker is gone all the same).
 
-    Source: TaskD API reference; contract, section 7.
+    Source: TaskD API reference; docs/contract.md, section 7.
     """
     slot.clear()
     return True

@@ -179,8 +179,8 @@ class FanOut:
     def settle(self, code: int, src: Position, detail: str, told: Told) -> Ack | None:
         """Record the answer of one branch; the whole answer when it was the last, else None.
 
-        The answer is 0 only if every branch took the message (contract, section 4). In a broadcast to `All` a branch
-        without receivers (5002) is no failure as long as another branch has some.
+        The answer is 0 only if every branch took the message (docs/contract.md, section 4). In a broadcast to `All` a
+        branch without receivers (5002) is no failure as long as another branch has some.
         """
         self._branches -= 1
         if self._receivers is not None:

@@ -1,4 +1,4 @@
-"""Advertisements to the parent: the nodes that can be reached through this one (contract, section 3).
+"""Advertisements to the parent: the nodes that can be reached through this one (docs/contract.md, section 3).
 
 One announcement is under way at a time. Later ones are merged into the next, so that a thousand leaves that join at
 once cost the root a few requests, and an announcement and a withdrawal of one node keep their order.

@@ -1,4 +1,4 @@
-"""The last step of a message: into the node's own inbox, or back with the reason why not (contract, section 5)."""
+"""The last step of a message: into the node's own inbox, or back with the reason (docs/contract.md, section 5)."""
 
 from __future__ import annotations
 

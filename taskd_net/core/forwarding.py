@@ -1,4 +1,4 @@
-"""Forwarding of messages to links, within the bounds of each link (contract, section 5).
+"""Forwarding of messages to links, within the bounds of each link (docs/contract.md, section 5).
 
 Every message whose answer is awaited is recorded in flight on its link, with the target of the answer.
 """

@@ -79,7 +79,7 @@ class Failure(NamedTuple):
 
     Attributes:
         position: the node; of a whole branch without an answer, its first node.
-        code: why (contract, section 6). With 6001 the node may have the message all the same.
+        code: why (docs/contract.md, section 6). With 6001 the node may have the message all the same.
     """
 
     position: Position
@@ -91,7 +91,7 @@ class Ack(NamedTuple):
 
     Attributes:
         uuid: the message's.
-        code: 0, or why the message did not arrive (contract, section 6).
+        code: 0, or why the message did not arrive (docs/contract.md, section 6).
         src: the position of the node that answers; with 6001 the one that did not.
         detail: words for people; not on the wire, so empty when the answer comes from another node.
         receivers: nodes that have confirmed the message, each counted once. None where that is not known: after a post,

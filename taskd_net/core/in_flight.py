@@ -121,7 +121,7 @@ class InFlight:
         Returns:
             Its number; 0 on a link without numbers. None, and nothing is taken in, when an answer with this uuid could
             be taken for another message's: it is in flight, or was given up, for another sender, or once sync and once
-            not (contract, section 5).
+            not (docs/contract.md, section 5).
         """
         if self.numbered:
             self._last = number = self._last + 1

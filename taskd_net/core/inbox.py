@@ -1,4 +1,4 @@
-"""The door of the inbox, and the line before it (contract, section 5).
+"""The door of the inbox, and the line before it (docs/contract.md, section 5).
 
 A sync message waits up to 10 ms for room, then is refused with 5001. A `sync=false` message has no sender to go back to
 and waits until there is room, in a line with the bounds of a link. Both wait in one line, so that messages of one

@@ -185,7 +185,7 @@ class Link:
 
 
 class Children:
-    """The registry of one parent (contract, section 3).
+    """The registry of one parent (docs/contract.md, section 3).
 
     Args:
         limit: children at most.

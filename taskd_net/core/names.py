@@ -68,7 +68,7 @@ class CertificateName:
 
         Args:
             job: the job that the position is in.
-            position: one node's; the processRank counts for a Worker alone (contract, section 1).
+            position: one node's; the processRank counts for a Worker alone (docs/contract.md, section 1).
         """
         return (
             self.job in (ANY, job)

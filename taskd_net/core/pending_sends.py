@@ -3,7 +3,7 @@
 Each destination has a lane of waiting sends, in the order of sending. Before the join, only the parent can tell whether
 a message would arrive. So the first send of a lane goes to the parent as a trial, once a stream is up. The answer 6002
 repeats the trial, with back-off, or at once when the node joins. After any other answer the rest of the lane follows.
-A message with the answer 6002 was delivered to nobody, so a retransmission is no duplicate (contract, section 3).
+A message with the answer 6002 was delivered to nobody, so a resend is no duplicate (docs/contract.md, section 3).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Quotas of the children: the messages of each, and of all of them, that wait for their answers.
 
 A message that is passed on soon leaves this node's memory; the entry that waits for its answer does not, and over the
-four calls the message itself does not either. Beyond a bound a message is answered 5001 at once (contract, section 5:
-back-pressure), and its sender still has it.
+four calls the message itself does not either. Beyond a bound a message is answered 5001 at once
+(docs/contract.md, section 5), and its sender still has it.
 """
 
 from __future__ import annotations

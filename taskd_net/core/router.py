@@ -5,7 +5,7 @@ decisions that follow from the event, as data; the node carries them out before 
 The message path is in `core.messages`, the answer path in `core.answers`. The tests assert the invariants between two
 events (`tests/core/invariants.py`).
 
-The rule for the next hop is contract section 4, delivery section 5, and the learning of routes section 3.
+Sources: docs/contract.md, section 4 (the next hop), section 5 (delivery), section 3 (routes that are learnt).
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Routes:
         return [identity for identity, _ in takewhile(lambda claim: claim[1] < before, claims)]
 
     def learn(self, identity: Position, link: LinkId, epoch: int) -> None:
-        """Set the next hop to a node, in place of any older route (contract, section 3).
+        """Set the next hop to a node, in place of any older route (docs/contract.md, section 3).
 
         The epochs of one link never decrease.
         """

@@ -1,4 +1,4 @@
-"""Duplicate suppression: the messages that an inbox has accepted (contract, section 5).
+"""Duplicate suppression: the messages that an inbox has accepted (docs/contract.md, section 5).
 
 The key of a message is its uuid and its sender, because peers may number their messages 1, 2, 3.
 

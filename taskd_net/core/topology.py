@@ -1,4 +1,4 @@
-"""One node's view of the topology, and the routing rule (contract, sections 3 and 4)."""
+"""One node's view of the topology, and the routing rule (docs/contract.md, sections 3 and 4)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
   flow it has, in a bit for each (`seen`), so it knows a resend among millions of other messages.
 - The noise is 64 unpredictable bits, so nobody can put a uuid in flight before its message exists.
 
-To everybody else such a uuid is a text like any other. Source: contract, section 5.
+To everybody else such a uuid is a text like any other. Source: docs/contract.md, section 5.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
-    """The metadata that open a stream (contract, section 2).
+    """The metadata that open a stream (docs/contract.md, section 2).
 
     Args:
         position: the child's.

@@ -23,8 +23,8 @@ class Echo(NamedTuple):
     """The answer to a probe.
 
     Attributes:
-        code: 0: `src` has answered. Else the code that a message would have got (contract, section 6), or 4999 where
-            the way ends at a node that knows no probes.
+        code: 0: `src` has answered. Else the code that a message would have got (docs/contract.md, section 6), or 4999
+            where the way ends at a node that knows no probes.
         src: the node that answered; with 6001 the one that did not; with that 4999 the one that was not probed.
         seconds: the round trip.
         link: in a trace the kind of link that leads to `src`; empty where the way ends.

@@ -1,7 +1,7 @@
 """The child's side: joins the parent, stays joined, and joins again.
 
 One loop: connect → register → open the stream → announce → run until the stream is gone → pause → again. It never
-gives up until the node closes (contract, section 3).
+gives up until the node closes (docs/contract.md, section 3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages and answers: bytes on the wire ↔ the package's own types.
 
-A received message is checked here once, in the contract's order (section 6), and trusted everywhere inside. It keeps
-its serialized form (`Frame.data`), so a node forwards it without writing it again.
+A received message is checked here once, in the order of docs/contract.md, section 6, and trusted everywhere inside. It
+keeps its serialized form (`Frame.data`), so a node forwards it without writing it again.
 
 Messages and answers are written as joined serialized fields. Messages with the usual layout are read by `headers`.
 Building and parsing protobuf objects was most of a node's work at tens of thousands of messages a second. All other
@@ -51,7 +51,7 @@ class Message(NamedTuple):
         create_time: milliseconds since the epoch by the sender's clock; 0 from senders that do not set it.
         body: the text.
 
-    Source: contract, section 2.
+    Source: docs/contract.md, section 2.
     """
 
     uuid: str

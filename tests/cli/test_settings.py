@@ -108,7 +108,7 @@ def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert settings["server_rank"] == (4, "environment", "MS_NODE_RANK")
 
 
-# ---- TaskD's own variables (contract, section 7)
+# ---- TaskD's own variables (docs/contract.md, section 7)
 
 
 @pytest.mark.parametrize(("ip", "address"), [("10.0.0.7", "10.0.0.7:9601"), ("fd00::7", "[fd00::7]:9601")])

@@ -1,4 +1,4 @@
-"""Imports of the seeds, each in an interpreter of its own: what they need, and what they do."""
+"""Imports of TaskD's references, each in an interpreter of its own: what they need, and what they do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(code: str, folder: Path, path: Path = COMPAT, **variables: str) -> subpr
         "from mindx_elastic.recover_manager import DLRecoverManager, pb; pb.ClientInfo(taskId='T', role='taskd')",
     ],
 )
-def test_line_of_the_seeds(line: str, tmp_path: Path) -> None:
+def test_line_of_the_references(line: str, tmp_path: Path) -> None:
     """Nothing is printed, no file is made, and no package for other purposes is imported."""
     done = run(f"{line}\nimport sys\nassert not set(sys.modules) & set({HEAVY})", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

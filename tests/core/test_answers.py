@@ -1,4 +1,4 @@
-"""Answers of neighbours, and what they settle (contract, section 5)."""
+"""Answers of neighbours, and what they settle (docs/contract.md, section 5)."""
 
 from __future__ import annotations
 

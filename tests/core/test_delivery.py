@@ -1,4 +1,4 @@
-"""Delivery into the inbox, the line before it, and resends (contract, section 5)."""
+"""Delivery into the inbox, the line before it, and resends (docs/contract.md, section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages onto links: fan-out, bounds, deadlines, and streams that end (contract, sections 4 and 5)."""
+"""Messages onto links: fan-out, bounds, deadlines, and streams that end (docs/contract.md, sections 4 and 5)."""
 
 from __future__ import annotations
 

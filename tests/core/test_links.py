@@ -1,4 +1,4 @@
-"""The registry of a parent: places, who has them, and for how long (contract, section 3)."""
+"""The registry of a parent: places, who has them, and for how long (docs/contract.md, section 3)."""
 
 from __future__ import annotations
 

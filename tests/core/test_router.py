@@ -30,7 +30,7 @@ from tests.core.routers import (
 INF = float("inf")
 
 
-# ---- where a unicast goes (contract, section 4)
+# ---- where a unicast goes (docs/contract.md, section 4)
 
 
 def test_rule_1_a_message_for_this_node_goes_into_the_inbox() -> None:

@@ -15,7 +15,9 @@ from taskd_net.cli.group import group
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = tuple(
-    path for pattern in ("*.md", "docs/*.md", "deploy/*.md", "benchmarks/*.md") for path in sorted(ROOT.glob(pattern))
+    path
+    for pattern in (*("*.md", "docs/*.md", "docs/reference/*.md"), *("deploy/*.md", "benchmarks/*.md"))
+    for path in sorted(ROOT.glob(pattern))
 )
 EXAMPLES: Final = tuple(sorted((ROOT / "examples").glob("*.py")))
 

@@ -19,7 +19,7 @@ HOUR_S = 3600.0
 
 WALL_CLOCK = {"time", "time_ns", "gmtime", "localtime", "ctime", "now", "utcnow", "today", "fromtimestamp"}
 ALLOWED = {
-    "sending.py": {"time_ns"},  # createTime (contract, section 2)
+    "sending.py": {"time_ns"},  # createTime (docs/contract.md, section 2)
     "logs.py": {"fromtimestamp"},  # the time in a log line
     "manager/runtime.py": {"time"},  # the beginning of the Manager, from where a clock that never steps goes on
     "observe/view.py": {"time"},  # the start of a state, for readers

@@ -1,4 +1,4 @@
-"""Joining, loss of the parent, rejoining, and forgetting (contract, section 3)."""
+"""Joining, loss of the parent, rejoining, and forgetting (docs/contract.md, section 3)."""
 
 import asyncio
 import time
