@@ -92,7 +92,8 @@ def wrong_python(words: tuple[str, ...]) -> str:
             return f"there is no module {words[1]}"
         source, flags = found.origin, words[2:]
     else:
-        source, flags = str(next(iter(ROOT.glob(f"**/examples/{words[0]}")), "")), words[1:]
+        name = words[0].removeprefix("examples/")
+        source, flags = str(next(iter(ROOT.glob(f"**/examples/{name}")), "")), words[1:]
         if not source:
             return f"there is no script {words[0]}"
     known = _strings(source)

@@ -41,6 +41,7 @@ NAMED: Final = {
 """Commands that sentences name without arguments."""
 
 RUN_ELSEWHERE: Final = {
+    "README.md": "tests/documents/test_first_minutes.py and tests/install/new_user.py do, in its order",
     "docs/operators-guide.md": "tests/guide runs them, in their situations, and compares what they print",
     "docs/diagnosis.md": "tests/cli/test_diagnosis.py does",
     "docs/security.md": "tests/cli/test_certs.py runs them one after another, with the files that they make",
