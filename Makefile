@@ -18,6 +18,7 @@ TORCH_RANGE = 2.12.1 2.15.0
 # 0.8 GB; it wants protobuf 7.34 or newer, which `make test` has, too.
 MINDSPORE = mindspore==2.10.*
 AUDIT = pip-audit==2.10.1
+RELEASE = build>=1.2 twine>=6
 
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
@@ -43,7 +44,7 @@ SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check soak test torch torch-range
+.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -162,12 +163,24 @@ install-test:  ## a new user: the wheels in a clean environment, the README, the
 	@.venv-install/bin/python $(PIP_INSTALL) .venv-install/dist/taskd_net-*.whl
 	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/taskd_net-*.whl .venv-install/dist/taskd_net_compat-*.whl
 
+# What of the tests an unpacked source distribution runs; SDIST_TESTS=tests is all of them.
+SDIST_TESTS ?= tests/core tests/wire tests/documents/test_site.py tests/documents/test_links.py tests/documents/test_bound.py \
+  tests/install tests/test_exports.py
+release-check: .venv/stamp-test .venv-release/stamp  ## build the distributions, check them, and try them with each Python from 3.11 on
+	@rm -rf build/release
+	@.venv-release/bin/python -m build --outdir build/release . >/dev/null
+	@.venv-release/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w build/release ./compat
+	@.venv-release/bin/twine check --strict build/release/*
+	@mkdir build/release/sdist && tar -xf build/release/taskd_net-*.tar.gz -C build/release/sdist --strip-components=1
+	@cd build/release/sdist && PYTHONPATH=$$PWD ../../../.venv/bin/python -m pytest -q $(SDIST_TESTS)
+	@.venv-release/bin/python -I tests/install/release.py build/release
+
 clean:  ## remove the environments and the files of the tools
-	rm -rf .venv .venv-audit .venv-docs .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-audit .venv-docs .venv-release .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python .venv-docs/bin/python \
+.venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python .venv-docs/bin/python .venv-release/bin/python \
   $(TORCH_RANGE:%=.venv-torch-%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -216,6 +229,10 @@ clean:  ## remove the environments and the files of the tools
 
 .venv-docs/stamp: pyproject.toml | .venv-docs/bin/python
 	@.venv-docs/bin/python $(PIP_INSTALL) -e '.[docs]'
+	@touch $@
+
+.venv-release/stamp: Makefile | .venv-release/bin/python
+	@.venv-release/bin/python $(PIP_INSTALL) $(RELEASE:%='%')
 	@touch $@
 
 .venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python
