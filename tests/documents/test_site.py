@@ -37,7 +37,7 @@ def settings() -> dict[str, Any]:
 
 def in_nav(entries: list[Any]) -> list[str]:
     """The pages of the navigation."""
-    found = []
+    found: list[str] = []
     for entry in entries:
         for value in entry.values():
             found += in_nav(value) if isinstance(value, list) else [value]
