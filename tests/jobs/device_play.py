@@ -103,6 +103,10 @@ class DevicePlay(Play):
     def tick(self) -> None:
         """Decide; an Agent that was told to stop a process says then that it has ended."""
         super().tick()
+        self.nodes_go_on()
+
+    def nodes_go_on(self) -> None:
+        """Agents say what they have stopped; at the end, resets end."""
         stopped, self.stopped = self.stopped, []
         for rank in stopped:
             self.failed.add(rank)

@@ -142,7 +142,8 @@ class Play:
                 self.epoch = int(command.message)
             if command.code in (vocabulary.RESTART_ALL, vocabulary.START) and command.message != str(RESTARTS):
                 assert int(command.message) >= RESTARTS - self.rounds
-            if command.to not in self.away:
+            # A later decision of this tick may have withdrawn it: the shell does not send it then.
+            if command.to not in self.away and command.uuid in self.job.state.outbox.sending:
                 self.deliver(command)
         for reply in outcome.replies:
             self.take(Acknowledged(reply.uuid))

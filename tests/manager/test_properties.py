@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskd_net import vocabulary
-from taskd_net.jobs.events import Event, Reported, RetryTime
+from taskd_net.jobs.events import DeviceEvent, DeviceRanks, DeviceReleased, Event, FaultFiles, Reported, RetryTime
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Command
 from taskd_net.manager.store import Store
 from taskd_net.vocabulary import KEEP_ALIVE
+from tests.jobs.device_play import CONFIGS, DEVICE_STEP, DevicePlay
 from tests.jobs.play import RESTARTS, STEP, Play
 from tests.jobs.scene import CLUSTERD, LOCAL
 
@@ -37,7 +38,7 @@ class StoredPlay(Play):
         self._store.open()
         self._managers = 0
         self._dies = ""
-        self._unanswered: list[Reported] = []
+        self._unanswered: list[Event] = []
         self._retry_time: Event | None = None
         self._counts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         self._exits: set[tuple[int, int]] = set()
@@ -105,6 +106,9 @@ class StoredPlay(Play):
             assert not self._counts[process] or count < self._counts[process][-1], "208 once for a process and a round"
             self._counts[process].append(count)
 
+    def resumed(self) -> None:
+        """Another process of the Manager has read the state file, and no report yet."""
+
     def _resume(self) -> None:
         """Another process of the Manager begins."""
         self._store.close()
@@ -117,8 +121,36 @@ class StoredPlay(Play):
             self.job.go_on(self.now, seed)
         if self._retry_time is not None:
             super().take(self._retry_time)
+        self.resumed()
         for report in self._unanswered:
             super().take(report)
+
+
+class StoredDevicePlay(StoredPlay, DevicePlay):
+    """A stored play whose nodes have devices; every Manager reads the files, and none knows the resets before it."""
+
+    def __init__(self, config: JobConfig, path: Path, *, ours: bool) -> None:
+        self._mounted: list[Event] = []
+        super().__init__(config, path, ours=ours)
+
+    def take(self, event: Event) -> None:
+        """An event happens; watchers repeat what nobody has answered, and files stay where they are."""
+        super().take(event)
+        if isinstance(event, DeviceEvent | DeviceReleased):
+            self._unanswered.append(event)
+        elif isinstance(event, FaultFiles | DeviceRanks):
+            self._mounted = [each for each in self._mounted if type(each) is not type(event)] + [event]
+
+    def tick(self) -> None:
+        """Decide, store, answer; then the nodes go on."""
+        super().tick()
+        self.nodes_go_on()
+
+    def resumed(self) -> None:
+        """The files are read; a reset under way ends untold."""
+        self.resets.clear()
+        for event in self._mounted:
+            self.job.take(self.now, event)
 
 
 @settings(max_examples=100)
@@ -128,6 +160,20 @@ def test_a_job_whose_manager_is_killed_comes_to_rest(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         play = StoredPlay(config, Path(folder) / "state", ours=ours)
+        try:
+            play.run(steps)
+            play.assert_rest()
+        finally:
+            play.close()
+
+
+@settings(max_examples=100)
+@given(st.lists(st.one_of(DEVICE_STEP, DEVICE_STEP, STEP, KILLS), max_size=40), st.sampled_from(CONFIGS), st.booleans())
+def test_faults_of_devices_come_to_rest_though_the_manager_is_killed(
+    steps: list[tuple[str, object, object]], config: JobConfig, ours: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        play = StoredDevicePlay(config, Path(folder) / "state", ours=ours)
         try:
             play.run(steps)
             play.assert_rest()
