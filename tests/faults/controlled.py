@@ -35,6 +35,7 @@ class ControlledProcess:
         errors: the file for its standard error.
         wrapper: a command that runs it, for example in a network namespace.
         environment: variables beside those that Python needs.
+        session: whether it has a session of its own, which Linux may give a share of the processors (autogroup).
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class ControlledProcess:
         errors: Path,
         wrapper: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        *,
+        session: bool = True,
     ) -> None:
         self.name = name
         self._errors = errors
@@ -56,7 +59,8 @@ class ControlledProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 # A Ctrl-C reaches the laboratory alone, which then ends the others.
-                start_new_session=True,
+                start_new_session=session,
+                process_group=None if session else 0,
             )
         self._number = 0
         self._buffer = b""

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from taskd_net.core.ready import Ready
 from taskd_net.limits import ACK_TIMEOUT_S
 from tests.faults import traffic
 from tests.faults.ledger import MARK, Recorder
+from tests.faults.turns import TurnMeter
 
 
 class RecordingNode(Node):
@@ -49,8 +51,9 @@ class RecordingNode(Node):
 class Member:
     """The node and its orders: one method for each order, with the order's arguments."""
 
-    def __init__(self, node: RecordingNode, name: str, recorder: Recorder) -> None:
+    def __init__(self, node: RecordingNode, name: str, recorder: Recorder, meter: TurnMeter | None = None) -> None:
         self.node = node
+        self.meter = meter
         self.recorder = recorder
         self.steady = traffic.Steady(node, name, recorder)
         self.reads = asyncio.Event()
@@ -165,6 +168,11 @@ class Member:
             "received": self.received,
         }
 
+    async def longest_turn(self) -> float:
+        """Seconds of processor time of the loop's longest turn since the last such order; the node is metered."""
+        assert self.meter is not None
+        return self.meter.take_longest()
+
     async def turn_over(self, records: str) -> None:
         """Continue in another file of records."""
         before, self.recorder = self.recorder, Recorder(Path(records))
@@ -197,7 +205,7 @@ async def obey(member: Member, order: dict[str, Any]) -> None:
         say(id=number, error=repr(error))
 
 
-async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> None:
+async def main(kind: str, settings: dict[str, Any], name: str, records: str, meter: TurnMeter | None) -> None:
     """Run a node until the input ends."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -210,7 +218,7 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> 
     if "tls" in settings:
         settings["tls"] = Tls(**settings["tls"])
     async with RecordingNode(getattr(NodeConfig, kind)(**settings), recorder) as node:
-        member = Member(node, name, recorder)
+        member = Member(node, name, recorder, meter)
         memory.leave_start_uncollected()
         say(event="started", at=time.monotonic())
         async with asyncio.TaskGroup() as group:
@@ -226,5 +234,8 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str) -> 
 if __name__ == "__main__":
     memory.keep_freed_memory()  # as the daemons do it
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    given = json.loads(sys.argv[2])
+    metered = TurnMeter() if given.pop("metered", False) else None
+    new_loop = uvloop.new_event_loop if metered is None else partial(asyncio.SelectorEventLoop, metered)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main(sys.argv[1], given, sys.argv[3], sys.argv[4], metered))

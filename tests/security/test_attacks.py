@@ -1,6 +1,7 @@
 """Every attack by cost, a few times: it is refused, its bystanders reach each other, and memory stays within its share.
 
-Times are measured by `make attacks`: those of a busy machine say nothing of the attack.
+Where answers pile up, the turns of the node's loop stay short, in processor time. Latencies are measured by `make
+attacks`: those of a busy machine say nothing of the attack.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.attacks import ATTACKS, batches
+from tests.security.attacks import ATTACKS, answers, batches
 
 pytestmark = pytest.mark.timeout(180)
 
 STRIKES = 2
 FROM_ABOVE = 1
 """Strikes of a parent: its child waits 5 s before it joins again."""
+
+TURN_S = 0.050
+"""Seconds of processor time of one turn, several times what it takes. No other message passes meanwhile."""
 
 
 # A batch of any kind of link, and from either end, is read by the same code: direct links from below have all, one of
@@ -31,14 +35,18 @@ LATER = {form.format(name) for name in OTHERS for form in ("{}", "{}-from-above"
 )
 async def test_attack(tmp_path: Path, name: str) -> None:
     attack = ATTACKS[name]
-    async with attack.stand(tmp_path) as stand:
+    async with attack.stand(tmp_path, metered=name in answers.ATTACKS) as stand:
         async with aclosing(attack.strikes(stand)) as strikes:
             await anext(strikes)
             await stand.joined()
             assert not (await stand.offer(0.1)).failed
             stand.reset_peak()
+            if stand.metered:
+                await stand.longest_turn()
             for _ in range(FROM_ABOVE if attack.from_above else STRIKES):
                 await anext(strikes)
         assert not (await stand.offer(0.1)).failed
         assert stand.growth() < attack.share
         assert "Traceback" not in stand.log()
+        if stand.metered:
+            assert await stand.longest_turn() < TURN_S

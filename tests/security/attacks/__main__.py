@@ -97,11 +97,14 @@ class Figures:
         return found
 
 
-async def make(attack: Attack, seconds: float, rounds: int, figures: Figures) -> None:
+async def make(attack: Attack, seconds: float, rounds: int, figures: Figures, one_session: bool) -> None:
     """Make one attack, with as long a calm before each round of it."""
     loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory() as folder:
-        async with attack.stand(Path(folder)) as stand, aclosing(attack.strikes(stand)) as strikes:
+        async with (
+            attack.stand(Path(folder), one_session=one_session) as stand,
+            aclosing(attack.strikes(stand)) as strikes,
+        ):
             await anext(strikes)
             await stand.joined()
             await stand.offer(0.3)
@@ -132,13 +135,13 @@ async def _strike(strikes: AsyncGenerator[None, None], until: float) -> int:
     return made
 
 
-def measure(attack: Attack, seconds: float, rounds: int) -> Figures:
+def measure(attack: Attack, seconds: float, rounds: int, one_session: bool = True) -> Figures:
     """Make one attack, and again if it misses its promise."""
     figures = Figures()
     try:
-        asyncio.run(make(attack, seconds, rounds, figures))
+        asyncio.run(make(attack, seconds, rounds, figures, one_session))
         if attack.promised and figures.slower_ms >= 1000.0 * SLOWER_S:
-            asyncio.run(make(attack, seconds, rounds, figures))
+            asyncio.run(make(attack, seconds, rounds, figures, one_session))
     except Exception as error:  # noqa: BLE001 - the other attacks are made all the same
         traceback.print_exc()
         figures.error = f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -195,6 +198,9 @@ def main() -> None:
     chosen.add_argument("--from", dest="first", choices=ATTACKS, metavar="NAME", help="this attack and later ones")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn of calm and of attack")
     parser.add_argument("--rounds", type=int, help="turns of each kind")
+    parser.add_argument(
+        "--own-sessions", action="store_true", help="a session for each node: Linux may share the processors among them"
+    )
     parser.add_argument("--no-write", action="store_true", help="leave the document as it is")
     said = parser.parse_args()
     names = said.only or list(ATTACKS)[list(ATTACKS).index(said.first) if said.first else 0 :]
@@ -204,7 +210,7 @@ def main() -> None:
         attack = ATTACKS[name]
         rounds = said.rounds or (ROUNDS_FROM_ABOVE if attack.from_above else ROUNDS)
         try:
-            figures = measure(attack, said.seconds, rounds)
+            figures = measure(attack, said.seconds, rounds, not said.own_sessions)
         except KeyboardInterrupt:
             print(f"interrupted after {at} attacks; missed: {', '.join(missed) or 'none'}; go on with --from {name}")
             sys.exit(130)

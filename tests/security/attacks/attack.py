@@ -47,7 +47,7 @@ class Attack:
     environment: Mapping[str, str] = field(default_factory=dict)
     promised: bool = True
 
-    def stand(self, folder: Path) -> Stand:
+    def stand(self, folder: Path, *, metered: bool = False, one_session: bool = False) -> Stand:
         """The stand to make it at."""
         return Stand(
             folder,
@@ -55,6 +55,8 @@ class Attack:
             command=self.command,
             secure=self.secure,
             environment=self.environment,
+            metered=metered,
+            one_session=one_session,
         )
 
     @property

@@ -64,6 +64,9 @@ class Stand:
             is itself one of the bystanders. Without it the target is a bare node.
         secure: all nodes speak TLS, with `certificates`.
         environment: of the target's process.
+        metered: the bare node has asyncio's loop, for `longest_turn`. The commands have uvloop, as all others.
+        one_session: the nodes have the session of the attacker. Else Linux may give each one a share of the processors
+            (autogroup), and latencies depend on these shares too.
 
     Attributes:
         address: where children connect: to the target, or to the Mgr above `listen`.
@@ -80,11 +83,15 @@ class Stand:
         command: str = "",
         secure: bool = False,
         environment: Mapping[str, str] | None = None,
+        metered: bool = False,
+        one_session: bool = False,
     ) -> None:
         self._folder = folder
         self._from_above = from_above
         self._command = command
         self._environment = environment or {}
+        self.metered = metered and not command
+        self._one_session = one_session
         # The nodes with orders, those that join before the others, and the sender.
         self._members: list[ControlledProcess] = []
         self._commands: list[subprocess.Popen[bytes]] = []
@@ -134,6 +141,11 @@ class Stand:
         """The attacked node's process."""
         return self._members[0].pid if self._target is None else self._target.pid
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of all nodes."""
+        return [process.pid for process in self._members] + [command.pid for command in self._commands]
+
     def log(self) -> str:
         """The log of the attacked node."""
         return (self._folder / "target.log").read_text(errors="replace")
@@ -171,6 +183,10 @@ class Stand:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    async def longest_turn(self) -> float:
+        """Seconds of processor time of the longest turn of the target's loop since the last call."""
+        return float(await self._ask(self._members[0], "longest_turn"))
+
     # ---- memory
 
     def reset_peak(self) -> None:
@@ -198,7 +214,7 @@ class Stand:
 
     def _launch(self, name: str, kind: str, **settings: Any) -> None:
         """Start a node with orders."""
-        settings["inbox"] = 4096
+        settings |= {"inbox": 4096, "metered": self.metered and name == "target"}
         if self.certificates is not None:
             files = self.certificates
             settings["tls"] = asdict(files.tls() if "listen" in settings else files.connecting())
@@ -206,7 +222,8 @@ class Stand:
         arguments = ["-m", "tests.faults.member", kind, json.dumps(settings), name, records]
         environment = self._environment if name == "target" else {}
         log = self._folder / f"{name}.log"
-        self._members.append(ControlledProcess(name, arguments, log, environment=environment))
+        session = not self._one_session
+        self._members.append(ControlledProcess(name, arguments, log, environment=environment, session=session))
 
     def _run(self, *arguments: str) -> None:
         """Start a command of the user's, and a reader of its output."""
