@@ -101,7 +101,7 @@ async def test_period_does_not_begin_before_the_join() -> None:
     code, output, errors = await run(
         "listen", "--as", "Worker/0/0", "--upstream", await free_address(), "--for", 0.01, "--timeout", 0.5
     )
-    assert (code, output) == (3, "") and errors.startswith("Error: nobody listens at ")
+    assert (code, output) == (3, "") and "Error: nobody listens at " in errors
 
 
 async def test_end_of_whoever_reads_ends_it_at_once(mgr: WatchedNode) -> None:
