@@ -14,8 +14,8 @@ import pytest
 
 from taskd_net import Ack, Code, Message, Position
 from taskd_net.body import Body
-from taskd_net.jobs.events import Event
-from taskd_net.jobs.traffic import Call, Reply
+from taskd_net.jobs.events import Event, FaultFiles
+from taskd_net.jobs.traffic import Call, Reply, Reset
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.vocabulary import INCARNATION, MEANT_FOR
 from tests.jobs.scene import words
@@ -147,6 +147,7 @@ class Shell:
         self.away: set[str] = set()
         self.disk = Disk()
         self.signals: asyncio.Queue[Event] = asyncio.Queue()
+        self.resets: asyncio.Queue[bool] = asyncio.Queue()
         self.manager: Manager
         self.node: MeshNode
         self._config = config
@@ -172,9 +173,19 @@ class Shell:
             heard.add(f"clusterd {answer.rpc} {answer.result} ({answer.uuid})")
             return True
 
+        async def on_reset(reset: Reset) -> bool:
+            heard.add(f"reset {reset.device} {list(reset.ranks)} ({reset.uuid})")
+            return await self.resets.get()
+
         with_clusterd = {"signals": self.signals, "reply": reply} if self._config.clusterd else {}
         node: Any = self.node
-        self.manager = Manager(node, self._config, controller=controller, **with_clusterd)  # type: ignore[arg-type]
+        self.manager = Manager(
+            node,
+            self._config,
+            controller=controller,
+            on_reset=on_reset,
+            **with_clusterd,  # type: ignore[arg-type]
+        )
         await self.manager.start()
         await self.rest()
 
@@ -207,6 +218,16 @@ class Shell:
         """ClusterD says something."""
         self.lines.append(words(event))
         self.signals.put_nowait(event)
+
+    def files(self, files: Mapping[str, str]) -> None:
+        """The files with the rules for faults of devices are there."""
+        self.lines.append(f"files {', '.join(files)}")
+        self.manager._take(FaultFiles(files))
+
+    def reset_ends(self, done: bool) -> None:
+        """The reset under way comes to its end."""
+        self.lines.append("the device is back" if done else "the device is not back")
+        self.resets.put_nowait(done)
 
     def retry_time(self, value: int) -> None:
         """The platform's file has another RetryTime."""
@@ -241,7 +262,7 @@ class Shell:
     def _rests(self) -> bool:
         manager, keeping = self.manager, self.manager._keeping
         assert keeping is not None
-        busy = keeping._thread.busy or manager._changed.is_set() or not self.signals.empty()
+        busy = not self.resets.empty() or keeping._thread.busy or manager._changed.is_set() or not self.signals.empty()
         waits = manager.job.wake > manager._now() + 1.0 and len(manager._dispatch._sending) == self.node.waiting
         return waits and not busy and not manager._unconfirmed and self.node._inbox.empty()
 

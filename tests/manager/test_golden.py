@@ -18,6 +18,7 @@ from tests.manager.doubles import Shell
 GOLDEN = Path(__file__).parent / "golden"
 REPORTS = ManagerConfig(job_id="J", state="state", reset_file="/nonexistent/reset.json")
 CLUSTERD = replace(REPORTS, clusterd=True, fault_recover="on")
+DEVICES = replace(REPORTS, fault_mode="grace", nodes=2, processes_per_node=2)
 
 
 async def a_round(shell: Shell) -> None:
@@ -109,8 +110,35 @@ async def clusterd(shell: Shell) -> None:
     await shell.rest()
 
 
+async def device(shell: Shell) -> None:
+    """A fault of a device: its event is stored before its Ack, and the order of a reset before the reset."""
+    await shell.start()
+    shell.files({"faultCode.json": '{"RestartNPUCodes": ["8C000005"]}'})
+    await shell.rest()
+    for rank in (0, 1):
+        shell.begin(rank, f"process {rank}")
+    await shell.rest()
+    shell.say("The processes are stopped, the device is reset, all run again.")
+    shell.report("Agent/1", "FAULT", 1, "8C000005", Device="host-b/npu")
+    await shell.rest()
+    shell.fault(1, 2, 3)
+    await shell.rest()
+    shell.reset_ends(True)
+    await shell.rest()
+    shell.say("The Manager is killed during the next reset: the device is isolated, and not reset again.")
+    shell.report("Agent/1", "FAULT", 2, "8C000005", Device="host-b/npu")
+    await shell.rest()
+    shell.fault(1, 2, 3)
+    await shell.rest()
+    await shell.kill()
+    await shell.start()
+    shell.begin(1, "another")
+    await shell.rest()
+
+
 @pytest.mark.parametrize(
-    ("play", "config"), [(a_round, REPORTS), (killed, REPORTS), (full_disk, REPORTS), (clusterd, CLUSTERD)]
+    ("play", "config"),
+    [(a_round, REPORTS), (killed, REPORTS), (full_disk, REPORTS), (clusterd, CLUSTERD), (device, DEVICES)],
 )
 async def test_transcript(
     play: Callable[[Shell], Awaitable[None]],
