@@ -46,6 +46,7 @@ def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
     cluster.command(213, "[0]")
     assert faults(cluster) == [0]
     assert not lives(first[0]) and lives(second)
+    assert all(map(lives, children(node.process.pid))), "no zombie"
     cluster.command(208, "32766")
     third = [node.pid(rank, "attempt_1/{}/stdout.log") for rank in (0, 1)]
     assert not lives(second)

@@ -126,6 +126,7 @@ def begun(ranks: Ranks) -> Ranks:
 
 def test_survivors_of_a_killed_rank_rejoin_in_their_processes(three: Ranks) -> None:
     pids = [process.pid for process in three.processes]
+    asyncio.run(until((three.folder / "stepped").exists, SOON))
     kill(pids[2])
     three.processes[2].wait()
     three.await_parts("left", 1, 0, 1)
@@ -138,6 +139,8 @@ def test_survivors_of_a_killed_rank_rejoin_in_their_processes(three: Ranks) -> N
     for rank in (0, 1):
         assert epochs(three.folder, rank) == [(pids[rank], 1, "start"), (pids[rank], 2, "rank 2 failed")]
     assert epochs(three.folder, 2)[1:] == [(three.processes[2].pid, 2, "rank 2 failed")]
+    first, second = zip(*((three.folder / f"steps-{rank}").read_text().split() for rank in range(3)), strict=True)
+    assert set(first) == {"0"} and len(set(second)) == 1 and second[0] != "0", "the new process has a survivor's steps"
 
 
 def test_rank_that_waits_in_a_collective_leaves_at_the_order(stuck: Ranks) -> None:
