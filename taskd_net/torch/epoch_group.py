@@ -104,8 +104,11 @@ class EpochGroup:
         original = ProcessGroupGloo.__init__
 
         def make(group: Any, store: Any, rank: int, size: int, timeout: Any = default_pg_timeout) -> None:
-            original(group, store, rank, size, self._options(timeout) if isinstance(timeout, timedelta) else timeout)
+            options, epolls = self._options(timeout) if isinstance(timeout, timedelta) else (timeout, [])
+            self._await_all(store, size)
+            original(group, store, rank, size, options)
             self._groups.append(group)
+            self._take(epolls)
 
         ProcessGroupGloo.__init__ = make
         try:
@@ -146,9 +149,9 @@ class EpochGroup:
         self._groups.clear()
 
     def _await_all(self, store: PrefixStore, world: int) -> None:
-        """Wait until every rank is about to join.
+        """Wait until every rank of a group is about to join.
 
-        Joining itself cannot be ended from outside, and would wait for a rank that has gone.
+        Joining itself cannot be ended from outside, and would wait for a rank that has left the epoch before.
         """
         if store.add("arrived", 1) == world:
             store.set("complete", "")
@@ -161,21 +164,35 @@ class EpochGroup:
                 if self.over:
                     raise EpochOver("the epoch has ended before all ranks were there") from None
 
-    def _options(self, timeout: timedelta) -> Any:
-        """Options of a gloo group, as torch makes them."""
+    def _options(self, timeout: timedelta) -> tuple[Any, list[int]]:
+        """Options of a gloo group, as torch makes them, and the epolls of its devices."""
+        devices: list[Any] = []
+        epolls: list[int] = []
         with self._changing:
             if self.over:
                 raise EpochOver("the epoch has ended; no group can be made in it")
-            devices = []
             for create in _creators():
                 # No thread of Python runs meanwhile.
                 before = _epolls()
                 devices.append(create())
-                self._epolls += sorted(_epolls() - before)
+                epolls += sorted(_epolls() - before)
             self._devices += devices
         options = ProcessGroupGloo._Options()
         options._devices, options._threads, options._timeout = devices, 2 * len(devices), timeout
-        return options
+        return options, epolls
+
+    def _take(self, epolls: list[int]) -> None:
+        """Have the end of the epoch break a group that is whole now.
+
+        Half of its connections, broken before, would leave other ranks in the making of it.
+        """
+        with self._changing:
+            over = self.over
+            if not over:
+                self._epolls += epolls
+        if over:
+            _end([each for epoll in epolls for each in _end_reading(epoll)])
+            raise EpochOver("the epoch has ended while a group was made in it")
 
 
 def prepare() -> None:

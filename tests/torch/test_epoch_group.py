@@ -11,6 +11,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -73,6 +74,39 @@ def test_rank_that_waits_for_others_to_join_leaves_at_the_order() -> None:
         with pytest.raises(EpochOver):
             joined.result(SOON)
     assert not dist.is_initialized()
+
+
+def test_rank_that_waits_for_others_to_make_a_group_leaves_at_the_order() -> None:
+    group = EpochGroup()
+
+    def make() -> None:
+        with group.joined(PrefixStore("epoch", HashStore()), 0, 1, backend="gloo"):
+            ProcessGroupGloo(PrefixStore("further", HashStore()), 0, 2, timedelta(minutes=30))
+
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(make)
+        with pytest.raises(TimeoutError):
+            made.result(0.2)
+        group.abort()
+        with pytest.raises(EpochOver):
+            made.result(SOON)
+    assert not dist.is_initialized()
+
+
+def test_group_that_becomes_whole_after_the_end_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    group, original = EpochGroup(), ProcessGroupGloo.__init__
+
+    def slow(made: Any, store: Any, rank: int, size: int, options: Any) -> None:
+        original(made, store, rank, size, options)
+        if size == 1 and dist.is_initialized():
+            group.abort()  # of another thread, in a training
+
+    monkeypatch.setattr(ProcessGroupGloo, "__init__", slow)
+    with group.joined(PrefixStore("epoch", HashStore()), 0, 1, backend="gloo"):
+        epolls = len(group._epolls)
+        with pytest.raises(EpochOver, match="while a group was made"):
+            dist.new_group([0])
+        assert len(group._epolls) == epolls
 
 
 def test_connection_ends_when_the_peer_has_read_the_rest() -> None:
