@@ -119,6 +119,8 @@ def serve(ctx: click.Context, config: NodeConfig, log_file: str, manager: Manage
         try:
             _start_logging(log_file, ctx.params)
         except ConfigError as error:
+            if "\0" in ctx.params["log_path"]:  # a name that no folder has
+                raise
             # A full disk or a wrong mount must not keep a node from the mesh; its lines then need the console.
             _start_logging(log_file, {**ctx.params, "log_file": NO_FILE, "log_stdout": True})
             get_logger().warning("no_log_file", reason=refused(ctx, error).message)
