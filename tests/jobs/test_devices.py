@@ -9,14 +9,15 @@ import pytest
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.faults.editions import Edition
+from taskd_net.faults.events import read_event
 from taskd_net.faults.levels import Action, JobKind
-from taskd_net.jobs.device_state import DeviceState, FaultConfig, devices_of
+from taskd_net.jobs.device_state import DeviceState, FaultConfig, Task, devices_of
 from taskd_net.jobs.devices import Devices, as_bytes, as_texts
-from taskd_net.jobs.events import DeviceRanks, FaultFiles
+from taskd_net.jobs.events import DeviceEvent, DeviceRanks, FaultFiles
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import StepBegun, StepEnded
 from tests.jobs.plugins import test_fault_level as levels
-from tests.jobs.plugins.test_fault_level import DEVICE, FILES, GRACE, L2, L3, L4, L5, L6, REPLACED, resets, said
+from tests.jobs.plugins.test_fault_level import DEVICE, FILES, GRACE, L1, L2, L3, L4, L5, L6, REPLACED, resets, said
 from tests.jobs.scene import commands, owner
 
 OTHER = "0/Ascend910-0"
@@ -36,6 +37,28 @@ def test_rules_are_known_from_their_files_on() -> None:
     assert not devices.known
     assert devices.take(FaultFiles(FILES), 5.0)
     assert devices.known
+
+
+def test_until_there_are_files_the_severity_decides_and_is_remembered() -> None:
+    config, state = replace(GRACE, answers=True), DeviceState()
+    devices = Devices(config, state)
+    assert devices.known
+    for code, severity in ((L1, "minor"), (L5, "major")):
+        event = read_event({"code": code, "device": DEVICE, "severity": severity}, 5.0)
+        assert devices.take(DeviceEvent(event, 1), 5.0)
+    assert devices.counts == {"L1 NotHandleFault": 1, "L6 SeparateNPU": 1}
+    devices.sync()
+    again = Devices(config, state)
+    (isolated,) = again.isolated()
+    assert (isolated.device, isolated.code) == (DEVICE, L5)
+    again.take(FaultFiles(FILES), 6.0)
+    assert list(again.isolated()) == [], "by the files it asks for a reset"
+
+
+def test_stored_files_that_are_refused_leave_the_severity() -> None:
+    state = DeviceState(files={"faultCode.json": "{"}, tasks={DEVICE: Task(actions=["run_again"], limits=[0.0])})
+    devices = Devices(replace(GRACE, answers=True), state)
+    assert devices.known and not state.tasks
 
 
 def test_files_come_back_byte_by_byte() -> None:
