@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from taskd_net.address import Address
 from taskd_net.core.names import CertificateName
 
-_LOCAL: Final = count(1)
+_UNIX: Final = count(1)
 
 
 class Remote(NamedTuple):
@@ -22,7 +22,7 @@ class Remote(NamedTuple):
     Attributes:
         family: `ipv4`, `ipv6`, or the name of another kind of socket.
         host: the address without the port, in brackets for IPv6.
-        port: the port, empty for a socket without one; `local-1`, `local-2`, … for Unix sockets of direct links.
+        port: the port, empty for a socket without one; `unix-1`, `unix-2`, … for Unix sockets of direct links.
     """
 
     family: str
@@ -41,7 +41,7 @@ class Remote(NamedTuple):
 
     def beside(self) -> Remote:
         """A connection of the same machine that has no port of its own: a Unix socket."""
-        return self._replace(port=f"local-{next(_LOCAL)}")
+        return self._replace(port=f"unix-{next(_UNIX)}")
 
     def is_of_this_machine(self, listen: Address) -> bool:
         """True if the connection comes from the machine of the node that listens there, as far as addresses show it."""

@@ -64,7 +64,7 @@ async def test_two_children_have_addresses_of_their_own(mesh: Mesh) -> None:
     links = [proxy.router.children.find(Position.worker(0, rank)) for rank in range(2)]
     addresses = [proxy.view.connections.address(link.id) for link in links if link is not None]
     assert len(set(addresses)) == 2
-    assert all(address.startswith("127.0.0.1:local-") for address in addresses)
+    assert all(address.startswith("127.0.0.1:unix-") for address in addresses)
 
 
 async def test_link_ends_with_either_process(mesh: Mesh) -> None:
