@@ -267,7 +267,8 @@ class Stage:
         for pid in self._ours():
             with suppress(OSError):
                 environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                if b"TORCHELASTIC_RESTART_COUNT" in b"".join(environment):
+                # torch gives each a session of its own; a program that it starts for a moment has its environment too.
+                if b"TORCHELASTIC_RESTART_COUNT" in b"".join(environment) and os.getsid(pid) == pid:
                     (rank,) = [int(each.removeprefix(b"RANK=")) for each in environment if each.startswith(b"RANK=")]
                     yield rank, pid
 
