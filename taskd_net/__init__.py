@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from taskd_net.api import (
         Body,
         Command,
+        DeviceWatcher,
         Report,
         destroy_taskd_agent,
         destroy_taskd_manager,
@@ -68,6 +69,7 @@ __all__ = [
     "Code",
     "Command",
     "ConfigError",
+    "DeviceWatcher",
     "Echo",
     "Failure",
     "Limits",
@@ -117,6 +119,7 @@ _HOMES = {
     "taskd_net.api": (
         "Body",
         "Command",
+        "DeviceWatcher",
         "Report",
         "destroy_taskd_agent",
         "destroy_taskd_manager",

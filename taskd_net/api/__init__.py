@@ -27,11 +27,13 @@ if TYPE_CHECKING:
         send_to_manager,
         start_taskd_worker,
     )
+    from taskd_net.api.watcher import DeviceWatcher
     from taskd_net.body import Body
 
 __all__ = [
     "Body",
     "Command",
+    "DeviceWatcher",
     "Report",
     "destroy_taskd_agent",
     "destroy_taskd_manager",
@@ -68,6 +70,7 @@ _HOMES = {
         "send_to_manager",
         "start_taskd_worker",
     ),
+    "taskd_net.api.watcher": ("DeviceWatcher",),
     "taskd_net.body": ("Body",),
 }
 

@@ -156,7 +156,7 @@ async def test_mutual_tls_takes_two_commands(tmp_path: Path) -> None:
         # Without the file nobody gets in, and is told why.
         async with Command("send", "--upstream", mgr.address, "--timeout", "1", "Mgr", "x") as stranger:
             assert await stranger.exit_code() == 3
-            assert "the parent speaks TLS and this node plain text" in stranger.errors
+            assert "speaks TLS, and this node is configured for plain text" in stranger.errors
         # New certificates while they run.
         async with Command("certs", "issue", cwd=tmp_path) as again:
             assert await again.exit_code() == 0

@@ -10,7 +10,7 @@ from taskd_net.cli.settings import COMMANDS
 
 
 def test_every_command_with_settings_is_there() -> None:
-    others = {"config", "doctor", "certs", "demo", "faults", "bench", "clusterd-sim", "run"}
+    others = {"config", "doctor", "certs", "demo", "faults", "bench", "clusterd-sim", "run", "context", "completion"}
     assert set(COMMANDS) | others == set(group.commands)
 
 

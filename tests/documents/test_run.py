@@ -31,6 +31,7 @@ NOT_RUN: Final = {
     ("bench",): "takes minutes: tests/benchmarks and tests/cli/test_bench.py run its measures, `make bench` all of it",
     ("clusterd-sim",): "goes on until its scenario ends: tests/cli/test_clusterd_sim.py and tests/sim run it",
     ("run",): "needs torch: tests/torch runs it in `make torch`",
+    ("context",): "they follow each other, and tests/cli/test_context.py runs them so",
     ("demo",): "tests/cli/test_demo.py and tests/demo/job run it",
 }
 """Commands that test_commands.py checks and this module does not run, by first words, each with the reason."""
@@ -159,6 +160,9 @@ async def test_every_command_is_understood_and_carried_out(tmp_path: Path) -> No
         proxy = await stack.enter_async_context(Daemon("proxy", "--upstream", mgr.address, logs=tmp_path))
         places = Places(mgr.address, proxy.address, tmp_path)
         turns = asyncio.Semaphore(TOGETHER)
+        home = {"HOME": str(tmp_path)}
+        async with processes.Command("context", "add", "prod", "--at", mgr.address, env=home) as made:
+            assert await made.exit_code() == 0
 
         async def run(number: int, command: Command) -> None:
             folder = tmp_path / str(number)
