@@ -147,8 +147,10 @@ def test_inbox_takes_a_run_at_once_or_leaves_it_alone() -> None:
     mgr.link_up(0.0, 1, "down", (), NUMBERED)
     first = mgr.messages_arrived(1.0, 1, frames[:2], [1, 2], [1.0] * 2)
     assert (first.deliveries, first.writes[1].accepted) == (frames[:2], [1, 2])
+    assert mgr.statistics.delivered == 2
     more = mgr.messages_arrived(1.0, 1, frames[2:], [3, 4], [1.0] * 2)
     assert (more.deliveries, more.writes[1].accepted) == (frames[2:3], [3])
+    assert mgr.statistics.delivered == 3
 
 
 def test_sessions_are_named_in_a_record() -> None:

@@ -395,6 +395,42 @@ async def test_fault_under_a_message_alone_is_answered(cable: Cable, monkeypatch
     assert not cable.running.done()
 
 
+async def test_fault_of_this_package_is_logged_and_ends_the_link(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(cable.node.router, "answers_arrived", fails)
+    await cable.write(write_delivered(1, 1))
+    await soon(cable.running)
+    assert "link_failed" in caplog.text
+
+
+async def test_aborted_link_writes_nothing_more(cable: Cable) -> None:
+    first, second = bodies(2)
+    cable.node.send(first)
+    await cable.next_frame()
+    await cable.write(write_delivered(1, 1))
+    await until(lambda: not cable.child.in_flight.count)
+    cable.link.abort()
+    cable.node.send(second)  # it would leave at once
+    assert cable.child.queued_messages == 1
+    await soon(cable.running)
+    assert [message.uuid for message, _ in cable.link.unwritten()] == [second.uuid]
+
+
+async def test_message_alone_counts_as_no_answer(cable: Cable) -> None:
+    """The bound on answers that the other end does not take is kept by this count."""
+    held = cable.child.waiting
+    await cable.write(write_frame(Kind.PING))
+    await cable.next_frame()
+    cable.link._fresh = True
+    cable.node.send(frame(uuid="0"))
+    assert cable.child.queued_messages == 0
+    assert cable.child.waiting == held
+
+
 async def test_link_that_another_node_has_replaced_says_nothing_any_more(cable: Cable) -> None:
     cable.node.links[cable.child.id] = DirectLink(cable.node, cable.child.id, WORKER, cable.stream, numbered=True)
     await cable.write(write_message(7, 3000, 0, frame(src="Worker/0/0", to="Mgr", uuid="up").data))
@@ -493,6 +529,7 @@ async def test_frames_that_come_before_the_link_stands_are_kept() -> None:
     assert await soon(stream.first) == (Kind.ACCEPTED, b"\x01")
     await until(lambda: stream._paused)
     assert stream.reason == ""
+    assert not stream._transport.is_reading(), "the kernel keeps the rest, and lets the other end wait"
     far.close()
     node = FakeNode("Worker/0/0")
     link = DirectLink(node, 0, Position.mgr(), stream)

@@ -235,10 +235,11 @@ async def test_port_that_stays_shut_is_logged_once(
     monkeypatch.setattr(link_limits, "DIRECT_RETRY_S", 0.05)
     monkeypatch.setattr(limits, "CONNECT_S", 0.02)
     looks = asyncio.Semaphore(0)
+    found: list[bool] = []
     answers = direct_kind.Direct.answers
 
     async def looked(kind: direct_kind.Direct, way: Way) -> bool:
-        answered = await answers(kind, way)
+        found.append(answered := await answers(kind, way))
         looks.release()
         return answered
 
@@ -247,6 +248,7 @@ async def test_port_that_stays_shut_is_logged_once(
     worker = await mesh.worker(0, 0, mgr)
     for _ in range(3):
         await soon(looks.acquire())
+    assert not any(found)
     assert mesh.count("link_unreachable") == 1
     assert (await soon(worker.send("x", to="Mgr"))).ok
 

@@ -10,7 +10,7 @@ import pytest
 from taskd_net import Code, Position
 from taskd_net.address import Address
 from taskd_net.links.grpc_calls import STATUS_SERVICE
-from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten, ask_health
+from taskd_net.observe.client import AskFailed, NodeClient, NoManager, NotForgotten, ask_health
 from taskd_net.observe.probe_codec import Series
 from taskd_net.states import State
 from tests.peers.mesh import PATIENCE_S, Mesh
@@ -42,6 +42,21 @@ async def test_one_client_asks_everything(mesh: Mesh) -> None:
         await worker.close(orderly=False)
         await mesh.logged("child_lost")
         assert await asking.forget(worker.position) is State.LOST
+
+
+async def test_node_that_decides_nothing_has_no_job(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    async with client(mgr.address) as asking:
+        with pytest.raises(NoManager, match="decides nothing"):
+            await asking.job()
+    async with client(proxy.address) as asking:
+        with pytest.raises(NoManager, match="ask the Mgr"):
+            await asking.job()
+    async with client("127.0.0.1:9") as asking:
+        with pytest.raises(AskFailed, match="no node answers") as failed:
+            await asking.job()
+        assert not isinstance(failed.value, NoManager)
 
 
 async def test_full_node_can_be_asked(mesh: Mesh) -> None:

@@ -72,6 +72,11 @@ def test_the_widest_job_fits_into_an_answer() -> None:
     assert read.job_id == text[: job_limits.JOB_TEXT_CHARS]
 
 
+@pytest.mark.parametrize(("number", "read"), [(2**63, 2**63 - 1), (-(2**63) - 1, -(2**63)), (2**63 - 1, 2**63 - 1)])
+def test_a_number_of_more_than_64_bits_is_cut(number: int, read: int) -> None:
+    assert wire.read_job(wire.write_job(JobView(restarts_left=number))).restarts_left == read
+
+
 def test_a_text_without_bytes_is_sent() -> None:
     assert wire.read_job(wire.write_job(JobView("\ud800"))).job_id == "?"
 

@@ -73,6 +73,11 @@ def test_a_job_that_has_just_begun() -> None:
     assert found["clusterd"] is None
 
 
+def test_the_mean_time_of_a_command_is_rounded_to_microseconds() -> None:
+    counters = JobCounters(fault_to_command_count=3, fault_to_command_seconds=1.0)
+    assert job_document(JobView(counters=counters))["counters"]["fault_to_command"] == 0.333333
+
+
 def names(document: object) -> set[str]:
     """The keys of a document and of the objects in it; numbers by plugin or by state are no keys."""
     if isinstance(document, list):

@@ -116,3 +116,18 @@ async def test_nodes_of_a_proxy_that_begins_to_report_are_those_that_it_reports(
         mgr.view.told(link, Report([Record("Proxy/7", own), Record("Worker/7/0", node)], first=True, complete=True))
         assert seen(mgr) == {"Mgr/0", "Proxy/7", "Worker/7/0"}
         assert mgr.view.ledger.find("Worker/7/0") == Record("Worker/7/0", node)
+
+
+async def test_nodes_behind_a_foreign_proxy_are_joined_there(mesh: Mesh) -> None:
+    """Also where the Proxy comes after a leaf."""
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/0") as leaf, RawChild("Proxy/7") as foreign:
+        await leaf.join(str(mgr.address))
+        await foreign.join(str(mgr.address))
+        await foreign.announce("Worker/7/0", "Worker/7/1")
+        mgr.view.look()
+        for rank in (0, 1):
+            record = mgr.view.ledger.find(f"Worker/7/{rank}")
+            assert record is not None
+            status = wire.read_node(record.node)
+            assert (status.parent, status.state, status.since) == (Position.proxy(7), State.JOINED, 0.0)

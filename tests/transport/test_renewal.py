@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code, limits
+from taskd_net import Code, limits, link_limits
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
 from taskd_net.links.direct_acceptor import DirectAcceptor
 from taskd_net.links.peer import joined_metadata
+from taskd_net.logger import get_logger
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
@@ -228,3 +229,59 @@ async def test_old_connection_stays_until_its_calls_are_answered() -> None:
     answered.set()
     await soon(ending)
     assert steps == ["answered", "unwritten", "cancelled", "closed"]
+
+
+def staying(spawned: list[object]) -> Any:
+    """A stay whose work is noted and not done."""
+
+    def spawn(work: Any) -> None:
+        work.close()
+        spawned.append(work)
+
+    return SimpleNamespace(
+        renewing=False, connection=SimpleNamespace(better="direct"), parent=None, peer=None, spawn=spawn,
+        session=SimpleNamespace(kind="direct"),
+    )  # fmt: skip
+
+
+def renewal() -> Renewal:
+    """A child's, of certificates that are always old."""
+
+    async def better_answers(*_: object) -> bool:
+        return True
+
+    host: Any = SimpleNamespace(log=get_logger(node="Worker/0/0"))
+    connector: Any = SimpleNamespace(is_stale=lambda _: True, better_answers=better_answers)
+    nobody: Any = None
+    return Renewal(host, connector, "127.0.0.1:1", 1.0, nobody)
+
+
+async def test_child_that_moves_for_its_certificates_does_not_move_twice() -> None:
+    spawned: list[object] = []
+    stay, one = staying(spawned), renewal()
+    one.begin(stay)
+    one.begin(stay)
+    assert len(spawned) == 1
+
+
+async def test_child_that_moves_to_a_better_link_does_not_move_for_its_certificates_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spawned: list[object] = []
+    stay, one = staying(spawned), renewal()
+    pauses: list[tuple[float, float]] = []
+
+    def uniform(least: float, most: float) -> float:
+        pauses.append((least, most))
+        return 0.0
+
+    async def move(_: Renewal, moving: Any) -> None:
+        one.begin(moving)
+        assert not spawned
+        moving.connection = SimpleNamespace(better=None)
+
+    monkeypatch.setattr("random.uniform", uniform)
+    monkeypatch.setattr(Renewal, "_move", move)
+    await soon(one.improve(stay))
+    assert len(spawned) == 1, "its certificates have their turn afterwards"
+    assert pauses == [(link_limits.DIRECT_RETRY_S / 2, link_limits.DIRECT_RETRY_S)]

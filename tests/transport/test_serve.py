@@ -1,10 +1,12 @@
 """The four calls as a parent serves them, where the order of events is the point."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from taskd_net import Code
+from taskd_net import Code, limits
+from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
 from tests.peers.stubs import pb
@@ -54,3 +56,14 @@ async def test_ack_without_a_position_is_from_whoever_gave_it(mesh: Mesh) -> Non
         child.write_on_stream(pb.Ack(uuid=message.header.uuid, code=Code.RECV_BUF_BUSY))
         ack = await soon(send)
         assert (ack.code, str(ack.src)) == (Code.RECV_BUF_BUSY, "Worker/0/0")
+
+
+@pytest.mark.timeout(60)
+async def test_peer_that_begins_tls_and_does_not_register_is_logged_without_anybody_asking(
+    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
+    monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.2)
+    mgr = await mesh.mgr(tls=Folder(tmp_path / "good").listening())
+    await mesh.worker(0, 9, mgr, tls=Folder(tmp_path / "foreign").connecting(), join=False, backoff_max=0.06)
+    await mesh.logged("stranger", node=mgr.position)
