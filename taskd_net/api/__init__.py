@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         start_taskd_manager,
     )
     from taskd_net.api.proxy import destroy_taskd_proxy, init_taskd_proxy
+    from taskd_net.api.watcher import DeviceWatcher
     from taskd_net.api.worker import (
         Command,
         destroy_taskd_worker,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         send_to_manager,
         start_taskd_worker,
     )
-    from taskd_net.api.watcher import DeviceWatcher
     from taskd_net.body import Body
 
 __all__ = [

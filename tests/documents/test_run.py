@@ -116,6 +116,7 @@ class Places:
         """The environment: the document's assignments, and substitutes for a user's defaults."""
         given = {name: self._addresses.get(value, value) for name, value in command.variables.items()}
         ours = {"TASKD_LOG_PATH": str(self._folder), "TASKD_NET_AT": self._mgr, "HOME": str(self._folder)}
+        ours["XDG_CONFIG_HOME"] = str(self._folder)
         if "--upstream" not in command.words:
             ours["TASKD_NET_UPSTREAM"] = self._upstreams.get(command.words[1], self._proxy)
         if command.words[1] in ("mgr", "proxy") and "POD_IP" not in given:
@@ -160,7 +161,7 @@ async def test_every_command_is_understood_and_carried_out(tmp_path: Path) -> No
         proxy = await stack.enter_async_context(Daemon("proxy", "--upstream", mgr.address, logs=tmp_path))
         places = Places(mgr.address, proxy.address, tmp_path)
         turns = asyncio.Semaphore(TOGETHER)
-        home = {"HOME": str(tmp_path)}
+        home = {"XDG_CONFIG_HOME": str(tmp_path)}
         async with processes.Command("context", "add", "prod", "--at", mgr.address, env=home) as made:
             assert await made.exit_code() == 0
 

@@ -130,4 +130,4 @@ async def test_nodes_behind_a_foreign_proxy_are_joined_there(mesh: Mesh) -> None
             record = mgr.view.ledger.find(f"Worker/7/{rank}")
             assert record is not None
             status = wire.read_node(record.node)
-            assert (status.parent, status.state, status.since) == (Position.proxy(7), State.JOINED, 0.0)
+            assert (status.parent, status.state) == (Position.proxy(7), State.JOINED)
