@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MINORS = (11, 12, 13)
+MINORS = (11,)
 """Minor versions of Python 3 with a classifier."""
 STEP_S = 300
 """Seconds for one step, pip's included."""
