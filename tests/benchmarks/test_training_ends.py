@@ -27,8 +27,9 @@ class Measured:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
-        # A parent that can be killed without the test.
-        parent = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-m', {ENDLESS!r}, 'bench']))"
+        # A parent that can be killed without the test. Its child hears the hang-up, also if the tests run under nohup.
+        heard = "import signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+        parent = f"{heard}; sys.exit(subprocess.call([sys.executable, '-m', {ENDLESS!r}, 'bench']))"
         self.parent = subprocess.Popen([sys.executable, "-c", parent], env=environment, stderr=subprocess.DEVNULL)
         asyncio.run(until(lambda: len(self.below()) == 3, SOON))
         (child,) = Path(f"/proc/{self.parent.pid}/task/{self.parent.pid}/children").read_text().split()
