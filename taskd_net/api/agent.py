@@ -22,6 +22,19 @@ from uuid import uuid4
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.api import agent_settings, arguments, plans
+from taskd_net.api.agent_events import (
+    Commanded,
+    Done,
+    Ended,
+    Event,
+    Failed,
+    Ignored,
+    Joined,
+    Looked,
+    Report,
+    Tick,
+    Woken,
+)
 from taskd_net.api.agent_messages import Go, read_command
 from taskd_net.api.ends import Ends
 from taskd_net.api.failed_calls import FailedCalls
@@ -33,21 +46,7 @@ from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.api.plans import Call, Leave, Plans, PyTorchPlans, Return
 from taskd_net.api.pytorch import PyTorchWorkers
 from taskd_net.api.receiver import from_mgr, read_body
-from taskd_net.api.supervision import (
-    Commanded,
-    Done,
-    Ended,
-    Event,
-    Failed,
-    Ignored,
-    Joined,
-    Looked,
-    Report,
-    Supervisor,
-    Tick,
-    Times,
-    Woken,
-)
+from taskd_net.api.supervision import Supervisor, Times
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from taskd_net.api.agent_events import Looked
 from taskd_net.api.failed_calls import Malformed
 from taskd_net.api.member import Refused
 from taskd_net.api.operators import KILL_WORKER, MONITOR, START_ALL_WORKER, START_WORKER_LIST, Operators
 from taskd_net.api.scheduler import end_scheduler
-from taskd_net.api.supervision import Looked
 from taskd_net.untrusted import shown
 
 ALL: Final = -1

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+from taskd_net.api.agent_events import Looked
 from taskd_net.api.member import Refused
-from taskd_net.api.supervision import Looked
 from taskd_net.codes import ConfigError
 from taskd_net.untrusted import shown
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
+from taskd_net.api.agent_events import Looked
 from taskd_net.api.member import Refused
 from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
-from taskd_net.api.supervision import Looked
 from taskd_net.untrusted import shown
 
 RESTARTED: Final = "RESTART_FAULT_PROCESS_TYPE"

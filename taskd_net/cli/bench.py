@@ -14,15 +14,16 @@ CHECKOUT = Path(taskd_net.__file__).resolve().parent.parent
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--quick", is_flag=True, help="Only the measures of the targets, in under two minutes.")
+@click.option("--quick", is_flag=True, help="Only the measures of the targets, in three minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --quick, the list of targets.")
 @click.option("--turns", type=click.IntRange(1, 100), help="Turns of each system.  [default: 5, with --quick 3]")
 @click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Write plots and tables here.")
 def bench(names: tuple[str, ...], quick: bool, as_json: bool, turns: int | None, plots: Path | None) -> None:
     """Measure what the mesh costs, in turns with what one could use instead.
 
-    NAMEs choose among the measures; without any, all but `training` are taken, in under ten minutes. Needs a checkout,
-    and the extra `bench`, or `bench-training`. Progress goes to stderr, the results to stdout; nothing is left running.
+    NAMEs choose among the measures; without any, all but `training` are taken, in some twenty minutes. It needs a
+    checkout, and the extra `bench`, or `bench-training`. Progress goes to stderr, the results to stdout; nothing is
+    left running.
     """
     if not (CHECKOUT / "benchmarks" / "command.py").is_file():
         sys.exit("taskd-net bench needs a checkout of the repository: the installed package has no benchmarks")

@@ -31,7 +31,8 @@ from taskd_net.link_limits import (
 )
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct_requests import Beside
-from taskd_net.links.direct_socket import DirectSocket, flushes
+from taskd_net.links.direct_socket import DirectSocket
+from taskd_net.links.flushes import flushes
 from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.peer import Peer
 from taskd_net.links.session import Host, Session, rouse

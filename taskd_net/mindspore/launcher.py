@@ -7,11 +7,11 @@ import time
 from typing import Final, assert_never
 
 from taskd_net.api import plans
+from taskd_net.api.agent_events import Looked
 from taskd_net.api.failed_calls import FailedCalls
 from taskd_net.api.member import by_signal
 from taskd_net.api.operators import LocalWorkers
 from taskd_net.api.plans import Call, Leave, Look
-from taskd_net.api.supervision import Looked
 from taskd_net.logger import late_logger
 from taskd_net.mindspore.clusterd import Clusterd
 from taskd_net.mindspore.files import Paths, Reader

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -16,16 +15,14 @@ from enum import Enum
 import grpc
 
 from taskd_net.address import Address
+from taskd_net.free_position import free_position
 from taskd_net.links import peer as peers
 from taskd_net.links.tasknet import STREAM
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.service import PROBE_SERVICE
-from taskd_net.position import Position
 from taskd_net.tls.files import Tls
 from taskd_net.transport.channel import channel_to
-
-_NOBODY = range(1_000_000_000, 2_000_000_000)
 
 
 class Kind(Enum):
@@ -75,7 +72,7 @@ async def identify(address: Address, timeout: float, tls: Tls | None = None) -> 
 
 
 async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) -> bool:
-    stranger = peers.stream_metadata(Position.agent(random.choice(_NOBODY)))
+    stranger = peers.stream_metadata(free_position())
     async with channel_to(address, tls) as channel:
         stream = _open_stream(channel, stranger)
         try:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from taskd_net.api.agent_events import Looked
 from taskd_net.api.member import Refused
 from taskd_net.api.mindspore import MindSporeWorkers
 from taskd_net.api.operators import Operators
-from taskd_net.api.supervision import Looked
 from taskd_net.codes import TaskdNetError
 
 pytestmark = pytest.mark.oldest

@@ -15,7 +15,7 @@ import pytest
 
 from taskd_net import limits, link_limits
 from taskd_net.links.acknowledgements import _silent
-from taskd_net.links.direct_socket import flushes
+from taskd_net.links.flushes import flushes
 from tests.links.pipes import bodies
 from tests.links.test_direct import Cable
 from tests.peers.mesh import soon
