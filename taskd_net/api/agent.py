@@ -226,6 +226,8 @@ class Agent:
         """Take in the answer of one of the framework's functions, and the workers' processes after it."""
         if error is not None:
             self._failures.report(call, error)
+        if self._over.done():
+            return  # the call was under way at the end: nobody would close its descriptors again
         if pids is not None:
             self._ends.watch(pids)
         self._feed(answer)

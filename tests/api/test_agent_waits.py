@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, api, job_limits
-from taskd_net.api import agent_settings
+from taskd_net.api import agent, agent_settings
+from taskd_net.api.agent import Agent
+from taskd_net.api.agent_events import Looked
+from taskd_net.api.ends import Ends
+from taskd_net.api.plans import Look
 from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Start, take
 from tests.api.frameworks import Msrun
@@ -102,6 +107,25 @@ def test_mgr_that_was_away_gets_the_fault_again(go: Body, expected: list[str], s
             if body.msg_type != "KEEP_ALIVE":
                 bodies.append(body)
         assert [body.msg_type for body in bodies if body != first] == expected[:-1]
+
+
+def test_call_that_returns_after_the_end_watches_nothing(
+    start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It watched the workers again while the node was closing, and left their descriptors open."""
+    late: list[Agent] = []
+
+    class Closing(Ends):
+        def close(self) -> None:
+            super().close()
+            asyncio.get_running_loop().call_soon(lambda: late[0]._called(Look(), Looked(), None, [os.getpid()]))
+
+    monkeypatch.setattr(agent, "Ends", Closing)
+    start(msrun)
+    assert agent.slot._member is not None
+    late.append(agent.slot._member)
+    assert api.destroy_taskd_agent()
+    assert late[0]._ends._watched == {}
 
 
 def test_fault_of_an_agent_is_repeated_to_a_mgr_of_ours(
