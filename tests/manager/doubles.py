@@ -66,8 +66,10 @@ class DiskStore:
             return  # this process was killed
         if self._disk.full:
             raise sqlite3.OperationalError("database or disk is full")
-        named = (name if parts[name] is not None else f"-{name}" for name in sorted(parts) if name not in _ALWAYS)
-        self._lines.add(f"commit {' '.join(named) or 'the rest'}")
+        named = [name if parts[name] is not None else f"-{name}" for name in sorted(parts) if name not in _ALWAYS]
+        changed = _undated(parts.get("rest")) != _undated(self._disk.parts.get("rest")) or "plugins" in parts
+        if named or changed:
+            self._lines.add(f"commit {' '.join(named) or 'the rest'}")
         for name, text in parts.items():
             if text is None:
                 self._disk.parts.pop(name, None)
@@ -265,6 +267,15 @@ class Shell:
         busy = not self.resets.empty() or keeping._thread.busy or manager._changed.is_set() or not self.signals.empty()
         waits = manager.job.wake > manager._now() + 1.0 and len(manager._dispatch._sending) == self.node.waiting
         return waits and not busy and not manager._unconfirmed and self.node._inbox.empty()
+
+
+def _undated(rest: str | None) -> object:
+    """The part `rest` without the times of the last tick. One in which nothing was due comes before an Ack or after."""
+    read: Any = json.loads(rest or "null")
+    if read:
+        for name in ("now", "ticked", "dirty"):
+            read["state"].pop(name)
+    return read
 
 
 def _body(body: Body) -> str:

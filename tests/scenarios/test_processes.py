@@ -171,16 +171,27 @@ async def test_killed_and_stopped_processes_cost_nobody_else_anything(job: Job) 
         assert (await job.mgr.send("Worker/All/All"))[0] == 0
         assert await node.send("Worker/0/0") == (0, "Worker/0/0")
 
-    # A stopped Worker: written and not answered, for every sender within its timeout.
+    # A stopped Worker: written and not answered, for every sender within its timeout. Each hop waits for less than the
+    # one before it. The last one knows first, but on a busy machine its answer may come too late for those before it.
     stopped.signal(signal.SIGSTOP)
-    asked = [node.send("Worker/0/0", timeout=1.5) for node in (job.mgr, job.proxies[0], brother, far)]
+    senders = {
+        job.mgr: ("Worker/0/0", "Proxy/0"),
+        job.proxies[0]: ("Worker/0/0",),
+        brother: ("Worker/0/0", "Proxy/0"),
+        far: ("Worker/0/0", "Proxy/0", "Mgr/0", "Proxy/1"),
+    }
+    asked = [node.send("Worker/0/0", timeout=1.5) for node in senders]
     undisturbed = [asyncio.create_task(brother.send("Worker/1/3", timeout=5.0)) for _ in range(20)]
-    for code, src in await asyncio.gather(*asked):
-        assert (code, src) == (Code.NETWORK_ACK_LOST, "Worker/0/0")
+    for (code, src), on_the_way in zip(await asyncio.gather(*asked), senders.values(), strict=True):
+        assert code == Code.NETWORK_ACK_LOST
+        assert src in on_the_way
     assert await asyncio.gather(*undisturbed) == [(0, "Worker/1/3")] * 20
     # Its Proxy's pings may have detected it by now.
     seen = await job.mgr.send("Worker/All/All", timeout=2.0)
-    assert seen in ((Code.NETWORK_ACK_LOST, "Worker/0/0"), (Code.NET_STREAM_NOT_INITED, "Proxy/0"))
+    assert seen in (
+        *((Code.NETWORK_ACK_LOST, src) for src in senders[job.mgr]),
+        (Code.NET_STREAM_NOT_INITED, "Proxy/0"),
+    )
     stopped.signal(signal.SIGCONT)
 
     # A killed Proxy: its place is known, its stream is gone, and the other node notices nothing.
