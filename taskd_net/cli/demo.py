@@ -15,6 +15,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from taskd_net import Position
+from taskd_net.cli.options import FORMS
 from taskd_net.demo import display
 from taskd_net.demo.faults.scenarios import SCENARIOS as FAULTS
 from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
@@ -30,6 +32,7 @@ from taskd_net.demo.report import Report
 from taskd_net.demo.tour import Tour
 from taskd_net.demo.training.scenarios import SCENARIOS as TRAININGS
 from taskd_net.demo.training.scenarios import play_all as play_trainings
+from taskd_net.schema import Kind
 
 MAX_NODES: Final = 16
 MAX_WORKERS: Final = 64
@@ -42,13 +45,25 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--nodes", type=click.IntRange(1, MAX_NODES), default=2, show_default=True, help="Proxies, and Agents.")
 @click.option("--workers", type=click.IntRange(1, MAX_WORKERS), default=8, show_default=True, help="Workers in all.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the tree and the table.")
+@click.option("--keep", is_flag=True, help="Leave the mesh up afterwards, until Ctrl-C.")
+@click.option(
+    "--http-port",
+    type=FORMS[Kind.PORT].param,
+    metavar="PORT",
+    help="Port of the Mgr's status page, on 127.0.0.1, or HOST:PORT. Needs the extra `page`.",
+)
 @click.pass_context
-def demo(ctx: click.Context, nodes: int, workers: int, as_json: bool) -> None:
+def demo(ctx: click.Context, nodes: int, workers: int, as_json: bool, keep: bool, http_port: str | None) -> None:
     """Start a mesh of processes on this machine and show what it does.
 
     One Mgr, a Proxy and an Agent per node, and Workers on all nodes. They send in every direction, broadcast, are
     refused with codes, and lose a Proxy that comes back. Exits with 0 if every result was as expected. Progress goes to
     stderr, the result to stdout; no process is left.
+
+    \b
+    Examples:
+      taskd-net demo --workers 16
+      taskd-net demo --keep --http-port 8080
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -58,14 +73,26 @@ def demo(ctx: click.Context, nodes: int, workers: int, as_json: bool) -> None:
     messages = display.console(stderr=True)
     report = Report(expected=1 + 2 * nodes + workers)
     began = time.monotonic()
+    shown = False
+
+    def show() -> None:
+        """Print the result, once."""
+        nonlocal shown
+        if not shown:
+            _show(report, time.monotonic() - began, messages, as_json=as_json)
+        shown = True
+
     exit_code = 0
     try:
-        asyncio.run(_run(nodes, workers, report, messages))
+        asyncio.run(_run(nodes, workers, http_port, report, messages, show if keep else None))
     except DemoFailed as failed:
         report.problems.append(str(failed))
         exit_code = failed.exit_code if isinstance(failed, Interrupted) else 1
-    took = time.monotonic() - began
+    show()
+    sys.exit(exit_code or int(not report.ok))
 
+
+def _show(report: Report, took: float, messages: Console, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.as_json()))
     elif report.tree:
@@ -81,17 +108,35 @@ def demo(ctx: click.Context, nodes: int, workers: int, as_json: bool) -> None:
         messages.print(Text(f" Everything as it had to be, in {took:.1f} s.", "bold green"))
     else:
         messages.print(Text(f" Failed, after {took:.1f} s; no process is left.", "bold red"))
-    sys.exit(exit_code or int(not report.ok))
 
 
-async def _run(nodes: int, workers: int, report: Report, messages: Console) -> None:
+async def _run(
+    nodes: int, workers: int, http_port: str | None, report: Report, messages: Console, keep: Callable[[], None] | None
+) -> None:
+    """Run the demo.
+
+    Args:
+        nodes, workers, http_port: as on the command line.
+        report: collects the findings.
+        messages: shows the progress.
+        keep: called at the end of the script; then the mesh stays up until a signal. None: it ends at once.
+    """
     fleet, progress = Fleet(), display.Progress(messages, report)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, fleet.abort, Interrupted(number))
     async with fleet:
         messages.print(display.heading(nodes, workers), soft_wrap=True)
-        await Tour(fleet, nodes, workers, report, progress).run()
+        await Tour(fleet, nodes, workers, report, progress, http_port).run()
+        if keep is not None and report.ok:
+            over = asyncio.Event()
+            for number in SIGNALS:
+                loop.add_signal_handler(number, over.set)
+            fleet.settle()
+            keep()
+            mgr = report.addresses[Position.mgr()]
+            messages.print(Text(f" The mesh stays up until Ctrl-C: taskd-net tree --at {mgr}"), soft_wrap=True)
+            await over.wait()
         with progress.step("Ending every process") as step:
             report.problems += await fleet.close()
             step.done("Every process has ended")

@@ -160,6 +160,7 @@ class Fleet:
         self.processes: list[NodeProcess] = []
         self._task: asyncio.Task[object] | None = None
         self._reason: DemoFailed | None = None
+        self._settled = False
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -179,6 +180,10 @@ class Fleet:
         if self._task is not None and self._reason is None:
             self._reason = reason
             self._task.cancel()
+
+    def settle(self) -> None:
+        """From now on a process may end without a problem, as when somebody kills it to see what follows."""
+        self._task, self._settled = None, True
 
     async def start(self, position: Position, *, listen: str | None = None, upstream: str | None = None) -> NodeProcess:
         """Start one process; its Node starts by itself."""
@@ -201,5 +206,6 @@ class Fleet:
     async def close(self) -> list[str]:
         """End every process in order. Returns the problems."""
         self._task = None
-        closing = [process.close(CLOSE_S) for process in self.processes if not process.ending]
+        left = [each for each in self.processes if not each.ending and (each.alive or not self._settled)]
+        closing = [process.close(CLOSE_S) for process in left]
         return [trouble for trouble in await asyncio.gather(*closing) if trouble]

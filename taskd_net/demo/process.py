@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, TypedDict
 from uuid import uuid4
@@ -23,6 +24,7 @@ from uuid import uuid4
 import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, Position
+from taskd_net.page import StatusPage
 from taskd_net.retry import repeat
 
 LINE_BYTES: Final = 16 * 1024 * 1024
@@ -57,10 +59,16 @@ class Reached(TypedDict):
 
 
 class DemoNode:
-    """A Node, and the requests of the demo to it: its methods."""
+    """A Node, and the requests of the demo to it: its methods.
 
-    def __init__(self, node: Node) -> None:
+    Args:
+        node: the node, which has started.
+        beside: closes what is opened beside it.
+    """
+
+    def __init__(self, node: Node, beside: AsyncExitStack) -> None:
         self._node = node
+        self._beside = beside
         self._received: dict[str, list[str]] = {}
         self._taken = 0
         self._took = asyncio.Event()
@@ -69,6 +77,10 @@ class DemoNode:
     async def join(self, timeout: float) -> None:
         """Wait until the Mgr knows the way to this node."""
         await self._node.joined(timeout)
+
+    async def open_page(self, listen: str) -> str:
+        """Serve the node's status page. Returns its URL."""
+        return (await self._beside.enter_async_context(StatusPage(self._node, listen))).url
 
     async def send(self, to: str, mtype: str, uuids: Sequence[str]) -> Sent:
         """Send messages with these uuids, one after another."""
@@ -134,9 +146,9 @@ async def _serve(demo: DemoNode, do: str, arguments: dict[str, object]) -> None:
 async def _run(config: NodeConfig) -> None:
     stdin = asyncio.StreamReader(limit=LINE_BYTES)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
-    async with Node(config) as node:
+    async with Node(config) as node, AsyncExitStack() as beside:
         _say({"value": Started(address=node.address, at=time.monotonic())})
-        demo = DemoNode(node)
+        demo = DemoNode(node, beside)
         serving = None
         while line := await stdin.readline():
             serving = asyncio.create_task(_serve(demo, **json.loads(line)))

@@ -38,12 +38,16 @@ class Tour:
         workers: number of Workers in all, spread evenly over the nodes.
         report: collects the findings.
         progress: shows the steps.
+        http_port: `host:port` of the Mgr's status page; None for none.
     """
 
-    def __init__(self, fleet: Fleet, nodes: int, workers: int, report: Report, progress: Progress) -> None:
+    def __init__(
+        self, fleet: Fleet, nodes: int, workers: int, report: Report, progress: Progress, http_port: str | None = None
+    ) -> None:
         self._fleet = fleet
         self._progress = progress
         self._nodes = nodes
+        self._http_port = http_port
         self._workers = workers_by_node(nodes, workers)
         self._all_workers = [worker for node in self._workers for worker in node]
         self._started: dict[Position, NodeProcess] = {}
@@ -70,6 +74,7 @@ class Tour:
         report = self.report
         with self._progress.step(f"Starting {report.expected} processes") as step:
             (mgr,) = await self._start([Position.mgr()], listen=ANY_PORT)
+            page = await mgr.ask(DemoNode.open_page, listen=self._http_port) if self._http_port is not None else None
             proxies = await self._start(list(map(Position.proxy, range(self._nodes))), ANY_PORT, mgr.address)
             below = [
                 self._start([Position.agent(node), *self._workers[node]], upstream=proxy.address)
@@ -83,7 +88,8 @@ class Tour:
                 step.doing(f"Joining: {report.joined} of {report.expected}")
 
             await asyncio.gather(*map(join, self._started.values()))
-            step.done(f"{report.joined} of {report.expected} nodes have joined, each a process of its own")
+            seen = "" if page is None else f"; see {page}"
+            step.done(f"{report.joined} of {report.expected} nodes have joined, each a process of its own{seen}")
 
     async def _unicast(self) -> None:
         mgr, first = Position.mgr(), self._all_workers[0]

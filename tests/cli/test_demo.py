@@ -4,9 +4,11 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,6 +180,7 @@ def test_the_smallest_size_as_people_read_it() -> None:
         (["--workers", "65"], "65 is not in the range 1<=x<=64"),
         (["--workers", "many"], "'many' is not a valid integer range"),
         (["--workers", "1"], "1 is too few for 2 nodes"),
+        (["--http-port", "80a"], "address is '80a'; expected host:port"),
         (["extra"], "No such command 'extra'"),
     ],
 )
@@ -201,6 +204,38 @@ def test_a_signal_ends_everything(number: signal.Signals, moment: str) -> None:
     assert f"interrupted by {number.name}" in stderr
     assert json.loads(stdout)["ok"] is False
     assert "Traceback" not in stderr
+
+
+def test_a_kept_mesh_with_its_page_stays_until_a_signal() -> None:
+    """Also after somebody has killed one of its nodes, which is what it is kept for."""
+    with running("--nodes", "1", "--workers", "2", "--keep", "--http-port", "0") as started:
+        started.until("stays up until Ctrl-C")
+        page = re.search(r"see (http://127\.0\.0\.1:\d+/)", started.seen)
+        assert page is not None, started.seen
+        with urllib.request.urlopen(page[1], timeout=20) as answer:
+            assert b"<title>" in answer.read()
+        mgr = re.search(r"taskd-net tree --at (\S+)", started.seen)
+        assert mgr is not None
+        worker = started.nodes()["Worker/0/1"]
+        worker.kill()
+        worker.wait(10)
+        ask = [sys.executable, "-m", "taskd_net.cli", "tree", "--at", mgr[1], "--expect", "1x2"]
+        tree = subprocess.run(ask, capture_output=True, text=True, timeout=50)
+        assert (tree.returncode, "missing of 1x2: 1: Worker 1" in tree.stdout) == (1, True), tree
+        started.process.send_signal(signal.SIGINT)
+        code, stdout, stderr = started.finish()
+        assert started.nodes() == {}
+    assert code == 0, stderr
+    assert stdout.count("Worker → Mgr") == 1
+
+
+def test_a_page_whose_port_is_taken_is_refused_before_the_tour() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with running("--nodes", "1", "--workers", "1", "--http-port", port) as started:
+            code, _, stderr = started.finish()
+    assert code == 1
+    assert f"Mgr/0: http_port is 127.0.0.1:{port}; cannot listen there: Address already in use" in stderr
 
 
 def test_a_killed_controller_leaves_no_orphans() -> None:
