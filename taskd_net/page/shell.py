@@ -12,7 +12,20 @@ from importlib import resources
 from typing import Final
 
 # In the order in which they build on each other.
-SCRIPTS: Final = ("mesh", "history", "layout", "picture", "plots", "job", "details", "top", "moving", "live")
+SCRIPTS: Final = (
+    "mesh",
+    "history",
+    "layout",
+    "picture",
+    "plots",
+    "job",
+    "details",
+    "top",
+    "moving",
+    "find",
+    "legend",
+    "live",
+)
 
 
 class Shell:

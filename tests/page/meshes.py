@@ -85,6 +85,24 @@ class Made:
             self.nodes[position] = status._replace(own=own, down=status.down._replace(in_flight=13, ack_p99=2.4))
         return self
 
+    def empty(self, positions: Iterable[str]) -> Made:
+        """Nothing waits for these nodes any more."""
+        for text in positions:
+            position = Position.parse(text)
+            status = self.nodes[position]
+            assert status.own is not None
+            own = status.own._replace(inbox=0, inbox_line=0)
+            self.nodes[position] = status._replace(own=own, down=status.down._replace(in_flight=0))
+        return self
+
+    def listen_on(self, text: str, address: str) -> Made:
+        """This node listens there; empty: it does not say where."""
+        position = Position.parse(text)
+        status = self.nodes[position]
+        assert status.own is not None
+        self.nodes[position] = status._replace(own=status.own._replace(listen=address))
+        return self
+
     def go_on(self, seconds: float, rate: float = 40.0) -> Made:
         """Time passes, and with it messages."""
         self.now += seconds

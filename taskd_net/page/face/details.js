@@ -25,6 +25,7 @@ function goTo(position, key, ...inside) {
 function ofMesh() {
   const reporting = [...mesh.nodes.values()].filter((node) => node.parent);
   const parts = [
+    ...(picture.unknown ? [html("p", { class: "alarm" }, `${picture.unknown}, which the address names, is not known here.`)] : []),
     ...ofJob(),
     html("h2", {}, "All links together"),
     plot(
@@ -86,7 +87,7 @@ function ofNode(node) {
       plot("In flight", [{ name: "", points: series(at, IN_FLIGHT) }], number),
     );
   }
-  return [...head, ...links(node), ...inbox(node), ...about(node)];
+  return [...head, ...links(node), ...inbox(node), ...about(node), ...commands(node)];
 }
 
 function stateInWords(node, state) {
@@ -142,6 +143,11 @@ function about(node) {
     ["reconnects", node.parent ? number(node.reconnects) : null],
   ];
   return [html("h3", {}, "About it"), table(rows.filter(([, value]) => value !== null))];
+}
+
+function commands(node) {
+  const at = mesh.all.get(mesh.head.node)?.listen ? ` --at ${ownAddress()}` : "";
+  return [html("h3", {}, "Look closer"), ...["trace", "ping"].map((name) => html("p", {}, html("code", {}, `taskd-net ${name} ${node.position}${at}`)))];
 }
 
 function table(rows) {

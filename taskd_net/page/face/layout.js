@@ -3,6 +3,7 @@
 // words in them to cells that are dots, so that the largest can be taken at which the whole tree is seen at once.
 
 const SIZES = [
+  { w: 204, h: 66, gap: 12, pad: 18, head: 38, rail: 34, between: 28, font: 18, title: 19, text: "words", long: true },
   { w: 136, h: 46, gap: 8, pad: 12, head: 28, rail: 26, between: 20, font: 13, title: 14, text: "words", long: true },
   { w: 88, h: 30, gap: 6, pad: 10, head: 24, rail: 22, between: 16, font: 12, title: 13, text: "name", long: true },
   { w: 50, h: 26, gap: 5, pad: 9, head: 22, rail: 18, between: 14, font: 12, title: 13, text: "rank", long: true },

@@ -13,6 +13,8 @@ function show(told) {
   const { form, changed, first, before } = take(told);
   sample();
   showTop();
+  showEmpty();
+  searchAgain();
   if (form) redraw();
   else {
     for (const position of changed) paint(position);
@@ -68,6 +70,7 @@ new ResizeObserver(() => redraw(false)).observe(scroll);
 
 const told = JSON.parse(document.getElementById("told").textContent);
 show(told);
+readAddress();
 showConnection();
 // When this is drawn, two frames later, is what a test reads.
 requestAnimationFrame(() => setTimeout(() => performance.measure("drawn", { start: 0, end: performance.now() })));

@@ -1,16 +1,18 @@
 // What is known of the mesh: the nodes as the server tells them, and the missing ones that nobody has ever seen.
 
 const STATES = {
-  joined: { word: "joined", count: "joined" },
-  strained: { word: "joined, but messages wait for it", count: "strained" },
-  not_answering: { word: "not answering", count: "not answering" },
-  cut_off: { word: "cut off: a node above it is away", count: "cut off" },
-  lost: { word: "lost", count: "lost" },
-  gone: { word: "gone", count: "gone" },
-  never_seen: { word: "never seen", count: "never seen" },
-  finished: { word: "finished", count: "finished" },
-  stopped: { word: "stopped", count: "stopped" },
+  joined: { word: "joined", count: "joined", meaning: "its stream stands" },
+  strained: { word: "joined, but messages wait for it", count: "strained", meaning: "joined, but messages have waited for it for 10 s, or it takes none" },
+  not_answering: { word: "not answering", count: "not answering", meaning: "its stream stands, but there was no sign of life for 8 s" },
+  cut_off: { word: "cut off: a node above it is away", count: "cut off", meaning: "a node above it is away" },
+  lost: { word: "lost", count: "lost", meaning: "its stream is gone; its place is kept for the grace time" },
+  gone: { word: "gone", count: "gone", meaning: "lost for longer than the grace time" },
+  never_seen: { word: "never seen", count: "never seen", meaning: "expected by the size of the job, and has never joined" },
+  finished: { word: "finished", count: "finished", meaning: "a Worker or an Agent that left in good order" },
+  stopped: { word: "stopped", count: "stopped", meaning: "a Proxy whose process was told to end" },
 };
+// Seconds for which messages have to wait for a node before it is strained: in one look some wait on every busy mesh.
+const STRAINED_S = 10;
 // The states of nodes that nobody has to look after.
 const CALM = new Set(["joined", "finished", "stopped"]);
 const ROLES = ["Mgr", "Proxy", "Agent", "Worker"];
@@ -23,6 +25,8 @@ const mesh = {
   // The job's Manager; null where the node has none.
   job: null,
   nodes: new Map(),
+  // Nodes for which messages wait, with the time since which each look has found some.
+  waits: new Map(),
   // Nodes and missing ones by their parent, in order; and the state of each as it is shown.
   below: new Map(),
   all: new Map(),
@@ -50,6 +54,11 @@ function take(told) {
     form = true;
   }
   if (form) arrange();
+  for (const [position, node] of mesh.nodes) {
+    if (!messagesWait(node)) mesh.waits.delete(position);
+    else if (!mesh.waits.has(position)) mesh.waits.set(position, head.time);
+  }
+  for (const position of mesh.waits.keys()) if (!mesh.nodes.has(position)) mesh.waits.delete(position);
   const changed = [];
   const states = new Map();
   for (const [position, node] of mesh.all) {
@@ -65,9 +74,13 @@ function take(told) {
 
 function stateOf(node) {
   if (node.state !== "joined") return node.state;
-  const inbox = node.inbox;
-  const waiting = node.down.queued + node.up.queued > 0 || (inbox && (inbox.closed || inbox.line > 0 || (inbox.room > 0 && inbox.held >= inbox.room)));
-  return waiting ? "strained" : "joined";
+  const since = mesh.waits.get(node.position);
+  const strained = node.inbox?.closed || (since !== undefined && mesh.head.time - since >= STRAINED_S);
+  return strained ? "strained" : "joined";
+}
+
+function messagesWait({ down, up, inbox }) {
+  return down.queued + up.queued > 0 || (inbox && (inbox.line > 0 || (inbox.room > 0 && inbox.held >= inbox.room)));
 }
 
 // Who is below whom. Whoever has no parent here is put below the root, so that nobody is left out.

@@ -15,9 +15,11 @@ function goToNode(position) {
 // Show the details of a node; null for those of the mesh.
 function choose(position, moving) {
   picture.chosen = position;
+  picture.unknown = null;
   if (moving && position) goToNode(position);
   mark();
   showDetails();
+  writeAddress();
   details.scrollTop = 0;
   if (position) say(`Details of ${sentence(mesh.all.get(position))}`);
 }
@@ -43,14 +45,16 @@ function middle(cell) {
   return { x: cell.head && !cell.root ? cell.x + Math.min(cell.w, picture.placed.size.w) / 2 : cell.x + cell.w / 2, y: cell.y + cell.h / 2 };
 }
 
-// The next node in trouble, in the order of the picture; with a state, the next one in that.
-function goToNext(step, state = null) {
+// Choose the next node in trouble, in the order of the picture; or the next one that is wanted.
+function goToNext(step, wanted = inTrouble, moving = true) {
   const order = [...picture.cells.keys()];
   const start = order.indexOf(picture.current);
   for (let far = 1; far <= order.length; far++) {
     const position = order[(start + step * far + order.length * far) % order.length];
-    if (state ? mesh.states.get(position) === state : inTrouble(position)) {
-      choose(position, true);
+    if (wanted(position)) {
+      picture.current = position;
+      choose(position, moving);
+      picture.elements.get(position).scrollIntoView({ block: "nearest", inline: "nearest" });
       return;
     }
   }
@@ -72,8 +76,11 @@ tree.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || legend.open) return;
+  if (event.target === find) return;
   if (event.key === "Escape" && picture.chosen) choose(null, false);
+  else if (event.key === "/") find.focus();
+  else if (event.key === "?") showLegend();
   else if (event.key === "n") goToNext(1);
   else if (event.key === "N") goToNext(-1);
   else if (event.key === "+" || event.key === "=") resize(-1);

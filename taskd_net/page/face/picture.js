@@ -4,7 +4,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const tree = document.getElementById("tree");
 const scroll = document.getElementById("scroll");
 
-const picture = { placed: null, fixed: null, elements: new Map(), cells: new Map(), chosen: null, current: null };
+const picture = { placed: null, fixed: null, elements: new Map(), cells: new Map(), chosen: null, current: null, unknown: null };
 
 function draw(name, attributes, ...inside) {
   const element = document.createElementNS(SVG, name);
@@ -171,7 +171,7 @@ function paint(position) {
   const state = mesh.states.get(position);
   const size = picture.placed.size;
   const form = cell.head ? "plain" : size.text === "rank" ? "behind" : size.text ? "" : "bare";
-  element.setAttribute("class", `node ${form} ${state}`);
+  element.setAttribute("class", `node ${form} ${state}${isPale(position) ? " pale" : ""}`);
   element.setAttribute("aria-label", sentence(node));
   element.querySelector(".mark").setAttribute("d", cell.mark ? markOf(state, ...cell.mark) : cell.small ? "" : across(state, cell));
   const name = element.querySelector(".name");

@@ -19,7 +19,7 @@ function showCounts() {
   const items = [...counts].map(([state, positions]) => {
     const inside = [swatch(state), html("span", {}, html("b", {}, positions.length.toLocaleString("en")), ` ${STATES[state].count}`)];
     if (!positions.length || CALM.has(state)) return html("li", positions.length ? {} : { class: "none" }, ...inside);
-    const button = html("button", { type: "button", "data-state": state, title: `Go to the next one that is ${STATES[state].count} (N)`, onclick: () => goToNext(1, state) }, ...inside);
+    const button = html("button", { type: "button", "data-state": state, title: `Go to the next one that is ${STATES[state].count} (N)`, onclick: () => goToNext(1, (position) => mesh.states.get(position) === state) }, ...inside);
     return html("li", {}, button);
   });
   keepingFocus(document.getElementById("counts"), items, "data-state");
