@@ -140,7 +140,7 @@ async def test_empty_mesh_tells_the_next_command(chromium: Browser, listen: str,
             f"Nobody has joined yet. On each node, with its rank: taskd-net proxy --upstream {said} --server-rank 0"
         )
         made.nodes |= Made(1).nodes
-        await page.wait_for_selector(node("Worker/0/7"))
+        await page.wait_for_selector(node("Worker/0/7") + ".joined")
         assert not await page.is_visible("#empty")
 
 

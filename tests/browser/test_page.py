@@ -146,6 +146,7 @@ async def test_a_click_shows_the_details_of_a_node(chromium: Browser) -> None:
         assert await page.inner_text("#details h2") == "All links together"
         await page.click(node("Worker/1/12"))
         assert await page.inner_text("#who") == "Worker 12"
+        await page.wait_for_selector(node("Worker/1/12") + ".strained")
         text = await page.inner_text("#details")
         for said in ("Worker/1/12", "messages wait for it", "8 of 8", "Proxy/1", "batched", "0.1.0", "127.0.0.1:"):
             assert said in text
@@ -195,12 +196,12 @@ async def test_everything_goes_by_keyboard(chromium: Browser) -> None:
             await page.keyboard.press("n")
             trouble.append(await focused(page))
         lost = ["Worker/2/19", "Worker/3/25", "Worker/3/26", "Worker/4/37", "Worker/4/38", "Worker/4/39"]
-        assert trouble == ["Worker/1/12", *lost, "Worker/1/12"]
+        assert trouble == [*lost, *lost[:2]]
         await page.keyboard.press("Shift+N")
-        assert (await focused(page), await page.inner_text("#who")) == ("Worker/4/39", "Worker 39")
+        assert (await focused(page), await page.inner_text("#who")) == ("Worker/2/19", "Worker 19")
         await page.keyboard.press("Escape")
         assert await page.inner_text("#details h2") == "All links together"
-        assert await focused(page) == "Worker/4/39"
+        assert await focused(page) == "Worker/2/19"
 
 
 async def test_the_picture_can_be_made_larger_and_smaller(chromium: Browser) -> None:
