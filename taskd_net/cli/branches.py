@@ -167,6 +167,8 @@ class _Tree:
             words.insert(1, "tool or service")
         if node["since"] is not None:
             words.append(f"for {duration(self._time - node['since'])}")
+        if node["end_reason"] and state not in _CALM:
+            words.append(node["end_reason"])
         where = (link_words(node), node["address"], node["listen"] and f"listens on {node['listen']}")
         words += [word for word in where if word]
         if node["peer"] not in ("taskd_net", ""):

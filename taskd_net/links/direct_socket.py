@@ -138,7 +138,11 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         if not self.reason:
-            self.reason = "the connection was closed" if exc is None else f"the connection broke: {exc}"
+            self.reason = (
+                "the connection was closed: the other process has ended, or was killed"
+                if exc is None
+                else f"the connection broke: {exc}"
+            )
         self._end()
         self._frames.drop()
         self.over.set()

@@ -162,6 +162,7 @@ def node_document(position: Position, status: NodeStatus, standing: Standing) ->
         "parent": None if status.parent is None else str(status.parent),
         "state": standing.state.value,
         "since": _time(standing.since),
+        "end_reason": status.end_reason or None,
         "service": status.service,
         "peer": status.peer,
         "version": status.version or None,

@@ -73,6 +73,7 @@ class NodeStatus(NamedTuple):
         own: its own figures; None for a node that does not report.
         at: the time of its figures, in seconds since the epoch; they have not changed since.
         service: a tool or a service, and no rank of the job.
+        end_reason: the reason for which its stream has ended, for people; empty while it stands, or where unknown.
     """
 
     parent: Position | None
@@ -89,6 +90,7 @@ class NodeStatus(NamedTuple):
     own: Own | None = None
     at: float = 0.0
     service: bool = False
+    end_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ RECORD_BYTES: Final = 1024
 """Bytes of one record at most."""
 
 # Fields of the same name and type in both forms.
-_NODE: Final = ("peer", "version", "link", "address", "reopened", "service")
+_NODE: Final = ("peer", "version", "link", "address", "reopened", "service", "end_reason")
 _FLOW: Final = ("messages", "bytes", "failed", "in_flight", "queued")
 _OWN: Final = (
     "listen",

@@ -71,6 +71,8 @@ class View:
         self._gone: dict[str, float] = {}
         # Children that leave or have left in good order, until they are forgotten or come back.
         self._ended: dict[LinkId, State] = {}
+        # The reasons for which the streams of children have ended, until they open another one.
+        self._reasons: dict[LinkId, str] = {}
         # The nodes behind children that do not report.
         self._foreign: dict[str, set[Position]] = {}
         # The nodes of which each child may report.
@@ -124,10 +126,18 @@ class View:
 
     # ---- events
 
-    def child_changed(self, link: Link) -> None:
-        """A child's stream has opened or ended, or the child has begun or ceased to answer."""
+    def child_changed(self, link: Link, reason: str = "") -> None:
+        """A child's stream has opened or ended, or the child has begun or ceased to answer.
+
+        Args:
+            link: the child.
+            reason: of an end, for people.
+        """
         if link.up:
             self._ended.pop(link.id, None)
+            self._reasons.pop(link.id, None)
+        else:
+            self._reasons[link.id] = reason[: observe_limits.STATUS_REASON_CHARS]
         self._look_at(self._host.now(), link)
         self.news.set()
 
@@ -153,6 +163,7 @@ class View:
         name = str(position.identity)
         self._own.pop(name, None)
         self._reports.pop(link, None)
+        self._reasons.pop(link, None)
         if seen is None or seen.status is None or seen.status.service:
             # It has withdrawn, lives elsewhere, or is no rank of the job.
             self._forget(name)
@@ -285,6 +296,7 @@ class View:
             reopened=max(0, link.streams - 1),
             own=own,
             service=service,
+            end_reason=self._reasons.get(link.id, ""),
         )
         self._put_changed(now, seen, name, status, away=not link.up, ended=ended)
 

@@ -219,7 +219,7 @@ class Connector:
                     self._not_there(kind, unreachable)
                 else:
                     why = reasons[0] if reasons else configured
-                    opened.session.why = why[: observe_limits.STATUS_LINK_REASON_CHARS]
+                    opened.session.why = why[: observe_limits.STATUS_REASON_CHARS]
                     if opened.requests is not None:
                         await channel.close()
                         return Connection(None, credentials, opened, opened.requests, better)

@@ -31,8 +31,8 @@ class Observer(Protocol):
 
     connections: Connections
 
-    def child_changed(self, link: Link) -> None:
-        """A child's stream has opened or ended."""
+    def child_changed(self, link: Link, reason: str = "") -> None:
+        """A child's stream has opened or, for this reason, ended."""
 
     def child_ends(self, link: Link, state: State) -> None:
         """A child is about to leave in good order, with this state."""
@@ -209,7 +209,7 @@ class Streams:
         if host.links.get(link.id) is session:
             del host.links[link.id]
         host.perform(self._router.link_down(host.now(), link.id, session, session.unwritten()))
-        self._observer.child_changed(link)
+        self._observer.child_changed(link, reason)
         host.log.info("child_lost", child=str(position), reason=reason)
 
 

@@ -82,7 +82,7 @@ class Mesh(_message.Message):
     def __init__(self, root: _Optional[str] = ..., now_ms: _Optional[int] = ..., expected: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("parent", "state", "since_ms", "peer", "version", "link", "address", "last_message_ms", "down", "up", "own", "reopened", "at_ms", "service", "not_answering")
+    __slots__ = ("parent", "state", "since_ms", "peer", "version", "link", "address", "last_message_ms", "down", "up", "own", "reopened", "at_ms", "service", "not_answering", "end_reason")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class Node(_message.Message):
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     NOT_ANSWERING_FIELD_NUMBER: _ClassVar[int]
+    END_REASON_FIELD_NUMBER: _ClassVar[int]
     parent: str
     state: State
     since_ms: int
@@ -113,7 +114,8 @@ class Node(_message.Message):
     at_ms: int
     service: bool
     not_answering: bool
-    def __init__(self, parent: _Optional[str] = ..., state: _Optional[_Union[State, str]] = ..., since_ms: _Optional[int] = ..., peer: _Optional[str] = ..., version: _Optional[str] = ..., link: _Optional[str] = ..., address: _Optional[str] = ..., last_message_ms: _Optional[int] = ..., down: _Optional[_Union[Flow, _Mapping]] = ..., up: _Optional[_Union[Flow, _Mapping]] = ..., own: _Optional[_Union[Own, _Mapping]] = ..., reopened: _Optional[int] = ..., at_ms: _Optional[int] = ..., service: bool = ..., not_answering: bool = ...) -> None: ...
+    end_reason: str
+    def __init__(self, parent: _Optional[str] = ..., state: _Optional[_Union[State, str]] = ..., since_ms: _Optional[int] = ..., peer: _Optional[str] = ..., version: _Optional[str] = ..., link: _Optional[str] = ..., address: _Optional[str] = ..., last_message_ms: _Optional[int] = ..., down: _Optional[_Union[Flow, _Mapping]] = ..., up: _Optional[_Union[Flow, _Mapping]] = ..., own: _Optional[_Union[Own, _Mapping]] = ..., reopened: _Optional[int] = ..., at_ms: _Optional[int] = ..., service: bool = ..., not_answering: bool = ..., end_reason: _Optional[str] = ...) -> None: ...
 
 class Flow(_message.Message):
     __slots__ = ("messages", "bytes", "in_flight", "queued", "ack_p50_us", "ack_p99_us", "failed")

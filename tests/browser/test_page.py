@@ -102,10 +102,11 @@ async def test_a_node_that_changes_is_painted_anew_and_said(chromium: Browser) -
 
 async def test_a_change_is_seen_where_no_size_of_the_job_is_known(chromium: Browser) -> None:
     async with shown(chromium, Made(2)) as (page, stand):
-        stand.made.lose(["Worker/1/9"])
+        stand.made.lose(["Worker/1/9"], reason="no sign of life for 60 s")
         await page.wait_for_selector(node("Worker/1/9") + ".lost")
         await page.click(node("Worker/1/9"))
-        assert "lost since" in await page.inner_text("#details .state")
+        words = await page.inner_text("#details .state")
+        assert "lost since" in words and words.endswith(": no sign of life for 60 s")
 
 
 async def test_nodes_that_come_and_go(chromium: Browser) -> None:

@@ -47,7 +47,8 @@ Mgr/0  joined  for 1 h 0 min  listens on h:1
 
 
 def test_of_a_large_job_only_what_is_in_trouble_is_shown() -> None:
-    lost = NodeStatus(Position.proxy(7), State.LOST, 7190.0, "taskd_net")
+    reason = "no sign of life for 60 s"
+    lost = NodeStatus(Position.proxy(7), State.LOST, 7190.0, "taskd_net", end_reason=reason)
     full = NodeStatus(
         Position.proxy(9), State.JOINED, 3600.0, "taskd_net", own=Own(inbox=8, inbox_room=8, inbox_line=3)
     )
@@ -59,7 +60,7 @@ Mgr/0: 901 nodes, 900 joined, 1 lost
 missing of 100x8: 1: Worker 57
 Mgr/0  joined  for 1 h 0 min  listens on h:1
 ├─ Proxy/7  joined  for 1 h 0 min  batched
-│  ├─ Worker/7/57  LOST  for 10 s
+│  ├─ Worker/7/57  LOST  for 10 s  no sign of life for 60 s
 │  └─ Worker 56,58-63: joined
 ├─ Proxy/9  joined  for 1 h 0 min  batched
 │  ├─ Worker/9/73  joined  for 1 h 0 min  INBOX FULL, 3 wait

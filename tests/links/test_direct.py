@@ -470,7 +470,7 @@ async def test_end_in_the_middle_of_a_frame_is_the_end_of_the_link(cable: Cable)
     cable.far.shutdown(socket.SHUT_RDWR)
     await soon(cable.running)
     assert not cable.node.accused
-    assert cable.stream.reason == "the connection was closed"
+    assert cable.stream.reason == "the connection was closed: the other process has ended, or was killed"
 
 
 async def test_last_frame_gives_the_reason(cable: Cable) -> None:

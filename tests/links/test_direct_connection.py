@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from taskd_net import Code, Position
+from taskd_net.observe.document import document
 from taskd_net.peer_limits import Limits
 from taskd_net.tls.strangers import peers_of
 from taskd_net.wire.socket_frames import Kind, write_frame
@@ -133,17 +134,25 @@ def says_why(child: DirectChild) -> None:
     ("end", "reason"),
     [
         (reset, "the connection broke: [Errno 104] Connection reset by peer"),
-        (killed, "the connection was closed"),
+        (killed, "the connection was closed: the other process has ended, or was killed"),
         (says_why, "out of service"),
     ],
 )
-async def test_log_of_a_lost_child_has_the_reason(mesh: Mesh, end: Callable[[DirectChild], None], reason: str) -> None:
+async def test_log_and_state_of_a_lost_child_have_the_reason(
+    mesh: Mesh, end: Callable[[DirectChild], None], reason: str
+) -> None:
     mgr = await mesh.mgr()
     async with DirectChild("Worker/0/0") as child:
         await child.join(mgr.address or "")
         end(child)
         await mesh.logged("child_lost", child="Worker/0/0")
         assert mesh.count("child_lost", child="Worker/0/0", reason=reason) == 1
+        (lost,) = [node for node in document(mgr.mesh())["nodes"] if node["position"] == "Worker/0/0"]
+        assert (lost["state"], lost["end_reason"]) == ("lost", reason)
+        again = await mesh.worker(0, 0, mgr)
+        await soon(again.joined())
+        (back,) = [node for node in document(mgr.mesh())["nodes"] if node["position"] == "Worker/0/0"]
+        assert (back["state"], back["end_reason"]) == ("joined", None)
 
 
 async def test_log_of_a_child_that_closes_says_so(mesh: Mesh) -> None:

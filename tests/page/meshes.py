@@ -62,11 +62,13 @@ class Made:
             parent, State.JOINED, since, "taskd_net", "0.1.0", "batched", address, last, flow, back, 0, own
         )
 
-    def lose(self, positions: Iterable[str], state: State = State.LOST, ago: float = 95.0) -> Made:
-        """These nodes are gone, or whatever `state` says."""
+    def lose(self, positions: Iterable[str], state: State = State.LOST, ago: float = 95.0, reason: str = "") -> Made:
+        """These nodes are gone, or whatever `state` says, for this reason."""
         for text in positions:
             position = Position.parse(text)
-            self.nodes[position] = self.nodes[position]._replace(state=state, since=self.now - ago, link="")
+            self.nodes[position] = self.nodes[position]._replace(
+                state=state, since=self.now - ago, link="", end_reason=reason
+            )
         return self
 
     def leave_out(self, positions: Iterable[str]) -> Made:

@@ -46,7 +46,7 @@ class FakeObserver:
         self.connections = Connections()
         self.changes: list[str] = []
 
-    def child_changed(self, link: Link) -> None:
+    def child_changed(self, link: Link, reason: str = "") -> None:
         """A stream has opened or ended."""
         self.changes.append(str(link.position))
 

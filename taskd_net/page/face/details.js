@@ -94,7 +94,8 @@ function stateInWords(node, state) {
   const below = mesh.below.get(node.position)?.length;
   const since = node.since ? ` since ${clock(node.since)}, ${ago(node.since)}` : "";
   const words = state === "strained" ? (node.inbox?.closed ? "joined, but takes no messages" : "joined, but messages wait for it") : `${STATES[state].word}${since}`;
-  return below ? `${words}; ${below} below it` : words;
+  const reason = AWAY.includes(state) && node.end_reason ? `: ${node.end_reason}` : "";
+  return (below ? `${words}; ${below} below it` : words) + reason;
 }
 
 function links(node) {
