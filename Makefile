@@ -14,7 +14,7 @@ OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 uvloop==0.18.0 \
 # For the data loader's forked workers.
 TORCH = torch==2.13.0
 # An older and a newer version; `taskd_net/torch/seam.py` has the same ones.
-TORCH_RANGE = 2.12.1 2.15.0
+TORCH_RANGE = 2.12.1 2.14.1
 # 0.8 GB; it wants protobuf 7.34 or newer, which `make test` has, too.
 MINDSPORE = mindspore==2.10.*
 AUDIT = pip-audit==2.10.1

@@ -27,11 +27,11 @@ def run(arguments: tuple[str, ...]) -> None:
     """
     try:
         from taskd_net.torch import launch
+
+        launch.main(arguments)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "torch":
+        if error.name != "torch":
             raise
         sys.exit("taskd-net run needs torch, which is not installed: pip install 'taskd-net[torch]'")
-    try:
-        launch.main(arguments)
     except TaskdNetError as error:
         sys.exit(f"taskd-net run: {error}")

@@ -1,4 +1,5 @@
 """PyTorch's training processes under TaskD's Manager. Importing it imports torch; nothing else of the package does.
+An import raises `UnsupportedTorch` where the installed torch lacks a name that is needed.
 
 `ElasticAgent` is for launchers of their own, `patch` for those that call torchrun, and `taskd-net run` is torchrun.
 `rejoin` is for training scripts: their processes stay when a rank is replaced.
@@ -8,11 +9,16 @@ from taskd_net.api.worker import join_early
 
 join_early()  # while torch is imported
 
-from taskd_net.torch.agent import ElasticAgent, NotSupervised
-from taskd_net.torch.context import NoCommand
-from taskd_net.torch.patch import patch, unpatch
-from taskd_net.torch.rejoin import CannotRejoin, rejoin
-from taskd_net.torch.seam import UnsupportedTorch
+from taskd_net.torch.seam import UnsupportedTorch, refuse_import
+
+try:
+    from taskd_net.torch.agent import ElasticAgent, NotSupervised
+    from taskd_net.torch.context import NoCommand
+    from taskd_net.torch.patch import patch, unpatch
+    from taskd_net.torch.rejoin import CannotRejoin, rejoin
+except ImportError as error:
+    refuse_import(error)
+    raise
 
 __all__ = [
     "CannotRejoin",

@@ -18,7 +18,6 @@ from threading import get_ident
 from typing import Any, Final
 
 import torch
-from torch.distributed.elastic.agent.server import local_elastic_agent
 
 from taskd_net import fork
 from taskd_net.codes import TaskdNetError
@@ -83,7 +82,7 @@ class Members:
     names: tuple[str, ...]
 
 
-CHECKED: Final = ("2.12", "2.13", "2.15")
+CHECKED: Final = ("2.12", "2.13", "2.14", "2.15")
 """Versions of torch on which the tests of `make torch` or `make torch-range` have run."""
 
 
@@ -267,6 +266,25 @@ def check(version: str = torch.__version__, *, torchrun: bool = False) -> None:
         _warn(version)
 
 
+def refuse_import(error: ImportError) -> None:
+    """Say in words which name of torch is missing, where a module of this package could not be imported for that.
+
+    Args:
+        error: of that import. One that is not about torch is nothing to say.
+
+    Raises:
+        UnsupportedTorch: the installed torch lacks a name.
+    """
+    if not (error.name or "").startswith("torch."):
+        return
+    try:
+        check()
+    except UnsupportedTorch as refused:
+        raise refused from error
+    text = f"torch {torch.__version__} lacks a name: {error}"
+    raise UnsupportedTorch(f"{text}. taskd_net.torch has been checked with {', '.join(CHECKED)}") from error
+
+
 @cache
 def _warn(version: str) -> None:
     log.warning("torch_unchecked", version=version, checked=", ".join(CHECKED))
@@ -307,6 +325,7 @@ def replaced(
         watchdog: called as torch's class `FileTimerServer`.
     """
     ours = get_ident()
+    local_elastic_agent = import_module(LOCAL)
     names = (
         (local_elastic_agent, "start_processes", start_processes),
         (local_elastic_agent, "create_healthcheck_server", create_healthcheck_server),

@@ -32,22 +32,77 @@ def test_arguments_that_are_refused(arguments: list[str], status: int, said: str
     assert done.returncode == status and said in done.stderr
 
 
-@pytest.mark.parametrize(("status", "expected"), [("0", 0), ("3", 1)])
-def test_manager_beside_one_node(status: str, expected: int, tmp_path: Path) -> None:
-    """A failed worker of node 0 ends the job, as TaskD's Manager decides."""
+def run(folder: Path, *program: str, status: str = "0") -> subprocess.CompletedProcess[str]:
+    """`taskd-net run --mgr` of one node, whose workers end with this status."""
     host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
     for rank in (0, 1):
-        (tmp_path / f"end-{rank}").write_text(f"{status}\n")
+        (folder / f"end-{rank}").write_text(f"{status}\n")
     variables = {"MASTER_ADDR": f"{host}.1", "TASKD_NET_UPSTREAM": f"{host}.2:9602", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-m", "taskd_net.cli", "run", "--mgr", "--nproc-per-node=2", f"--log-dir={tmp_path}"]
-    done = subprocess.run(
-        [*command, str(PLAIN)],
-        cwd=tmp_path,
-        env={**os.environ, **variables, "TASKD_LOG_PATH": str(tmp_path / "log")},
+    return subprocess.run(
+        [sys.executable, *program, "run", "--mgr", "--nproc-per-node=2", f"--log-dir={folder}", str(PLAIN)],
+        cwd=folder,
+        env={**os.environ, **variables, "TASKD_LOG_PATH": str(folder / "log")},
         capture_output=True,
         text=True,
         timeout=SOON,
         check=False,
     )
+
+
+@pytest.mark.parametrize(("status", "expected"), [("0", 0), ("3", 1)])
+def test_manager_beside_one_node(status: str, expected: int, tmp_path: Path) -> None:
+    """A failed worker of node 0 ends the job, as TaskD's Manager decides."""
+    done = run(tmp_path, "-m", "taskd_net.cli", status=status)
     assert done.returncode == expected, done.stderr
     assert (tmp_path / "log" / "manager.log").read_text().count("manager_started") == 1
+
+
+OTHER_TORCH = """
+import subprocess, sys
+import torch.distributed.run
+from torch.distributed.elastic.agent.server import local_elastic_agent
+from torch.distributed.elastic.multiprocessing import tail_log
+
+torch.__version__ = "2.99.0"
+{change}
+started = subprocess.Popen
+class Popen(started):
+    def __init__(self, *arguments, **named):
+        print("a process is started")
+        super().__init__(*arguments, **named)
+subprocess.Popen = Popen
+sys.argv[0] = "taskd-net"
+from taskd_net.cli import main
+main()
+"""
+"""`taskd-net` on a torch of another version, which says when it starts a process."""
+
+
+@pytest.mark.torch_range
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            "local_elastic_agent.start_processes = lambda name, command: None",
+            "local_elastic_agent:start_processes of torch 2.99.0 has the parameters (name command); expected (name ",
+        ),
+        ("del tail_log.TailLog", "tail_log:TailLog.__init__ of torch 2.99.0 has the parameters (no such name)"),
+        (
+            "sys.modules['torch.distributed.elastic.timer'] = None",
+            "timer:FileTimerServer.__init__ of torch 2.99.0 has the parameters (no such name)",
+        ),
+        ("", ""),
+    ],
+    ids=["parameters", "name-that-is-gone", "module-that-is-gone", "names-that-fit"],
+)
+def test_other_torch_is_refused_in_words_or_used_with_a_warning(change: str, said: str, tmp_path: Path) -> None:
+    done = run(tmp_path, "-c", OTHER_TORCH.format(change=change))
+    if said:
+        assert done.returncode == 1 and not done.stdout, done.stdout
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("taskd-net run: ") and said in line
+        assert line.endswith("has been checked with 2.12, 2.13, 2.14, 2.15")
+        assert not list(tmp_path.glob("*/attempt_*"))
+    else:
+        assert done.returncode == 0 and "a process is started" in done.stdout, done.stderr
+        assert done.stderr.count("torch_unchecked") == 1
