@@ -120,6 +120,7 @@ class Records:
         exited: Agents that were sent 203, and have not registered since.
         to_replace: nodes that lose their place because of a device, and were not sent their 203 yet.
         asking: Agents that wait for the decision on their 210.
+        renewed: Agents that are other processes than when the last epoch began.
         profiling: number of registered Workers by profiling state.
         epochs: of the training, where its Workers rejoin.
         births: records so far.
@@ -135,6 +136,7 @@ class Records:
     exited: set[int] = field(default_factory=set)
     to_replace: set[int] = field(default_factory=set)
     asking: set[int] = field(default_factory=set)
+    renewed: set[int] = field(default_factory=set)
     profiling: dict[int, int] = field(default_factory=dict)
     epochs: Epochs = field(default_factory=Epochs)
     births: int = 0
@@ -228,6 +230,7 @@ class Records:
     def begin_epoch(self, number: int) -> None:
         """Every Worker is called to an epoch."""
         self.epochs.begin(number, self.workers.values())
+        self.renewed.clear()
         self.unsaved_workers.update(self.workers)
 
     def end_epochs(self) -> None:
@@ -256,6 +259,9 @@ class Records:
                 return Taken.NOTHING
             if agent is None and self._full():
                 return Taken.REFUSED
+            if agent is not None and agent.registered and self.epochs.world:
+                self.renewed.add(rank)
+                self._drop(each for each, worker in self.workers.items() if worker.node == rank)
             self.agents[rank] = self._begin(AgentRecord(), now, report)
             for index in (self.faulty, self.exited, self.to_replace, self.asking):
                 index.discard(rank)

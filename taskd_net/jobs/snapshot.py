@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from taskd_net import job_limits, vocabulary
-from taskd_net.jobs import traffic
+from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState, FaultConfig, Place, ranks_of_node
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
@@ -140,6 +140,17 @@ class Snapshot:
         codes = self.outbox.codes_to(traffic.agent(rank))
         restarts = vocabulary.RESTART_ALL in codes or vocabulary.RESTART_RANKS in codes
         return restarts or rank in self.records.asking or self.starting(rank)
+
+    @property
+    def returned(self) -> set[int]:
+        """Nodes that were lost in the epoch under way, and whose next Agent has not started its ranks.
+
+        With PyTorch it never does alone: the start waits for all nodes.
+        """
+        records, known = self.records, self.records.epochs
+        if not records.renewed or known.number <= known.over:
+            return set()
+        return records.renewed - {each.node for each in records.workers.values() if each.phase == epochs.NEW}
 
     @property
     def any_faulty(self) -> bool:

@@ -215,7 +215,7 @@ def _stored(plugin: AnyPlugin) -> Any:
     return from_plain(type(plugin.state), json_value(to_text(plugin.state)), "state")
 
 
-_INDEXES: Final = ("faulty", "exited", "to_replace", "asking", "changed_agents", "changed_workers")
+_INDEXES: Final = ("faulty", "exited", "to_replace", "asking", "renewed", "changed_agents", "changed_workers")
 
 
 def _copied(snapshot: Snapshot) -> Snapshot:

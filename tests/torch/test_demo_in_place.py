@@ -8,12 +8,31 @@ import pytest
 import torch
 
 from taskd_net.demo.training.evidence import CLOSE, STEPS, Step
-from taskd_net.demo.training.scenarios import SCENARIOS, play
-from taskd_net.demo.training.stage import LOCAL, NODES, Stage
+from taskd_net.demo.training.scenarios import FIRST, SCENARIOS, play
+from taskd_net.demo.training.stage import LOCAL, NODES, PATIENCE_S, Stage
 
 pytestmark = pytest.mark.timeout(600)
 
 IN_PLACE = next(each for each in SCENARIOS if each.name == "worker-killed-in-place")
+
+
+LOST = next(each for each in SCENARIOS if each.name == "node-lost-in-place")
+
+
+async def test_node_that_is_back_before_anybody_misses_it() -> None:
+    """The Manager has heard of no silence: the next Agent registers within seconds."""
+
+    async def played(stage: Stage) -> None:
+        await stage.start_job()
+        await stage.until_step(FIRST)
+        await stage.kill_daemon("Agent/1")
+        await stage.launch(1)
+        await stage.until_step(STEPS - 1, lives=2)
+        for node in range(NODES):
+            await stage.ended(node)
+
+    result = await play(replace(LOST, play=played), patience=PATIENCE_S / 2)
+    assert result.ok, "\n".join(result.problems)
 
 
 def undisturbed() -> list[float]:

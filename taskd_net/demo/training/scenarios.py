@@ -100,6 +100,27 @@ async def _worker_killed_in_place(stage: Stage) -> None:
     await _both_end(stage)
 
 
+async def _second_failure_in_place(stage: Stage) -> None:
+    """The restarted worker is killed before it is back."""
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    stage.kill(3)
+    await stage.until_lives(3, 2)
+    stage.kill(3)
+    await _node_1_returns(stage)
+
+
+async def _node_lost_in_place(stage: Stage) -> None:
+    """The platform has another node when the Manager has given up the first."""
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    await stage.kill_daemon("Agent/1")
+    await stage.until_no_worker()
+    await stage.launch(1)
+    await stage.until_step(STEPS - 1, lives=2)
+    await _both_end(stage)
+
+
 async def _rank_0_killed_in_place(stage: Stage) -> None:
     """It writes the checkpoints; torch's store is in its launcher, which lives."""
     await stage.start_job()
@@ -253,6 +274,20 @@ SCENARIOS: Final = (
         "Rank 0, which writes the checkpoints, is restarted alone, and the others rejoin in their processes",
         _rank_0_killed_in_place,
         Course({**_each(1), 0: 2}, {"Agent/0": [0], "Agent/1": [0]}),
+        in_place=True,
+    ),
+    Scenario(
+        "second-failure-in-place",
+        "The restarted worker is killed again before it is back: its node leaves (203), the other one restarts (208)",
+        _second_failure_in_place,
+        Course({**_each(2), 3: 3}, _KILLED),
+        in_place=True,
+    ),
+    Scenario(
+        "node-lost-in-place",
+        "The launcher of a node is killed with -9: the other node restarts (208), and both train on",
+        _node_lost_in_place,
+        Course(_each(2), {"Agent/0": [0], "Agent/1": [-9, 0]}),
         in_place=True,
     ),
     Scenario(

@@ -170,7 +170,7 @@ class Stage:
         os.kill(self.evidence.pids[rank][-1], signal.SIGSTOP)
 
     async def kill_daemon(self, who: str) -> None:
-        """End the Mgr or a Proxy as a crash does."""
+        """End the Mgr, a Proxy or a launcher as a crash does."""
         process = self._processes[who]
         process.kill()
         self.evidence.exits.setdefault(who, []).append(await process.wait())
@@ -221,6 +221,14 @@ class Stage:
             return len(at) == NODES * LOCAL
 
         await self.until(done, f"all ranks have done step {step}")
+
+    async def until_lives(self, rank: int, number: int) -> None:
+        """Wait until the process of this number of a rank runs."""
+        await self.until(lambda: len(self.evidence.pids[rank]) >= number, f"rank {rank} has {number} processes")
+
+    async def until_no_worker(self) -> None:
+        """Wait until no training process runs."""
+        await self.until(lambda: not list(self._workers()), "no training process runs")
 
     async def until_stalled(self) -> None:
         """Wait until the training hangs: no rank does a step."""

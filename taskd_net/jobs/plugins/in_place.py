@@ -17,8 +17,11 @@
 ```
 
 A *second failure* is one after the first second of a recovery, and one of a rank that this recovery has restarted.
-After it, and when a node is to be replaced because of a device, the pods are left to others until an epoch has begun
-again.
+A *lost node* is one whose Agent is silent while its ranks are missing, or has come back as another process: its ranks
+have ended with the Agent before, and the start of new ones waits for all nodes.
+
+After a second failure or a lost node, and when a node is to be replaced because of a device, the pods are left to
+others until an epoch has begun again.
 
 Each recovery takes one of the job's restarts, so a Worker that fails again and again comes to an end. Without a restart
 left, with a finished rank, before the first epoch, or where Workers do not rejoin, the pods are rescheduled at once.
@@ -83,7 +86,8 @@ class InPlace(Recovery[Gathering]):
         if not snapshot.config.in_place or snapshot.config.recovers or snapshot.records.to_replace:
             return ()
         known = snapshot.records.epochs
-        failed = self.state.pods != known.number and (_faults(snapshot) or epochs.LEFT in known.phases)
+        broken = _faults(snapshot) or epochs.LEFT in known.phases or snapshot.returned
+        failed = self.state.pods != known.number and broken
         return (RECOVERY,) if failed or _can_start(snapshot) else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
@@ -101,7 +105,7 @@ class InPlace(Recovery[Gathering]):
         elif state.retry_time != snapshot.retry_time or snapshot.records.to_replace:
             state.pods = known.number
             return Progress.FINAL
-        if not self._restart_faulty(snapshot) or epochs.FINISHED in known.phases:
+        if not self._restart_faulty(snapshot) or epochs.FINISHED in known.phases or snapshot.returned:
             return self._leave_to_pods(snapshot)
         return self._join(snapshot) if state.joining else self._gather(snapshot)
 
@@ -192,7 +196,7 @@ class InPlace(Recovery[Gathering]):
         """Give up. Others answer reported faults; where nobody has reported one, no other plugin knows of it."""
         self.state.pods = snapshot.records.epochs.number
         if not _faults(snapshot):
-            if 0 in lost:
+            if 0 in lost or 0 in snapshot.returned:
                 self.send(traffic.agent(0), vocabulary.EXIT)
                 self.call("destroy")
             else:
@@ -220,7 +224,7 @@ def _is_possible(snapshot: Snapshot) -> bool:
     readable = all(fault.ranks and records.agents[node].registered for node, fault in faults.items())
     under_way = records.exited or epochs.FINISHED in known.phases or snapshot.outbox.codes.get(vocabulary.RESTART_ALL)
     goes_on = known.number > known.over and failed < set(range(known.world)) and restarts_left(snapshot) >= 0
-    return readable and goes_on and not under_way
+    return readable and goes_on and not under_way and not snapshot.returned
 
 
 def _missing(snapshot: Snapshot, *there: str) -> dict[int, int]:

@@ -26,14 +26,14 @@ def restarts_left(snapshot: Snapshot) -> int:
 def begin_round(plugin: Recovery[S], snapshot: Snapshot, faulty: Collection[int]) -> None:
     """203 to the faulty; 208, with one restart less, to all who run; the controller starts again.
 
-    Whoever waits for a 210, or was just sent one, starts anyway.
+    Whoever waits for a 210, was just sent one, or has returned in the middle of an epoch, starts anyway.
     """
     for rank in faulty:
         plugin.send(traffic.agent(rank), vocabulary.EXIT)
     records = snapshot.records
     left = restarts_left(snapshot)
     plugin.decide(Restarts(left))
-    for rank in sorted(records.agents.keys() - set(faulty) - records.exited - records.asking):
+    for rank in sorted(records.agents.keys() - set(faulty) - records.exited - records.asking - snapshot.returned):
         if not snapshot.starting(rank):
             plugin.send(traffic.agent(rank), vocabulary.RESTART_ALL, str(left))
     plugin.call("restart")

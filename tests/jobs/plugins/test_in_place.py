@@ -247,6 +247,47 @@ def test_a_manager_that_lost_its_state_gives_no_number_twice_and_knows_nodes_by_
     assert scene.job.state.records.epochs.number == 7
 
 
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_node_that_is_back_with_another_agent_was_lost(noticed: bool) -> None:
+    """Its Agent waits for the others before it starts ranks, so only they are sent 208."""
+    scene = training()
+    if noticed:
+        scene.part(LEFT, 0, 1, epoch=1)
+        assert commands(scene.tick()) == [("Worker/All/2,3", END)]
+    scene.register(1, process="q")
+    assert commands(scene.tick()) == [("Agent/0", 208), ("Agent/1", 210)]
+    assert owner(scene) == "" and scene.job.state.records.restarts == 2
+    assert scene.settle()[0].commands == []
+    scene.part(NEW, 0, 1, 2, 3)
+    assert commands(scene.tick()) == [BEGIN]
+    scene.part(RUNNING, 0, 1, 2, 3, epoch=2)
+    scene.fault(1, 3)
+    assert commands(scene.tick()) == [("Worker/All/0,1,2", END), ("Agent/1", 209)], "it is a node like the others again"
+
+
+def test_a_node_that_is_back_has_started_already_when_the_others_fail() -> None:
+    """It has its 210, and waits; a 208 would have it wait for the others a second time."""
+    scene = training()
+    scene.register(1, process="q")
+    scene.fault(0, 1)
+    assert commands(scene.tick()) == [("Agent/0", 203), ("Agent/1", 210)]
+
+
+def test_agent_0_that_is_back_ends_the_job() -> None:
+    scene = training()
+    scene.register(0, process="q")
+    assert commands(scene.tick())[0] == ("Agent/0", 203)
+
+
+def test_a_node_that_is_back_and_starts_its_ranks_itself_rejoins() -> None:
+    scene = training()
+    scene.part(LEFT, 0, 1, epoch=1)
+    scene.settle()
+    scene.register(1, process="q")
+    scene.part(NEW, 2, 3)
+    assert BEGIN in commands(scene.tick())
+
+
 def test_an_agent_that_nobody_knows_is_lost() -> None:
     scene = Scene(IN_PLACE)
     scene.register(0)
