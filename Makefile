@@ -140,7 +140,7 @@ mindspore: .venv-mindspore/stamp  ## msrun of mindspore 2.10 under the Manager a
 	  .venv-mindspore/bin/python -m pytest -m "mindspore or long" tests/mindspore tests/demo/mindspore $(ARGS); fi
 
 # The default builds bring several GB of CUDA libraries each. With builds for CPUs: PIP_EXTRA_INDEX_URL=(their index) make torch-range
-torch-range: $(TORCH_RANGE:%=.venv-torch-%/stamp)  ## an older and a newer torch: the names in use, and a training with a killed worker
+torch-range: $(TORCH_RANGE:%=.venv-torch-%/stamp)  ## an older and a newer torch: the names in use, and trainings with a killed worker
 	@for version in $(TORCH_RANGE); do echo "torch $$version"; \
 	  .venv-torch-$$version/bin/python -m pytest -m torch_range tests/torch $(ARGS) || exit 1; done
 

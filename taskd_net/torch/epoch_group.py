@@ -34,7 +34,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,8 +103,11 @@ class EpochGroup:
         """
         original = ProcessGroupGloo.__init__
 
-        def make(group: Any, store: Any, rank: int, size: int, timeout: Any = default_pg_timeout) -> None:
-            options, epolls = self._options(timeout) if isinstance(timeout, timedelta) else (timeout, [])
+        @wraps(original)
+        def make(
+            group: Any, store: Any, rank: int, size: int, timeout: Any = default_pg_timeout, **more: object
+        ) -> None:
+            options, epolls = self._options(timeout, **more) if isinstance(timeout, timedelta) else (timeout, [])
             self._await_all(store, size)
             original(group, store, rank, size, options)
             self._groups.append(group)
@@ -164,8 +167,13 @@ class EpochGroup:
                 if self.over:
                     raise EpochOver("the epoch has ended before all ranks were there") from None
 
-    def _options(self, timeout: timedelta) -> tuple[Any, list[int]]:
-        """Options of a gloo group, as torch makes them, and the epolls of its devices."""
+    def _options(self, timeout: timedelta, **more: object) -> tuple[Any, list[int]]:
+        """Options of a gloo group, as torch makes them, and the epolls of its devices.
+
+        Args:
+            timeout: of the group.
+            more: further ones, by name: `enable_reconfigure` from torch 2.14 on.
+        """
         devices: list[Any] = []
         epolls: list[int] = []
         with self._changing:
@@ -179,6 +187,8 @@ class EpochGroup:
             self._devices += devices
         options = ProcessGroupGloo._Options()
         options._devices, options._threads, options._timeout = devices, 2 * len(devices), timeout
+        for name, value in more.items():
+            setattr(options, name, value)
         return options, epolls
 
     def _take(self, epolls: list[int]) -> None:

@@ -9,6 +9,7 @@ version, put it into `TORCH_RANGE` of the Makefile, run `make torch-range`, and 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ def _same(parameters: str, **others: str) -> Mapping[str, str]:
     """The form in all checked versions, but for `v2_12` and the like."""
     return {**dict.fromkeys(CHECKED, parameters), **{name[1:].replace("_", "."): form for name, form in others.items()}}
 
+
+_OF_GLOO: Final = "self store rank size timeout"
 
 NAMES: Final = (
     Name(
@@ -185,6 +188,11 @@ NAMES: Final = (
     ),
     Name(f"{TORCHRUN}:get_args_parser", "called: `taskd-net run` has torchrun's arguments", _same("")),
     Name(f"{TORCHRUN}:run", "called by `taskd-net run`", _same("args")),
+    Name(
+        f"{GROUPS}:ProcessGroupGloo.__init__",
+        "replaced while an epoch lasts, so that its connections can be found",
+        _same(f"{_OF_GLOO} enable_reconfigure", v2_12=_OF_GLOO, v2_13=_OF_GLOO),
+    ),
     Name(f"{GROUPS}:_abort_process_group", "called: it breaks groups of NCCL", _same("group")),
 )
 
@@ -192,7 +200,7 @@ MEMBERS: Final = (
     Members(
         f"{GROUPS}:ProcessGroupGloo",
         "its devices are made here, so that its connections can be found",
-        ("__init__", "_Options", "create_default_device", "create_device"),
+        ("_Options", "create_default_device", "create_device"),
     ),
     Members(f"{GROUPS}:ProcessGroupGloo._Options", "likewise", ("_devices", "_threads", "_timeout")),
 )
@@ -292,7 +300,16 @@ def _warn(version: str) -> None:
 
 def _parameters(path: str) -> str:
     function = _resolve(path)
-    return "no such name" if function is None else " ".join(inspect.signature(function).parameters)
+    if function is None:
+        return "no such name"
+    if declared := _DECLARED.findall(function.__doc__ or "") if inspect.ismethoddescriptor(function) else ():
+        # pybind11 writes a signature of each overload into the text; torch's is the last one.
+        return " ".join(_PARAMETER.findall(declared[-1]))
+    return " ".join(inspect.signature(function).parameters)
+
+
+_DECLARED: Final = re.compile(r"^\d+\. \w+\((.*)\) -> ", re.MULTILINE)
+_PARAMETER: Final = re.compile(r"(\w+): ")
 
 
 def _resolve(path: str) -> Any:

@@ -29,12 +29,12 @@ BRIEF_S = 3.0
 """Seconds for each step after one that was left out."""
 
 
-RANGE = "worker-killed"
-"""The scenario for other versions of torch: it starts, ends and restarts processes."""
+RANGE = ("worker-killed", "worker-killed-in-place")
+"""The scenarios for other versions of torch: they start, end and restart processes, and ranks rejoin."""
 
 
 def _marks(scenario: Scenario) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.torch_range] if scenario.name == RANGE else []
+    return [pytest.mark.torch_range] if scenario.name in RANGE else []
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(each, id=each.name, marks=_marks(each)) for each in SCENARIOS])

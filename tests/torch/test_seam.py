@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed import distributed_c10d
+from torch.distributed import HashStore, PrefixStore, distributed_c10d
 from torch.distributed.elastic.agent.server import local_elastic_agent
 
 import taskd_net.torch
 from taskd_net.torch import seam
+from taskd_net.torch.epoch_group import EpochGroup
 
 pytestmark = pytest.mark.torch_range
 
@@ -60,8 +61,9 @@ def test_form_has_to_be_that_of_the_version(
     version: str, form: str, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a version that was not checked, any known form will do."""
-    real = seam._parameters
-    monkeypatch.setattr(seam, "_parameters", lambda path: form if path == LAUNCH else real(path))
+    release = ".".join(version.split(".")[:2])
+    known = {name.path: name.parameters.get(release, name.parameters["2.13"]) for name in seam.NAMES}
+    monkeypatch.setattr(seam, "_parameters", {**known, LAUNCH: form}.__getitem__)
     if fits:
         seam.check(version)
     else:
@@ -91,8 +93,51 @@ def test_attribute_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_member_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed_c10d, "ProcessGroupGloo", object)
-    with pytest.raises(seam.UnsupportedTorch, match=r"ProcessGroupGloo of torch .* has no _Options, create_default"):
+    monkeypatch.delattr(distributed_c10d.ProcessGroupGloo, "create_default_device")
+    with pytest.raises(seam.UnsupportedTorch, match=r"ProcessGroupGloo of torch .* has no create_default_device"):
+        seam.check()
+
+
+@pytest.mark.parametrize(
+    ("declared", "parameters"),
+    [
+        ("timeout: datetime.timedelta = datetime.timedelta(seconds=1800)", "self store rank size timeout"),
+        ("timeout: datetime.timedelta, more: bool = False", "self store rank size timeout more"),
+    ],
+)
+def test_constructor_that_is_not_in_python_has_its_parameters_in_its_text(
+    declared: str, parameters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Descriptor:
+        __doc__ = f"""__init__(*args, **kwargs)
+Overloaded function.
+
+1. __init__(self: Gloo, store: Store, rank: typing.SupportsInt, size: typing.SupportsInt, options: Options) -> None
+
+2. __init__(self: Gloo, store: Store, rank: typing.SupportsInt, size: typing.SupportsInt, {declared}) -> None
+"""
+
+        def __get__(self, instance: object, owner: type) -> Descriptor:
+            return self
+
+        def __call__(self) -> None:
+            """As a function that is not in Python."""
+
+    monkeypatch.setattr(distributed_c10d.ProcessGroupGloo, "__init__", Descriptor())
+    assert seam._parameters(f"{seam.GROUPS}:ProcessGroupGloo.__init__") == parameters
+
+
+def test_constructor_with_other_parameters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(self: object, store: object, rank: int, size: int, options: object) -> None:
+        """A form of a later torch, perhaps."""
+
+    monkeypatch.setattr(distributed_c10d.ProcessGroupGloo, "__init__", make)
+    with pytest.raises(seam.UnsupportedTorch, match=r"ProcessGroupGloo.__init__ .*\(self store rank size options\)"):
+        seam.check()
+
+
+def test_names_are_found_also_while_an_epoch_replaces_the_constructor() -> None:
+    with EpochGroup().joined(PrefixStore("epoch", HashStore()), 0, 1, backend="gloo"):
         seam.check()
 
 
