@@ -6,13 +6,14 @@ import io
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from PIL import Image, ImageChops
 from playwright.async_api import Browser, Page
 
 from taskd_net.job_view import JobView
 from tests.browser.pages import node, shown
 from tests.observe.jobs import WHOLE
-from tests.page.meshes import of_size
+from tests.page.meshes import Made, of_size
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
@@ -75,3 +76,26 @@ async def test_light_and_dark_differ_in_every_colour_of_a_state(chromium: Browse
         async with shown(chromium, made, expected, scheme=scheme) as (page, _):
             pictures.append(Image.open(io.BytesIO(await page.screenshot())).convert("RGB"))
     assert ImageChops.difference(*pictures).getbbox() is not None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_accessibility_has_no_violation(chromium: Browser, scheme: str) -> None:
+    """Every rule of axe, for the whole mesh, a node in trouble, a search, the legend and an empty mesh."""
+    made, expected = of_size(64)
+    async with shown(chromium, made, expected, scheme=scheme, job=WHOLE) as (page, _):
+        found = {"mesh": await violations(page)}
+        await page.click(node("Worker/2/19"))
+        found["details"] = await violations(page)
+        await page.fill("#find", "node 2")
+        found["search"] = await violations(page)
+        await page.click("#help")
+        found["legend"] = await violations(page)
+    async with shown(chromium, Made(0), scheme=scheme) as (page, _):
+        found["empty"] = await violations(page)
+    assert found == {where: [] for where in found}
+
+
+async def violations(page: Page) -> list[str]:
+    """The broken rules, each with the first element that breaks it."""
+    results = await Axe().run(page)
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in results.response["violations"]]

@@ -47,6 +47,7 @@ class Command:
         self._arguments = [str(argument) for argument in arguments]
         # The contexts of whoever runs the tests are no settings of theirs.
         base = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "XDG_CONFIG_HOME": "/dev/null"}
+        base["PYTHONFAULTHANDLER"] = "1"
         self._env = {**base, **(env or {})}
         self._stdin = stdin
         self._stdout = stdout
@@ -123,9 +124,14 @@ class Command:
             self._process.send_signal(number)
 
     async def exit_code(self) -> int:
-        """Wait for its end. Minus the signal's number if one ended it."""
+        """Wait for its end. Minus the signal's number if one ended it. A process that hangs tells where: see `errors`."""
         assert self._process is not None and self._reader is not None
-        code = await soon(self._process.wait(), PATIENCE_S)
+        try:
+            code = await soon(self._process.wait(), PATIENCE_S)
+        except TimeoutError:
+            self._process.send_signal(signal.SIGABRT)  # faulthandler writes the stacks of all threads
+            await soon(self._reader, PATIENCE_S)
+            raise AssertionError(f"it does not end:\n{self.errors}") from None
         await soon(self._reader, PATIENCE_S)
         return code
 

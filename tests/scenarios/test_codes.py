@@ -206,6 +206,7 @@ async def no_inbox(mesh: Mesh) -> None:
 async def inbox_that_closes_while_a_message_stands_before_it(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr, inbox=1)
+    worker.wait_long_for_room()
     assert (await mgr.send("fills it", to=worker.position)).ok
     assert (await mgr.post("waits", to=worker.position)).ok
     waits = asyncio.create_task(worker.send("waits too", to=worker.position))

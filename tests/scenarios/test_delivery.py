@@ -140,6 +140,7 @@ async def test_sync_message_does_not_overtake_async_ones_before_a_full_inbox(mes
 async def test_sync_message_gets_the_place_that_becomes_free_while_it_waits(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr, inbox=1)
+    worker.wait_long_for_room()
     assert (await worker.send("0", to=worker.position)).ok
     send = asyncio.create_task(worker.send("1", to=worker.position))
     await mesh.until(lambda: worker.router.door.line)

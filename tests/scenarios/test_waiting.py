@@ -208,7 +208,7 @@ async def test_cancelled_calls_end(mesh: Mesh) -> None:
 @both_links
 async def test_cancelled_send_to_oneself_leaves_the_line(mesh: Mesh) -> None:
     worker = await mesh.worker(0, 0, await mesh.mgr(), inbox=1)
-    worker.router._delivery._wait = 25.0  # not the usual 10 ms, in which a busy machine does nothing here
+    worker.wait_long_for_room()
     assert (await worker.send("first", to="Worker/0/0")).ok
     waiting = asyncio.create_task(worker.send("cancelled", to="Worker/0/0", timeout=25.0))
     await mesh.until(lambda: worker.router.door.line)

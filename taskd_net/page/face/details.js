@@ -113,7 +113,7 @@ function links(node) {
     html("tr", {}, html("th", {}, name), ...[node.down, node.up].map((flow) => html("td", alarm && alarm(flow) ? { class: "alarm" } : {}, say(flow))));
   return [
     html("h3", {}, "Its link"),
-    html("table", {}, html("thead", {}, html("tr", {}, html("th", {}), html("th", {}, "to it"), html("th", {}, "from it"))), html("tbody", {}, ...rows.map(line))),
+    html("table", {}, html("thead", {}, html("tr", {}, html("td", {}), html("th", {}, "to it"), html("th", {}, "from it"))), html("tbody", {}, ...rows.map(line))),
   ];
 }
 
