@@ -74,7 +74,8 @@ class Faulty(Stage):
 
     async def ended(self, who: int | str) -> None:
         await self.until_step(scenarios.FIRST)
-        self._processes["Agent/1"].kill()
+        if self._processes["Agent/1"].returncode is None:  # the other launcher may end soon after it
+            self._processes["Agent/1"].kill()
         self._patience = BRIEF_S
         await super().ended(who)
 
