@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections import defaultdict
 from collections.abc import Iterator
@@ -40,11 +41,13 @@ class Reach:
     def tests_of(self, mutant: Mutant) -> tuple[list[str], list[str]]:
         """The tests that can see a mutant, the quickest first: its module's own, and the others.
 
-        What runs when a module is imported belongs to no test; then all count that come to the module.
+        The import of a module runs in one of the tests, or in none, and all see its outcome: for a line outside of the
+        bodies of functions all count that come to the module.
         """
         of_module = self.lines.get(mutant.module, {})
         found = {test for line in mutant.lines for test in of_module.get(line, ())}
-        found = found or {test for tests in of_module.values() for test in tests}
+        if not found or not _inside_functions(mutant.source).issuperset(mutant.lines):
+            found = {test for tests in of_module.values() for test in tests}
         quickest = sorted((test for test in found if self.seconds[test] <= _SLOW_S), key=self.seconds.__getitem__)
         own_module = own(mutant.module)
         mine: list[str] = []
@@ -56,6 +59,13 @@ class Reach:
                 break
             (mine if test.startswith(own_module) else others).append(test)
         return mine, others
+
+
+def _inside_functions(source: str) -> set[int]:
+    """The lines of the bodies of all functions."""
+    nodes = ast.walk(ast.parse(source))
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {line for each in functions for line in range(each.body[0].lineno, (each.end_lineno or 0) + 1)}
 
 
 def own(module: str) -> str:

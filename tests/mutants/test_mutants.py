@@ -64,6 +64,22 @@ def test_quick_tests_are_there() -> None:
     assert [name for name in TESTS if not (ROOT / name).exists()] == []
 
 
+def test_line_that_runs_at_the_import_is_seen_by_all_tests_of_its_module() -> None:
+    pytest.importorskip("cosmic_ray", reason="of the extra `mutants`")
+    from tests.mutants.reach import Reach
+    from tests.mutants.sample import Mutant
+
+    source = "LIMIT = 3\n\n\ndef small(number: int = LIMIT) -> bool:\n    return number < LIMIT\n"
+    lines = {"taskd_net/core/small.py": {1: ["tests/a.py::first"], 4: ["tests/a.py::first"], 5: ["tests/a.py::second"]}}
+    reach = Reach({"tests/a.py::first": 1.0, "tests/a.py::second": 0.5}, lines)
+    found = {
+        line: reach.tests_of(Mutant("0", "taskd_net/core/small.py", range(line, line + 1), "", source, "", ""))[1]
+        for line in (1, 4, 5)
+    }
+    both = ["tests/a.py::second", "tests/a.py::first"]
+    assert found == {1: both, 4: both, 5: ["tests/a.py::second"]}
+
+
 def test_score_leaves_out_what_is_equivalent_or_not_tested() -> None:
     outcomes = [Outcome("taskd_net/core/a.py", n, "a", f"{n}", what) for n, what in enumerate(("killed", "hung", ""))]
     outcomes += [Outcome("taskd_net/core/a.py", 9, "x", "y", "survived"), Outcome("b.py", 3, "x", "y", "unreached")]
