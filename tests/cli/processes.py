@@ -124,7 +124,7 @@ class Command:
             self._process.send_signal(number)
 
     async def exit_code(self) -> int:
-        """Wait for its end. Minus the signal's number if one ended it. A process that hangs tells where: see `errors`."""
+        """Wait for its end. Minus the signal's number if one ended it. A process that hangs tells where."""
         assert self._process is not None and self._reader is not None
         try:
             code = await soon(self._process.wait(), PATIENCE_S)

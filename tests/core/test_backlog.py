@@ -107,3 +107,9 @@ def test_messages_from_above_are_the_parents() -> None:
     assert list(node._forwarding.backlog.of) == [UP]
     node.link_down(0.0, child, "Worker/0/0", [])
     assert not node._forwarding.backlog.of
+
+
+def test_last_bytes_of_the_pool_are_taken() -> None:
+    backlog, to = Backlog(UNIT), link()
+    assert queue(backlog, to, LOCAL, LINK_FREE_BYTES + UNIT)
+    assert backlog.size == UNIT

@@ -95,3 +95,11 @@ def test_longest_line_gives_way_where_all_lines_are_full() -> None:
     assert registrations.enter(pushed) is pushed
     assert registrations.leave(held) == [newcomer]
     assert registrations.leave(newcomer) == [line[0]]
+
+
+def test_connection_whose_registration_was_admitted_keeps_its_turn() -> None:
+    registrations = Registrations(2, 3, none, 9)
+    others = [enter(registrations, name) for name in "bbc"]
+    first, second = enter(registrations, "a"), enter(registrations, "a")
+    assert registrations.leave(others[0]) == [first]
+    assert registrations.leave(others[1]) == [second]

@@ -252,3 +252,20 @@ def test_position_of_a_run_may_be_spelt_otherwise() -> None:
     odd = Position("Proxy", "1", "started at noon")
     frames = [Frame(f"u{number}", True, odd, DESTINATIONS[1], b"x") for number in range(3)]
     pair.arrive(1.0, 3, frames, [1, 2, 3], [1.0] * 3)
+
+
+def test_batch_to_a_silent_child_is_answered_at_once() -> None:
+    pair = Pair((TERMS[0], TERMS[0]), RouterConfig(), True)
+    for router in (pair.whole, pair.single):
+        router.signs_of_life(0.5, 2, _session(router, 2), seen=False)
+    frames, keys, budgets = messages([(0, 2, True, True, 1, 3)], 0, 10)
+    ready = pair.arrive(1.0, 1, frames[:3], keys[:3], budgets[:3])
+    assert [answer.ack.code for answer in ready.writes[1].answers] == [6001] * 3
+    assert 2 not in ready.writes
+
+
+def test_messages_of_4096_bytes_are_large() -> None:
+    pair = Pair((TERMS[0], TERMS[0]), RouterConfig(limits=Limits(child_bytes=100_000)), True)
+    frames, keys, budgets = messages([(0, 1, True, True, 1, 4)], 0, 4096)
+    pair.arrive(1.0, 1, frames[:4], keys[:4], budgets[:4])
+    assert pair.whole.children.by_id[1].waiting_bytes == 4 * 4096

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import math
 import socket
 import struct
 import sys
@@ -74,6 +75,18 @@ async def test_cut_network_at_rest_ends_the_link_after_the_ping(quick: Cable, mo
     await soon(quick.running)
     assert quick.stream.reason.startswith("the network is cut")
     assert time.monotonic() - began < limits.SILENT_S
+
+
+@pytest.mark.parametrize(("silent", "left"), [(5.0, 3.0), (7.8, 0.2), (9.0, math.inf)])
+async def test_silent_end_is_looked_at_when_it_begins_to_count_as_not_answering(
+    quick: Cable, silent: float, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    monkeypatch.setattr(quick.stream, "_look_in", looks.append)
+    now = time.monotonic()
+    quick.stream._heard = now - silent
+    quick.stream._look(now)
+    assert looks == [pytest.approx(min(left, limits.KEEPALIVE_TIMEOUT_S), abs=0.1)]
 
 
 async def test_short_cut_is_survived(quick: Cable) -> None:

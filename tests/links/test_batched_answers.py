@@ -10,6 +10,7 @@ import pytest
 from taskd_net import Ack, Code, Failure, Position
 from taskd_net.core.acks import Told
 from taskd_net.core.ready import Kind
+from taskd_net.link_limits import ANSWERS_AT_ONCE
 from taskd_net.links.batched import BatchedLink
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
@@ -119,6 +120,20 @@ async def test_answers_that_come_in_reach_whoever_waits(cable: Cable) -> None:
     assert (await cable.take())[2] == ["then"]
     assert (good, bad) == ([Ack("good", Code.OK, WORKER, receivers=1)], [busy._replace(receivers=0)])
     assert cable.node.router.statistics.late_acks == 1
+
+
+async def test_message_behind_many_answers_under_which_the_node_fails_is_answered(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are taken in 256 at a time; the writer sleeps meanwhile."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault of this node")
+
+    monkeypatch.setattr(cable.node.router, "messages_arrived", fail)
+    late = tuple(Ack(f"late {number}", Code.RECV_BUF_BUSY, WORKER) for number in range(ANSWERS_AT_ONCE + 1))
+    cable.comes_in((frame(uuid="then", src="Worker/0/0", to="Mgr").data, 1000), answers=late)
+    assert (await cable.take())[3] == [Ack("then", Code.SERVER_ERR, Position.mgr())]
 
 
 async def test_message_that_cannot_be_read_is_answered_and_costs_the_others_nothing(

@@ -46,6 +46,7 @@ async def test_a_link_comes_to_rest_when_its_write_is_done_and_what_queues_up_go
     batch = link_pb2.Batch.FromString(await soon(pipe.begun.get()))
     assert [codec.read_uuid(message) for message in batch.messages] == ["0", "1", "b"]
     assert cable.link.unwritten() == []
+    assert not cable.link._has_output()
     # Answers come as they are, on the old stream or on the new one.
     cable.comes_in(accepted=("a",))
     await soon(cable.pipe.settled())
