@@ -297,7 +297,11 @@ class Job:
                 current.records.restarts = item.left
                 if item.everybody:
                     current.records.end_epochs()
+                    current.records.retried = current.retry_time
                 self.devices.restarted(current.now)
+            case traffic.Retried():
+                current.records.retried = current.retry_time
+                return
             case Reset():
                 item = replace(item, uuid=current.uuid())
                 self.devices.begun(item.device, item.uuid)

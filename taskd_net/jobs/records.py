@@ -116,6 +116,7 @@ class Records:
         agents: by node rank.
         workers: by global rank.
         restarts: restarts that the job has left: of the first 201 that came, one less after each round.
+        retried: the RetryTime at the last restart of everybody; None before it.
         faulty: Agents with an unanswered fault.
         exited: Agents that were sent 203, and have not registered since.
         to_replace: nodes that lose their place because of a device, and were not sent their 203 yet.
@@ -132,6 +133,7 @@ class Records:
     agents: dict[int, AgentRecord] = field(default_factory=dict)
     workers: dict[int, WorkerRecord] = field(default_factory=dict)
     restarts: int | None = None
+    retried: int | None = None
     faulty: set[int] = field(default_factory=set)
     exited: set[int] = field(default_factory=set)
     to_replace: set[int] = field(default_factory=set)

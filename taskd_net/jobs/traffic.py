@@ -212,7 +212,12 @@ class Restarts:
     everybody: bool = True
 
 
-Item = Command | Call | Reply | Restarts | Reset | Replace | StepBegun | StepEnded
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The present RetryTime needs no restart: one of everybody has come after it."""
+
+
+Item = Command | Call | Reply | Restarts | Retried | Reset | Replace | StepBegun | StepEnded
 """A decision of a plugin."""
 
 

@@ -14,7 +14,8 @@
 
 The original differs in four points that leave a job standing still or restart it for nothing:
 
-- It compares RetryTime with 0 when it starts. The baseline here is the value at the first start, in the state.
+- It compares RetryTime with 0 when it starts. The baseline here is the value at the first start, in the state,
+  and then the value at the last restart of everybody, by this plugin or by another one.
 - It never answers an Agent that fails after the decision. A report that is older than the 208 of its Agent is settled
   by that 208; a later one is answered in the round that is under way.
 - It ends a node of ClusterD's round again that has come back meanwhile. Here that node restarts like the others.
@@ -40,12 +41,10 @@ class Round:
     """State.
 
     Args:
-        baseline: the RetryTime that was acted on; None for the first one.
         order: uuid of the last exit that was carried out, and the last signal that the hold has seen.
         open: a round is under way.
     """
 
-    baseline: int | None = None
     order: str = ""
     open: bool = False
 
@@ -73,7 +72,7 @@ class PodRescheduling(Recovery[Round]):
         if not self.state.open:
             return self._begin(snapshot)
         if self._is_over(snapshot):
-            self.state.baseline = snapshot.retry_time
+            self.decide(traffic.Retried())
             return Progress.FINAL
         for rank in _failed(snapshot):
             self.send(traffic.agent(rank), vocabulary.EXIT)
@@ -84,8 +83,8 @@ class PodRescheduling(Recovery[Round]):
         self.state.open = False
 
     def _retries(self, snapshot: Snapshot) -> bool:
-        baseline = snapshot.first_retry_time if self.state.baseline is None else self.state.baseline
-        return snapshot.retry_time != baseline
+        retried = snapshot.records.retried
+        return snapshot.retry_time != (snapshot.first_retry_time if retried is None else retried)
 
     def _begin(self, snapshot: Snapshot) -> Progress:
         faulty: tuple[int, ...] = ()
@@ -95,7 +94,6 @@ class PodRescheduling(Recovery[Round]):
         elif not snapshot.counts_as_faulty(0):
             faulty = tuple(_failed(snapshot))
         begin_round(self, snapshot, faulty)
-        self.state.baseline = snapshot.retry_time
         self.state.open = snapshot.config.recovers or bool(faulty)
         return Progress.HOLD if self.state.open else Progress.FINAL
 

@@ -21,6 +21,7 @@ from taskd_net.jobs.events import (
     DeviceReleased,
     FaultFiles,
     ResetEnded,
+    RetryTime,
     SeparatedNames,
 )
 from taskd_net.jobs.snapshot import JobConfig
@@ -507,3 +508,38 @@ def test_changed_files_are_decided_on_at_once_and_outlive_the_manager() -> None:
     scene.take(FaultFiles({"faultCode.json": json.dumps(moved)}))
     assert said(scene.settle()) == REPLACED, "the fault stands"
     assert json.loads(scene.job.state.devices.files["faultCode.json"]) == moved
+
+
+# ---- RetryTime
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_retry_time_that_changes_during_a_reset_is_the_same_restart(after: bool) -> None:
+    scene = Devices(GRACE)
+    scene.take(RetryTime(1))
+    scene.answer(L5)
+    scene.fault(1, 3)
+    (reset,) = resets(scene.settle())
+    scene.take(RetryTime(2))
+    assert said(scene.settle()) == [], "the restart will answer it"
+    scene.take(ResetEnded(reset.uuid, True))
+    outcomes = scene.settle()
+    assert said(outcomes) == [("Agent/0", 208), ("Agent/1", 208)]
+    assert scene.job.state.records.restarts == 2 and owner(scene) == ""
+    if after:
+        scene.take(RetryTime(3))
+        assert said(scene.settle()) == [("Agent/0", 208), ("Agent/1", 208)], "a later one counts"
+
+
+def test_a_retry_time_that_changes_during_a_reset_that_fails_is_the_same_round() -> None:
+    scene = Devices(GRACE)
+    scene.take(RetryTime(1))
+    scene.answer(L5)
+    scene.fault(1, 3)
+    (reset,) = resets(scene.settle())
+    scene.take(RetryTime(2))
+    scene.take(ResetEnded(reset.uuid, False, "no such chip"))
+    assert said(scene.settle()) == REPLACED
+    scene.register(1, process="q")
+    assert said(scene.settle()) == [("Agent/1", 210)]
+    assert scene.job.state.records.restarts == 2 and owner(scene) == ""
