@@ -77,6 +77,7 @@ def mgr(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mgr]:
         more = {"TASKD_NET_IN_PLACE": "on", "TORCHELASTIC_RESTART_COUNT": 0}
         for name, value in (variables | store_of_agents | more).items():
             monkeypatch.setenv(name, str(value))
+        monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # rejoin sets it in this process
         yield Mgr(node)
         if worker.slot.filled:
             destroy_taskd_worker()
