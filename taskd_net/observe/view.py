@@ -69,9 +69,8 @@ class View:
         # Figures of the children's own, by position; and the time at which a child was forgotten.
         self._own: dict[str, Own] = {}
         self._gone: dict[str, float] = {}
-        # Children that leave or have left in good order, until they are forgotten or come back.
+        # Children that leave in good order, and why other streams have ended, until they come back or are forgotten.
         self._ended: dict[LinkId, State] = {}
-        # The reasons for which the streams of children have ended, until they open another one.
         self._reasons: dict[LinkId, str] = {}
         # The nodes behind children that do not report.
         self._foreign: dict[str, set[Position]] = {}
@@ -127,12 +126,7 @@ class View:
     # ---- events
 
     def child_changed(self, link: Link, reason: str = "") -> None:
-        """A child's stream has opened or ended, or the child has begun or ceased to answer.
-
-        Args:
-            link: the child.
-            reason: of an end, for people.
-        """
+        """A child's stream has opened or, for this reason, ended; or the child has begun or ceased to answer."""
         if link.up:
             self._ended.pop(link.id, None)
             self._reasons.pop(link.id, None)
