@@ -223,7 +223,7 @@ async def test_joined_says_what_the_trouble_is(mesh: Mesh) -> None:
     nowhere = await free_address()
     worker = await mesh.worker(0, 3, nowhere, join=False)
     await mesh.logged("join_failed", node=worker.position)
-    text = f"^Worker/0/3 has not joined {nowhere} within 0.01 s: Register: UNAVAILABLE"
+    text = f"^Worker/0/3 has not joined {nowhere} within 0.01 s: Register: nobody listens at {nowhere}"
     with pytest.raises(TimeoutError, match=text):
         await worker.joined(0.01)
     mgr = await mesh.mgr(nowhere)

@@ -159,7 +159,7 @@ class Connector:
             ack = codec.read_ack(await call, Position.mgr())
             metadata = peers.read_metadata(await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
-            raise Failed(f"Register: {error.code().name}: {await self._in_words(error)}") from error
+            raise Failed(f"Register: {await self._in_words(error)}") from error
         except Refusal as refusal:
             raise Failed(f"Register: {refusal}") from refusal
         if not ack.ok:
@@ -168,15 +168,18 @@ class Connector:
 
     async def _in_words(self, error: grpc.aio.AioRpcError) -> str:
         details = error.details() or ""
+        said = f"{error.code().name}: {details}"
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"{self._upstream} has not answered in time"
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
-            return details
+            return said
         if details != self._details[0]:  # it may take a connection to find out
             from taskd_net.tls.explain import explain
 
             tls = self._rotation is not None and self._rotation.client is not None
             name = self._rotation.tls.server_name if self._rotation is not None else None
             words = await explain(details, self._upstream, tls=tls, name=name or self._upstream.host)
-            self._details = (details, words)
+            self._details = (details, said if words == details else words)
         return self._details[1]
 
     async def open(

@@ -60,6 +60,14 @@ NOWHERE = Address("127.0.0.1", 1)
             "DNS resolution failed for x:1: C-ares status is not ARES_SUCCESS",
             f"the host of {NOWHERE} cannot be resolved",
         ),
+        (
+            "last error: INTERNAL: ipv4:127.0.0.1:1: Failed parsing HTTP/2 (Expected SETTINGS frame first)",
+            f"no node listens at {NOWHERE}, but something else",
+        ),
+        (
+            "UNKNOWN: ipv4:127.0.0.1:1: connection attempt timed out before receiving SETTINGS frame",
+            f"{NOWHERE} accepts connections, and does not answer",
+        ),
         ("something new", "something new"),
     ],
 )
@@ -77,5 +85,6 @@ async def test_who_hangs_up_on_plain_text_and_speaks_no_tls_is_only_said_to_hang
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
-        assert await explain("Socket closed", address, tls=False, name="") == "Socket closed"
-    assert await explain("Socket closed", NOWHERE, tls=False, name="") == "Socket closed"
+        for details in ("Socket closed", "recvmsg:Connection reset by peer"):
+            words = await explain(details, address, tls=False, name="")
+            assert words == f"{address} accepts connections, and closes them at once"
