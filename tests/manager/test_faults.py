@@ -15,7 +15,10 @@ from taskd_net.job_view import DeviceView
 from taskd_net.jobs.traffic import Reset
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.resets import OnReset
+from taskd_net.recover import rpcs
+from taskd_net.wire import recover_pb2 as wire
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
+from tests.peers.clusterd import ClusterD
 from tests.polling import until
 
 SEPARATE, RESTART, OFTEN, CALM = "8C000006", "8C000005", "8C0000AA", "8C000001"
@@ -123,6 +126,60 @@ async def test_grace_stops_resets_and_runs_again(files: Path, tmp_path: Path) ->
         assert await made.begun(made.one) == (208, "2")
         assert await made.begun(made.zero) == (208, "2")
         await until(lambda: not made.devices)
+
+
+async def test_a_retry_time_that_changes_during_a_reset_is_the_same_restart(files: Path, tmp_path: Path) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def hook(reset: Reset) -> bool:
+        begun.set()
+        await may_end.wait()
+        return True
+
+    reset_file = tmp_path / "reset.json"
+    reset_file.write_text('{"RankList": [], "RetryTime": 0}')
+    async with job(config(files, tmp_path, fault_mode="grace", reset_file=str(reset_file)), hook) as made:
+        await until(lambda: made.manager.view().retry_time == 0)
+        await made.fault(RESTART)
+        assert await made.begun(made.one) == (213, '["3"]')
+        await made.one.fault(3)
+        await begun.wait()
+        reset_file.write_text('{"RankList": [], "RetryTime": 1}')
+        await until(lambda: made.manager.view().retry_time == 1)
+        may_end.set()
+        assert await made.begun(made.one) == (208, "2")
+        assert await made.begun(made.zero) == (208, "2")
+        await until(lambda: not made.devices)
+        await made.fault(SEPARATE)
+        assert await made.begun(made.one) == (203, ""), "no 208 comes between"
+        assert await made.begun(made.zero) == (208, "1")
+
+
+async def test_with_clusterd_faults_are_shown_and_nothing_is_sent(
+    files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ClusterD() as clusterd:
+        settings = config(files, tmp_path, clusterd_addr=clusterd.address, fault_recover="on")
+        async with job(settings) as made:
+            await made.fault(SEPARATE)
+            await until(lambda: made.devices)
+            (device,) = made.devices
+            assert (device.device, device.isolated) == ("1/npu-1", True)
+            assert made.manager.view().fault_mode == "reports"
+            assert "event=device_fault " in caplog.text
+            faults = [wire.FaultRank(rankId="3", faultType="1")]
+            order = wire.ProcessManageSignal(
+                uuid="u",
+                jobId="J",
+                signalType="globalFault",
+                actions=["fault_nodes_exit"],
+                faultRanks=faults,
+                nodeRankIds=["1"],
+            )
+            await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order)
+            assert await made.begun(made.one) == (203, "")
+            orders = [each.plugin for each in made.manager.view().decisions if each.messages]
+            assert orders[-1] == "StopTrainPlugin" and set(orders[:-1]) == {""}
 
 
 async def test_a_change_of_the_files_counts_at_once_and_outlives_the_manager(
