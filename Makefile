@@ -44,7 +44,7 @@ SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +121,18 @@ browser: .venv/stamp-browser  ## run the tests marked `browser`: the status page
 	  echo "installing chromium"; apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium >/dev/null; }
 	@.venv/bin/python -m pytest -s -m browser tests/browser $(ARGS)
+
+# Debian's package is unpacked where neither a service nor another user sees it.
+PROMETHEUS = build/prometheus
+alerts: .venv/stamp-test  ## the alert rules by promtool, and a Prometheus that scrapes a mesh
+	@{ command -v prometheus && command -v promtool; } >/dev/null || test -x $(PROMETHEUS)/usr/bin/promtool || { \
+	  command -v apt-get >/dev/null || { \
+	    echo "make alerts needs the commands prometheus and promtool; Debian has both in the package prometheus" >&2; exit 1; }; \
+	  echo "unpacking Debian's prometheus into $(PROMETHEUS)"; \
+	  mkdir -p $(PROMETHEUS) && cd $(PROMETHEUS) && \
+	  { apt-get download -qq prometheus 2>/dev/null || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
+	  dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
+	@PATH="$$PATH:$$PWD/$(PROMETHEUS)/usr/bin" .venv/bin/python -m pytest -m prometheus tests/deploy $(ARGS)
 
 # It needs no forge and no other host: files outside docs/ that a document links to are pages of it, too.
 docs: .venv-docs/stamp  ## build the site of the documents into build/site, and check its links and anchors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, assert_never
 
@@ -34,6 +34,8 @@ from taskd_net.logger import get_logger
 from taskd_net.position import Position
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from taskd_net.job_view import JobView
     from taskd_net.observe.view import View
     from taskd_net.transport.absence import Absence
@@ -53,6 +55,8 @@ class Driver:
         running: the node was started and is not closed.
         closed: the node is closed, or about to be.
         job_view: gives the state of the job's Manager, in the node's loop; None where this node has none.
+        certificate_ends: gives the end of the certificates in use, UTC, by their use (`server`, `client`); None for
+            plain text.
     """
 
     # The Router's time: the clock of the event loop, which never steps. uvloop's own value goes by whole milliseconds.
@@ -68,6 +72,7 @@ class Driver:
         self.running = self.closed = False
         self.tracer: Tracer | None = None
         self.job_view: Callable[[], JobView] | None = None
+        self.certificate_ends: Callable[[], Mapping[str, datetime]] | None = None
         self._inbox: deque[Frame] = deque()
         """Messages that were delivered to this node and not read yet, oldest first. The Router bounds them."""
         self._delivered = asyncio.Event()

@@ -63,6 +63,7 @@ class Lifecycle(Driver):
             from taskd_net.tls.rotation import Rotation
 
             rotation = Rotation(config.tls, self.log)
+            self.certificate_ends = rotation.ends
         if config.listen is not None:
             await self._listen(config.listen, rotation)
         if config.upstream is not None:

@@ -84,6 +84,13 @@ class Collector:
         info = GaugeMetricFamily("taskd_net_node", "This node, its version; always 1.", labels=("position", "version"))
         info.add_metric((str(node.position.identity), __version__), 1)
         yield info
+        if node.certificate_ends is not None:
+            ends = GaugeMetricFamily(
+                "taskd_net_certificate_expiry_timestamp_seconds", "End of the certificates in use.", labels=("use",)
+            )
+            for use, end in node.certificate_ends().items():
+                ends.add_metric((use,), end.timestamp())
+            yield ends
         yield GaugeMetricFamily("taskd_net_joined", "1 while the Mgr knows the way to this node.", int(node.is_joined))
 
         messages = CounterMetricFamily("taskd_net_messages", "Messages by way and outcome.", labels=("way", "code"))

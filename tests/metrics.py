@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from prometheus_client.samples import Sample
@@ -33,6 +34,7 @@ async def exported() -> Exported:
         assert (await proxy.send("1", to="Mgr")).ok and (await mgr.send("2", to="Proxy/0")).ok
         await proxy.send("3", to="Worker/9/9")
         mgr.job_view = lambda: WHOLE
+        mgr.certificate_ends = lambda: dict.fromkeys(("server", "client"), datetime.now(UTC))
         for node in (mgr, proxy):
             for sample in await samples(node):
                 labels = found.setdefault(sample.name, {})

@@ -7,13 +7,17 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from taskd_net import ConfigError
 from taskd_net.metrics import Collector, MetricsServer
 from tests.metrics import samples
+from tests.peers.certificates import DAY, Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
+from tests.polling import asked_until
 
 pytestmark = pytest.mark.oldest
 
@@ -166,3 +170,22 @@ async def test_without_the_package_it_is_said_what_to_install(mesh: Mesh, monkey
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigError, match=r"pip install 'taskd-net\[metrics\]'"):
         await MetricsServer(mgr, ANY).__aenter__()
+
+
+async def test_ends_of_the_certificates_are_those_in_use(mesh: Mesh, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    issued = datetime.now(UTC)
+    mgr = await mesh.mgr(tls=folder.listening())
+    proxy = await mesh.proxy(0, mgr, tls=folder.tls())
+    ends = await scrape(proxy, "taskd_net_certificate_expiry_timestamp_seconds")
+    assert ends == {use: pytest.approx((issued + DAY / 2).timestamp(), abs=5) for use in ("server", "client")}
+    assert set(await scrape(mgr, "taskd_net_certificate_expiry_timestamp_seconds")) == {"server"}
+    folder.issue(days=(-0.5, 0.9))
+
+    async def rotated() -> bool:
+        now = await scrape(mgr, "taskd_net_certificate_expiry_timestamp_seconds")
+        return now == {"server": pytest.approx((issued + DAY * 0.9).timestamp(), abs=5)}
+
+    assert await asked_until(rotated, PATIENCE_S)
+    plain = await mesh.mgr()
+    assert await scrape(plain, "taskd_net_certificate_expiry_timestamp_seconds") == {}

@@ -30,10 +30,17 @@ MISSING: Final = "tls needs the package {name}, which is not installed; install 
 
 
 class Pair(NamedTuple):
-    """A key and its certificate, with those of intermediate CAs behind it; PEM."""
+    """A key and its certificate, with those of intermediate CAs behind it.
+
+    Args:
+        key: PEM.
+        crt: PEM.
+        end: the first moment at which one of these certificates is not valid any more; UTC.
+    """
 
     key: bytes
     crt: bytes
+    end: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ class _File:
 def _pair(key_file: _File, crt_file: _File, ca: _File, authorities: Sequence[Certificate]) -> Pair:
     """Check that a key, its certificate and the CA belong together."""
     leaf, *between = crt_file.certificates()
+    end = min(certificate.not_valid_after_utc for certificate in (leaf, *between))
     if _private_key(key_file).public_key() != leaf.public_key():
         raise crt_file.wrong(f"which does not belong to the key in {key_file.path!r}")
     _check_purpose(crt_file, leaf)
@@ -108,7 +116,7 @@ def _pair(key_file: _File, crt_file: _File, ca: _File, authorities: Sequence[Cer
         between.remove(issuer)
         issued = issuer
     _check_dates(ca, authority)
-    return Pair(key_file.data, crt_file.data)
+    return Pair(key_file.data, crt_file.data, end)
 
 
 def _private_key(file: _File) -> PrivateKeyTypes:

@@ -77,6 +77,6 @@ def _configuration(certificates: Certificates) -> grpc.ServerCertificateConfigur
     return grpc.ssl_server_certificate_configuration([_of(certificates.server)], certificates.ca)
 
 
-def _of(pair: Pair | None) -> Pair:
+def _of(pair: Pair | None) -> tuple[bytes, bytes]:
     assert pair is not None, "there are files for this side"
-    return pair
+    return pair.key, pair.crt

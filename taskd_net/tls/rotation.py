@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 
 import grpc
@@ -50,6 +51,11 @@ class Rotation:
             self.client = channel_credentials(self._certificates)
         self._server_context: ssl.SSLContext | None = None
         self._client_context: ssl.SSLContext | None = None
+
+    def ends(self) -> Mapping[str, datetime]:
+        """The end of the certificates in use, UTC, by their use: `server`, `client`."""
+        pairs = (("server", self._certificates.server), ("client", self._certificates.client))
+        return {use: pair.end for use, pair in pairs if pair is not None}
 
     def server_context(self) -> ssl.SSLContext:
         """The context of the next socket of a child, beside gRPC's. Made when it is asked for.

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.deploy.artefacts import DEPLOY
-from tests.metrics import Exported, exported
+from tests.deploy.queries import NAMES, unknown
+from tests.metrics import exported
 
 DASHBOARD = json.loads((DEPLOY / "grafana" / "taskd-net.json").read_text())
-
-_OF_PROMETHEUS = {"job", "instance", "le"}
-"""Labels by Prometheus itself, and that of a histogram's buckets."""
 
 
 def queries() -> Iterator[tuple[str, str]]:
@@ -27,31 +25,13 @@ def queries() -> Iterator[tuple[str, str]]:
             yield variable["name"], variable["query"]["query"]
 
 
-def unknown(query: str, known: Exported) -> list[str]:
-    """Unknown names, labels and label values in a query."""
-    found = []
-    names = re.findall(r"\b(?:taskd_net|process)_\w+", query)
-    labels = {label for name in names for label in known.get(name, {})}
-    found += [name for name in names if name not in known]
-    for name, matchers in re.findall(r"(\w+)\{([^}]*)\}", query):
-        for label, operator, value in re.findall(r"(\w+)(=~|!=|=)\"([^\"]*)\"", matchers):
-            if label in _OF_PROMETHEUS:
-                continue
-            values = known.get(name, {}).get(label, set())
-            if not values or (operator in ("=", "!=") and value not in values):
-                found.append(f"{name}{{{label}{operator}{value}}}")
-    for clause in re.findall(r"\bby \(([^)]*)\)", query):
-        found += [label for label in re.split(r",\s*", clause) if label not in labels | _OF_PROMETHEUS]
-    return found
-
-
 async def test_every_query_asks_for_what_is_exported() -> None:
     known = await exported()
     asked = list(queries())
     assert len(asked) > 20
     for title, query in asked:
         assert not unknown(query, known), (title, query)
-        assert re.findall(r"\b(?:taskd_net|process)_\w+", query), (title, query)
+        assert re.findall(NAMES, query), (title, query)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +39,7 @@ async def test_every_query_asks_for_what_is_exported() -> None:
     [
         "rate(taskd_net_late_ack_total[5m])",
         'taskd_net_mesh_nodes{state="dead"}',
+        'taskd_net_mesh_nodes{state=~"lost|dead"}',
         'taskd_net_joined{way="up"}',
         "sum by (code) (taskd_net_joined)",
     ],
@@ -71,6 +52,12 @@ async def test_every_metric_of_ours_is_on_the_dashboard() -> None:
     shown = {name for _, query in queries() for name in re.findall(r"\btaskd_net_\w+", query)}
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in await exported() if name.startswith("taskd_net_")}
     assert families - {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown} == {"taskd_net_sent_total"}
+
+
+def test_every_panel_says_what_it_shows() -> None:
+    panels = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+    assert len(panels) > 30
+    assert [panel["title"] for panel in panels if len(panel.get("description", "")) < 20] == []
 
 
 def test_panels_have_places_of_their_own() -> None:
