@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from taskd_net import __version__
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS
+from taskd_net.transport.standard import LIVENESS
 from tests.cli.processes import ROOT
 from tests.deploy.artefacts import DEPLOY, containerfile, port_of
 
@@ -52,11 +53,45 @@ def test_it_runs_as_nobody_in_particular_who_can_write_its_log() -> None:
     user, _, group_id = only("USER").partition(":")
     assert user.isdigit() and group_id.isdigit() and int(user) > 0
     variables = dict(pair.split("=", 1) for pair in only("ENV").split())
-    assert set(variables) == {"PATH", "TASKD_LOG_PATH"}
+    assert set(variables) == {"PATH", "TASKD_LOG_PATH", "TASKD_NET_AT"}
     assert every("RUN")[1] == f"install -d -o {user} -g {group_id} {variables['TASKD_LOG_PATH']}"
 
 
+def test_labels_are_those_of_the_project() -> None:
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', "\n".join(every("LABEL"))))
+    assert labels == {
+        "title": PROJECT["project"]["name"],
+        "description": PROJECT["project"]["description"],
+        "version": __version__,
+        "licenses": PROJECT["project"]["license"],
+    }
+
+
+def test_health_check_asks_the_proxy_and_by_a_variable_the_mgr() -> None:
+    options, _, command = only("HEALTHCHECK").partition(" CMD ")
+    program, name, *rest = json.loads(command)
+    assert (program, name) == ("taskd-net", "health")
+    waits = float(next(word for word in rest if word.startswith("--timeout=")).partition("=")[2])
+    assert waits < float(re.findall(r"--timeout=(\d+)s", options)[0])
+    assert f"--service={LIVENESS}" in rest
+    variables = dict(pair.split("=", 1) for pair in only("ENV").split())
+    listen = {name: next(s for s in COMMANDS[name] if s.name == "listen").default for name in ("mgr", "proxy")}
+    assert variables["TASKD_NET_AT"] == listen["proxy"]
+    # An address that nobody listens at: exit code 3, which the engine takes for unhealthy.
+    asked = CliRunner().invoke(group, [name, *rest[:-1], "--timeout=1"], env={"TASKD_NET_AT": "127.0.0.1:9"})
+    assert asked.exit_code == 3
+
+
+def test_context_has_what_is_copied_and_nothing_else() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines[0] == "*"
+    copied = {path for rest in every("COPY") if not rest.startswith("--from") for path in rest.split()[:-1]}
+    assert {line.removeprefix("!") for line in lines if line.startswith("!")} == copied
+    assert lines[-2:] == ["**/__pycache__", "**/*.pyc"]
+
+
 def test_the_tag_that_it_is_built_with_is_the_version() -> None:
-    for text in (DEPLOY / "Containerfile", DEPLOY / "README.md", DEPLOY / "kubernetes" / "job.yaml"):
+    base = DEPLOY / "kubernetes" / "base"
+    for text in (DEPLOY / "Containerfile", DEPLOY / "README.md", base / "rank-0.yaml", base / "ranks.yaml"):
         tags = set(re.findall(r"\btaskd-net:([\w.]+)", text.read_text()))
         assert tags == {__version__}, text

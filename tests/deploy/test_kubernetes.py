@@ -1,4 +1,4 @@
-"""The manifests: every field by the schemas of Kubernetes, and every value that concerns the program."""
+"""The manifests of the base: every field by the schemas of Kubernetes, and every value that concerns the program."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from tests.deploy.artefacts import CLOSING_S, DEPLOY, containerfile, port_of, se
 OLDEST = "1.29"
 """The first release with sidecars by default."""
 
+FOLDER = DEPLOY / "kubernetes" / "base"
+BASE = [FOLDER / name for name in yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]]
+
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -36,11 +39,7 @@ class StrictLoader(yaml.SafeLoader):
 
 def resources() -> list[dict[str, Any]]:
     """All applied resources."""
-    return [
-        resource
-        for path in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-        for resource in yaml.load_all(path.read_text(), StrictLoader)
-    ]
+    return [resource for path in BASE for resource in yaml.load_all(path.read_text(), StrictLoader)]
 
 
 def named(kind: str, name: str) -> dict[str, Any]:
@@ -145,6 +144,15 @@ def test_pods_of_the_job_reach_each_other_and_nobody_else_does() -> None:
     assert policy["ingress"] == [{"from": [{"podSelector": policy["podSelector"]}]}]
 
 
+def test_budget_for_disruptions_is_the_whole_job() -> None:
+    assert set(FOLDER.glob("*.yaml")) == {*BASE, FOLDER / "kustomization.yaml"}
+    budget = named("PodDisruptionBudget", "train")
+    selector = budget["selector"]["matchLabels"].items()
+    assert all(selector <= pod["metadata"]["labels"].items() for pod in pods().values())
+    # A Job has no scale, so the number is no percentage.
+    assert budget["minAvailable"] == sum(named("Job", job).get("completions", 1) for job in pods())
+
+
 def test_proxies_are_the_same_but_for_their_rank() -> None:
     first, second = ({**c, "command": None, "args": None} for _, c in ours() if c["name"] == "proxy")
     assert first == second
@@ -163,7 +171,7 @@ def test_mesh_is_there_before_the_training_and_drains_after_it(tmp_path: Path) -
 def test_containers_run_unprivileged_and_write_into_their_log_folder_alone() -> None:
     image = dict(containerfile())
     user, _, group = image["USER"].partition(":")
-    folder = image["ENV"].rpartition("TASKD_LOG_PATH=")[2]
+    folder = dict(pair.split("=", 1) for pair in image["ENV"].split())["TASKD_LOG_PATH"]
     for job, container in ours():
         assert container["securityContext"] == {
             "runAsNonRoot": True,

@@ -1,4 +1,4 @@
-"""The unit of the Proxy: systemd's reading of it, and the daemon under it."""
+"""The units of Proxy and Mgr: systemd's reading of them, and the daemons under them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ import pytest
 from tests.cli.processes import Command, heard, service_manager
 from tests.deploy.artefacts import CLOSING_S, DEPLOY, settings_of
 
-UNIT = DEPLOY / "systemd" / "taskd-net-proxy.service"
+UNITS = ("proxy", "mgr")
 PROGRAM = "/opt/taskd-net/bin/taskd-net"
 ETC = "/etc/taskd-net/"
 
 pytestmark = pytest.mark.timeout(180)
 
 
-def directives() -> dict[str, list[str]]:
+def path(unit: str) -> Path:
+    """The file of a unit."""
+    return DEPLOY / "systemd" / f"taskd-net-{unit}.service"
+
+
+def directives(unit: str = "proxy") -> dict[str, list[str]]:
     """The unit's section [Service], by name."""
     found = defaultdict(list)
     section = ""
-    for line in UNIT.read_text().splitlines():
+    for line in path(unit).read_text().splitlines():
         if line.startswith("["):
             section = line
         elif line and not line.startswith("#") and section == "[Service]":
@@ -35,37 +40,41 @@ def directives() -> dict[str, list[str]]:
     return found
 
 
-def only(name: str) -> str:
+def only(name: str, unit: str = "proxy") -> str:
     """The one value of a directive."""
-    (value,) = directives()[name]
+    (value,) = directives(unit)[name]
     return value
 
 
-def arguments() -> list[str]:
+def arguments(unit: str = "proxy") -> list[str]:
     """The unit's arguments of `taskd-net`, with the configuration of the checkout."""
-    program, *rest = shlex.split(only("ExecStart"))
+    program, *rest = shlex.split(only("ExecStart", unit))
     assert program == PROGRAM
     return [str(DEPLOY / "systemd" / part.removeprefix(ETC)) if part.startswith(ETC) else part for part in rest]
 
 
-def environment(logs: Path) -> dict[str, str]:
-    """The unit's variables, with a log folder outside /var/log."""
-    file = only("EnvironmentFile")
+def environment(logs: Path, unit: str = "proxy") -> dict[str, str]:
+    """The unit's variables, with a log folder outside /var/log, and the state beside it."""
+    file = only("EnvironmentFile", unit)
     assert file.startswith(ETC)
     lines = (DEPLOY / "systemd" / file.removeprefix(ETC)).read_text().splitlines()
-    pairs = directives()["Environment"] + [line for line in lines if line and not line.startswith("#")]
+    pairs = directives(unit)["Environment"] + [line for line in lines if line and not line.startswith("#")]
     env = dict(pair.split("=", 1) for pair in pairs)
-    assert env["TASKD_LOG_PATH"] == f"%L/{only('LogsDirectory')}"
+    assert env["TASKD_LOG_PATH"] == f"%L/{only('LogsDirectory', unit)}"
+    if "TASKD_NET_STATE" in env:
+        assert env["TASKD_NET_STATE"] == f"%S/{only('StateDirectory', unit)}/job.sqlite3"
+        env["TASKD_NET_STATE"] = str(logs / "job.sqlite3")
     return env | {"TASKD_LOG_PATH": str(logs)}
 
 
-def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_finds_nothing_wrong(name: str, tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed")
-    unit = tmp_path / UNIT.name
+    unit = tmp_path / path(name).name
     # It checks for the program, which need not be installed here.
-    unit.write_text(UNIT.read_text().replace(PROGRAM, f'"{sys.executable}"'))
+    unit.write_text(path(name).read_text().replace(PROGRAM, f'"{sys.executable}"'))
     command = [analyze, "verify", "--man=no", str(unit)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
     assert (done.returncode, [line for line in done.stderr.splitlines() if "taskd-net" in line]) == (0, [])
@@ -78,6 +87,40 @@ def test_settings_of_the_unit_and_its_files_are_the_daemons(tmp_path: Path) -> N
     assert settings["log_path"] == str(tmp_path)
     assert settings["drain"] + CLOSING_S <= float(only("TimeoutStopSec"))
     assert only("RestartPreventExitStatus") == "2"
+
+
+def test_settings_of_the_mgr_are_those_that_the_proxies_have(tmp_path: Path) -> None:
+    mgr, proxy = (
+        settings_of(arguments("mgr"), environment(tmp_path, "mgr")),
+        settings_of(arguments(), environment(tmp_path)),
+    )
+    assert mgr["listen"] == proxy["upstream"]
+    assert (mgr["direct_listen"], mgr["expect"], mgr["job_id"]) == ("10.0.0.7:9611", "4x8", None)
+    assert (mgr["log_path"], mgr["state"]) == (str(tmp_path), str(tmp_path / "job.sqlite3"))
+    assert mgr["drain"] + CLOSING_S <= float(only("TimeoutStopSec", "mgr"))
+
+
+def test_units_differ_in_their_files_and_the_state_alone() -> None:
+    proxy, mgr = directives(), directives("mgr")
+    assert {name for name in proxy | mgr if proxy.get(name) != mgr.get(name)} == {
+        *("EnvironmentFile", "ExecStart", "Environment", "StateDirectory"),
+    }
+    assert [line for line in mgr["Environment"] if line not in proxy["Environment"]] == [
+        "TASKD_NET_STATE=%S/taskd-net/job.sqlite3"
+    ]
+
+
+async def test_manager_of_a_job_as_the_unit_runs_it(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    here = {"NOTIFY_SOCKET": address, "TASKD_NET_LISTEN": "127.0.0.1:0", "TASKD_NET_DIRECT_LISTEN": "auto"}
+    here |= {"TASKD_NET_JOB_ID": "j", "TASKD_LOG_PATH": str(tmp_path)}
+    with service_manager(address) as manager:
+        async with Command(*arguments("mgr"), env=environment(tmp_path, "mgr") | here, cwd=tmp_path) as mgr:
+            ready, status = await heard(manager)
+            assert ready == "READY=1" and "taskd-net mgr Mgr/0 ready, listening on 127.0.0.1:" in status
+            mgr.signal(signal.SIGTERM)
+            assert await mgr.exit_code() == 0
+    assert (tmp_path / "job.sqlite3").exists()
 
 
 async def test_daemon_as_the_unit_runs_it(tmp_path: Path) -> None:

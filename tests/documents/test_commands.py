@@ -126,7 +126,7 @@ def wrong_files(words: tuple[str, ...]) -> str:
     for word in words[1:]:
         if re.match(r"(deploy|tests|examples)/", word) and not (ROOT / word).exists():
             return f"there is no {word}"
-        if word == "taskd-net-proxy" and not (ROOT / "deploy" / "systemd" / f"{word}.service").exists():
+        if word in ("taskd-net-proxy", "taskd-net-mgr") and not (ROOT / "deploy/systemd" / f"{word}.service").exists():
             return f"there is no unit {word}"
         if words[0] == "pytest" and word.startswith("--") and word not in _strings(str(ROOT / "tests" / "conftest.py")):
             return f"pytest has no option {word}"
