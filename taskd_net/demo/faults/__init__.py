@@ -2,7 +2,7 @@
 
 - `stage` has the platform's side: the files of the rules, mounted as Kubernetes does, the device watcher, which is
   `taskd-net faults report`, and the program that resets devices. `reset` is that program.
-- `scenarios` is the script: the steps of each scenario, and its expected end.
+- `plays` has the steps of each scenario, `scenarios` its expected end.
 
 Processes, and the rule that the verdict rests on outside evidence alone, are those of `taskd_net.demo.job`.
 """

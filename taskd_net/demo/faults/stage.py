@@ -12,6 +12,7 @@ from typing import Final
 from taskd_net.demo.job import stage
 from taskd_net.demo.job.stage import Missed
 from taskd_net.demo.job.terms import BEGAN
+from taskd_net.demo.recovery.stage import RecoveryStage
 from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE
 
 CHANGED: Final = "handling 'mindx-dl-fault-config' configmap change"
@@ -30,9 +31,12 @@ CODES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """A faultCode.json of the demo: the codes of the two worked examples in TaskD's documents, among others."""
 
+SLOW: Final = "8C2FA001"
+"""A code of SubHealthFault, which the current edition alone knows."""
+
 OFTEN: Final = "80CB8006"
 PORT_DOWN: Final = "81078603"
-CUSTOMIZATION: Final = {
+CUSTOMIZATION: Final[Mapping[str, object]] = {
     "GraceTolerance": {"WaitFlushingCMTime": 90, "WaitDeviceResetTime": 60},
     "FaultFrequency": [
         {"EventId": [OFTEN], "TimeWindow": 600, "Times": 2, "FaultHandling": "ManuallySeparateNPU"},
@@ -42,6 +46,28 @@ CUSTOMIZATION: Final = {
     ],
 }
 
+RELEASE_S: Final = 60
+"""The shortest ReleaseTimeWindow."""
+
+RELEASED: Final[Mapping[str, object]] = {
+    "FaultFrequency": [
+        {
+            "EventId": [OFTEN],
+            "TimeWindow": 60,
+            "Times": 2,
+            "FaultHandling": "SeparateNPU",
+            "ReleaseTimeWindow": RELEASE_S,
+        },
+    ],
+}
+"""A faultCustomization.json of the current edition."""
+
+NO_FAULT: Final = {
+    "jobs": [{"id": "demo", "nodes": 2, "processes": 2}],
+    "steps": [{"when": "subscribed", "wait": 600, "end": True}],
+}
+"""A scenario of ClusterD's stand-in: it never sends anything."""
+
 
 class FaultStage(stage.Stage):
     """The processes of one scenario of faults. None is left after `async with`.
@@ -50,10 +76,16 @@ class FaultStage(stage.Stage):
         codes: content of faultCode.json.
         mode: of the Manager.
         in_place: the Workers rejoin.
+        settings: further ones of the Manager.
+        customization: content of faultCustomization.json.
+        done: the end of the log's line for a good change.
     """
 
     mode = "rescheduling"
     in_place = False
+    settings: Mapping[str, object] = {}
+    customization = CUSTOMIZATION
+    done = "succeed"
 
     def __init__(self, restarts: int = 3, patience: float = stage.PATIENCE_S, **variables: str) -> None:
         super().__init__(restarts, patience, **variables)
@@ -73,10 +105,11 @@ class FaultStage(stage.Stage):
             "fault_on_reset": str(hook),
             "fault_separated": "separated",
             "in_place": self.in_place,
+            **self.settings,
         }
-        done = self.changes("succeed")
+        done = self.changes(self.done)
         await super().start_mgr()
-        await self.seen_in_log("succeed", done)
+        await self.seen_in_log(self.done, done)
 
     # ---- the files
 
@@ -88,7 +121,7 @@ class FaultStage(stage.Stage):
         version.mkdir(parents=True)
         texts = {
             CODES_FILE: json.dumps(self.codes),
-            CUSTOMIZATION_FILE: json.dumps(CUSTOMIZATION),
+            CUSTOMIZATION_FILE: json.dumps(self.customization),
             POLL_FILE: "300",
         }
         for name, text in (texts | files).items():
@@ -106,9 +139,9 @@ class FaultStage(stage.Stage):
             if code in codes:
                 codes.remove(code)
         self.codes[key].append(code)
-        done = self.changes("succeed")
+        done = self.changes(self.done)
         self.mount()
-        await self.seen_in_log("succeed", done)
+        await self.seen_in_log(self.done, done)
 
     async def break_files(self) -> None:
         """Make a faultCode.json that is none. Returns when the Manager's log says that it is refused."""
@@ -118,8 +151,13 @@ class FaultStage(stage.Stage):
 
     def changes(self, word: str) -> int:
         """Lines of the Manager's log about changes with this end."""
-        log = self.folder / "manager.log"
-        return log.read_text().count(f"{CHANGED} {word}") if log.exists() else 0
+        return self.log.count(f"{CHANGED} {word}")
+
+    @property
+    def log(self) -> str:
+        """The Manager's log."""
+        file = self.folder / "manager.log"
+        return file.read_text() if file.exists() else ""
 
     async def seen_in_log(self, word: str, before: int) -> None:
         """Wait for another such line."""
@@ -131,10 +169,6 @@ class FaultStage(stage.Stage):
         """Report a fault of a device, as a watcher on its node does, by the command."""
         more = [word for name, value in flags.items() for word in (f"--{name}", value)]
         await self.command("report", code, device, "--node", str(node), *more)
-
-    async def release(self, device: str) -> None:
-        """Give a device free, by the command."""
-        await self.command("release", device)
 
     async def command(self, *arguments: str) -> None:
         """Run `taskd-net faults`.
@@ -163,14 +197,19 @@ class FaultStage(stage.Stage):
         """A person removes a name from the list."""
         (self.folder / "separated").write_text(",".join(self.separated - {device}))
 
-    async def look_for(self, holds: Callable[[], bool], what: str) -> None:
+    async def look_for(self, holds: Callable[[], bool], what: str, after: float = 0.0) -> None:
         """Wait for something in a file.
+
+        Args:
+            holds: it is there.
+            what: in words.
+            after: seconds that it takes in any case.
 
         Raises:
             Missed: it has not come in time.
         """
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(after + self._patience):
                 while not holds():  # noqa: ASYNC110 - a file tells nobody
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
@@ -193,3 +232,43 @@ class InPlaceStage(GraceStage):
     """The same with Workers that rejoin."""
 
     in_place = True
+
+
+class InferenceStage(GraceStage):
+    """The mode `grace` with a job that answers requests."""
+
+    settings: Mapping[str, object] = {"fault_job": "inference"}
+
+
+class CurrentStage(FaultStage):
+    """The current edition, in which slow devices are ignored, and a rule has a ReleaseTimeWindow."""
+
+    settings: Mapping[str, object] = {"fault_edition": "current"}
+    customization = RELEASED
+    done = "complete"
+
+    def __init__(self, restarts: int = 3, patience: float = stage.PATIENCE_S, **variables: str) -> None:
+        super().__init__(restarts, patience, **variables)
+        self.codes["SubHealthFaultCodes"] = [SLOW]
+
+
+class GraceExitStage(CurrentStage):
+    """The same with nodes that are replaced for a slow device."""
+
+    settings: Mapping[str, object] = {"fault_edition": "current", "sub_health": "graceExit"}
+
+
+class HotSwitchStage(CurrentStage):
+    """The same with a switch over, that only ClusterD can do."""
+
+    settings: Mapping[str, object] = {"fault_edition": "current", "sub_health": "hotSwitch"}
+
+
+class ClusterdStage(HotSwitchStage, RecoveryStage):
+    """A Manager that has subscribed to ClusterD."""
+
+    async def start_mgr(self) -> None:
+        """Start ClusterD's stand-in, if it does not run, and the Mgr."""
+        if "ClusterD" not in self._processes:
+            await self.start_clusterd(NO_FAULT)
+        await super().start_mgr()

@@ -58,7 +58,8 @@ class Trainee:
         logger = logging.getLogger("taskd_net")
         logger.setLevel(logging.DEBUG)
         logger.addHandler(Registration(self._witness))
-        obeys: dict[int, Callable[[api.Command], None]] = dict.fromkeys(vocabulary.PROFILING_COMMANDS, self._profile)
+        obeys: dict[int | str, Callable[[api.Command], None]] = {vocabulary.DEVICE_FAULT: self._repeat}
+        obeys |= dict.fromkeys(vocabulary.PROFILING_COMMANDS, self._profile)
         obeys[vocabulary.SWITCH_NIC] = self._switch
         obeys[vocabulary.STRESS_TEST] = self._test
         rejoins = os.environ.get("TASKD_NET_IN_PLACE") == "on"
@@ -91,6 +92,11 @@ class Trainee:
         self._say(command)
         state = command.code - vocabulary.PROFILING_COMMANDS.start
         api.send_to_manager(vocabulary.PROFILING_STATES.start + state, vocabulary.STATUS)
+
+    def _repeat(self, command: api.Command) -> None:
+        """A device of this process had a fault: its request runs again."""
+        wanted = command.extension[vocabulary.ACTION_WANTED]
+        self._witness.say(COMMAND, command.code, f"{command.message} {wanted}")
 
     def _switch(self, command: api.Command) -> None:
         self._say(command)

@@ -13,7 +13,7 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import Node, NodeConfig
+from taskd_net import Node, NodeConfig, logs
 from taskd_net.demo.job.manager import say, tell_registered
 from taskd_net.demo.job.terms import BEGAN, COMMAND
 from taskd_net.demo.job.witness import Witness
@@ -167,7 +167,9 @@ def main() -> None:
     parser.add_argument("--clusterd", required=True, help="host:port of ClusterD")
     parser.add_argument("--state", required=True, help="the state file")
     parser.add_argument("--reset-file", required=True, help="the file with RetryTime")
+    parser.add_argument("--faults", help="a JSON object with settings for faults of devices")
     args = parser.parse_args()
+    logs.start("manager.log", stdout=False)
     config = ManagerConfig(
         job_id="demo",
         nodes=2,
@@ -177,6 +179,7 @@ def main() -> None:
         state=args.state,
         reset_file=args.reset_file,
         process_interval=INTERVAL_MS,
+        **json.loads(args.faults or "{}"),
     )
     uvloop.run(_run(args.listen, config))
 

@@ -48,6 +48,7 @@ class RecoveryStage(stage.Stage):
         before = self.evidence.count("Mgr", BEGAN)
         arguments = ["--listen", f"{self.host}:9601", "--clusterd", f"{self.host}:8899"]
         files = ["--state", "state", "--reset-file", "reset.json"]
+        files += ["--faults", json.dumps(self.faults)] if self.faults else []
         await self.start("Mgr", "taskd_net.demo.recovery.manager", *arguments, *files)
         await self.until(lambda seen: seen.count("Mgr", BEGAN) > before, "the Mgr listens")
 

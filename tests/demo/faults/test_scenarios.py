@@ -6,8 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net.demo.faults.scenarios import BUSINESS, SCENARIOS
-from taskd_net.demo.faults.stage import FaultStage, GraceStage, InPlaceStage
+from taskd_net.demo.faults.plays import BUSINESS
+from taskd_net.demo.faults.scenarios import SCENARIOS
+from taskd_net.demo.faults.stage import (
+    CurrentStage,
+    FaultStage,
+    GraceExitStage,
+    GraceStage,
+    HotSwitchStage,
+    InferenceStage,
+    InPlaceStage,
+)
 from taskd_net.demo.job.evidence import Summary
 from taskd_net.demo.job.run import play, play_all, problems
 from taskd_net.demo.job.stage import Stage
@@ -35,7 +44,7 @@ async def played(*names: str) -> None:
 
 
 async def test_a_fault_stops_a_process_and_resets_its_device() -> None:
-    await played("level-3-to-5", "one-round")
+    await played("level-3-to-5", "one-round", "request-again")
 
 
 @pytest.mark.long
@@ -104,6 +113,30 @@ class SilentMajor(Silent):
     unsaid = ("8CFFFFFE",)
 
 
+class SilentGraceExit(Silent, GraceExitStage):
+    """The slow device is not reported."""
+
+    unsaid = ("8C2FA001",)
+
+
+class SilentInference(Silent, InferenceStage):
+    """The fault of L2 is not reported."""
+
+    unsaid = ("80C98008",)
+
+
+class Exits(CurrentStage):
+    """Slow devices are not ignored."""
+
+    settings = GraceExitStage.settings
+
+
+class ExitsAtHotSwitch(HotSwitchStage):
+    """Slow devices replace their node, instead of a switch over."""
+
+    settings = GraceExitStage.settings
+
+
 class Known(FaultStage):
     """The files are good where they should be broken, and give the code another level."""
 
@@ -131,6 +164,12 @@ class AnotherNode(Impatient):
         pytest.param("duration", SilentInPlace, "exits of Agent/1: none; expected 1", marks=pytest.mark.long),
         pytest.param("unknown-codes", SilentMajor, "exits of Agent/1: none; expected 1", marks=pytest.mark.long),
         pytest.param("one-round", AnotherNode, "exits of Agent/0: 1; expected none", marks=pytest.mark.long),
+        pytest.param("sub-health-ignore", Exits, "not within", marks=pytest.mark.long),
+        pytest.param("sub-health-hot-switch", ExitsAtHotSwitch, "not within", marks=pytest.mark.long),
+        pytest.param(
+            "sub-health-grace-exit", SilentGraceExit, "exits of Agent/1: none; expected 1", marks=pytest.mark.long
+        ),
+        pytest.param("request-again", SilentInference, "commands of Worker/3: none; expected", marks=pytest.mark.long),
         pytest.param("refused-files", Known, "not within", marks=pytest.mark.long),
     ],
 )
