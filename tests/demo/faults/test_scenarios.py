@@ -48,7 +48,7 @@ async def test_a_fault_stops_a_process_and_resets_its_device() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_every_scenario_leaves_the_expected_evidence_and_each_piece_of_it_counts() -> None:
     await played(*BY_NAME)
 
