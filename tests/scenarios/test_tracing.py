@@ -19,7 +19,7 @@ from tests.peers.stubs import pb
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def provider() -> TracerProvider:
     """The application's tracing, set up once: the API takes one provider for the life of a process."""
     provider = TracerProvider(shutdown_on_exit=False)
