@@ -131,3 +131,33 @@ async def test_nodes_behind_a_foreign_proxy_are_joined_there(mesh: Mesh) -> None
             assert record is not None
             status = wire.read_node(record.node)
             assert (status.parent, status.state) == (Position.proxy(7), State.JOINED)
+
+
+async def test_node_to_which_a_route_alone_leads_is_behind_the_foreign_proxy(mesh: Mesh) -> None:
+    """Nobody has announced it, so nobody knows since when it is there."""
+    mgr = await mesh.mgr()
+    async with RawChild("Proxy/7") as foreign:
+        await foreign.join(str(mgr.address))
+        link = mgr.router.children.by_id[1]
+        mgr.router.routes.learn(Position.worker(7, 9).identity, link.id, link.epoch)
+        assert seen(mgr) == {"Mgr/0", "Proxy/7", "Worker/7/9"}
+        record = mgr.view.ledger.find("Worker/7/9")
+        assert record is not None
+        assert wire.read_node(record.node)[:3] == (Position.proxy(7), State.JOINED, 0.0)
+
+
+async def test_first_join_of_a_node_is_no_reconnect(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    again: list[int] = []
+    for _ in range(2):
+        proxy.view.look()
+        record = proxy.view.ledger.find("Proxy/0")
+        assert record is not None
+        own = wire.read_node(record.node).own
+        assert own is not None
+        again.append(own.reconnects)
+        await mgr.close()
+        mgr = await mesh.mgr(str(mgr.address))
+        await proxy.joined(PATIENCE_S)
+    assert again == [0, 1]
