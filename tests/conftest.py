@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+import signal
 import threading
 import time
 from collections import Counter
@@ -31,6 +32,13 @@ hypothesis.settings.register_profile(
 # --hypothesis-profile=thorough: an hour, after a change to the core.
 hypothesis.settings.register_profile("thorough", hypothesis.settings.get_profile("taskd_net"), max_examples=10_000)
 hypothesis.settings.load_profile("taskd_net")
+
+
+# A shell without job control starts what is in the background with these two ignored, and processes inherit that: then
+# Ctrl-C ends no process of a test.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
