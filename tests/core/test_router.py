@@ -460,3 +460,11 @@ def test_own_message_to_nobody_is_not_held() -> None:
     mgr = router("Mgr")
     assert answers(mgr.send(0.0, frame("Worker/0/0", sync=False), Caller(), 1.0)) == [(Code.NO_ROUTE, "Mgr/0")]
     assert mgr.next_deadline() == INF
+
+
+def test_node_is_one_level_below_the_mgr_unless_its_depth_is_given() -> None:
+    unsaid, first, second = (router("Proxy/0").core for _ in range(3))
+    unsaid.upstream_up(0.0, "up", at("Mgr"))
+    first.upstream_up(0.0, "up", at("Mgr"), depth=1)
+    second.upstream_up(0.0, "up", at("Mgr"), depth=2)
+    assert unsaid._hop_timeout == first._hop_timeout > second._hop_timeout

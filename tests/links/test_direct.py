@@ -422,11 +422,11 @@ async def test_aborted_link_writes_nothing_more(cable: Cable) -> None:
 
 async def test_message_alone_counts_as_no_answer(cable: Cable) -> None:
     """The bound on answers that the other end does not take is kept by this count."""
+    await cable.write(write_frame(Kind.PING))
+    await cable.next_frame()
     assert cable.child.quota is not None
     cable.child.quota.add(1, 0)
     cable.child.waiting = 1  # a message of the child's has no answer yet
-    await cable.write(write_frame(Kind.PING))
-    await cable.next_frame()
     cable.link._fresh = True
     cable.node.send(frame(uuid="0"))
     assert cable.child.queued_messages == 0
@@ -499,6 +499,20 @@ async def test_other_links_have_their_turn_between_many_small_frames(
         await asyncio.sleep(0)
     await soon(cable.running)
     assert cable.stream.reason == "the last"
+
+
+async def test_nothing_is_read_while_a_batch_is_taken_in_by_slices(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = [True, False]
+    monkeypatch.setattr(DirectLink, "take_in", lambda *_: True)
+    monkeypatch.setattr(DirectLink, "take_in_slice", lambda _: slices.pop(0))
+    data = write_frame(Kind.BATCH)
+    cable.stream.get_buffer(-1)[: len(data)] = data
+    cable.stream.buffer_updated(len(data))
+    assert not cable.stream._transport.is_reading()
+    await until(lambda: not slices)
+    assert cable.stream._transport.is_reading()
 
 
 async def test_other_links_have_their_turn_between_batches_that_take_long(

@@ -42,12 +42,13 @@ class Reach:
         """The tests that can see a mutant, the quickest first: its module's own, and the others.
 
         The import of a module runs in one of the tests, or in none, and all see its outcome: for a line outside of the
-        bodies of functions all count that come to the module.
+        bodies of functions all count that come to the module. None comes to one without functions: all of its room.
         """
         of_module = self.lines.get(mutant.module, {})
         found = {test for line in mutant.lines for test in of_module.get(line, ())}
         if not found or not _inside_functions(mutant.source).issuperset(mutant.lines):
             found = {test for tests in of_module.values() for test in tests}
+        found = found or {test for test in self.seconds if test.startswith(f"tests/{mutant.module.split('/')[1]}/")}
         quickest = sorted((test for test in found if self.seconds[test] <= _SLOW_S), key=self.seconds.__getitem__)
         own_module = own(mutant.module)
         mine: list[str] = []

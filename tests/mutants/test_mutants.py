@@ -80,6 +80,16 @@ def test_line_that_runs_at_the_import_is_seen_by_all_tests_of_its_module() -> No
     assert found == {1: both, 4: both, 5: ["tests/a.py::second"]}
 
 
+def test_module_without_functions_is_seen_by_all_tests_of_its_room() -> None:
+    pytest.importorskip("cosmic_ray", reason="of the extra `mutants`")
+    from tests.mutants.reach import Reach
+    from tests.mutants.sample import Mutant
+
+    reach = Reach({"tests/core/test_a.py::one": 1.0, "tests/links/test_b.py::two": 1.0}, {})
+    mutant = Mutant("0", "taskd_net/core/small.py", range(1, 2), "", "LIMIT = 3\n", "", "")
+    assert reach.tests_of(mutant) == ([], ["tests/core/test_a.py::one"])
+
+
 def test_score_leaves_out_what_is_equivalent_or_not_tested() -> None:
     outcomes = [Outcome("taskd_net/core/a.py", n, "a", f"{n}", what) for n, what in enumerate(("killed", "hung", ""))]
     outcomes += [Outcome("taskd_net/core/a.py", 9, "x", "y", "survived"), Outcome("b.py", 3, "x", "y", "unreached")]

@@ -38,6 +38,12 @@ def test_a_node_comes_out_as_it_went_in(status: NodeStatus) -> None:
     assert len(data) <= wire.RECORD_BYTES
 
 
+def test_a_record_that_says_nothing_is_of_a_node_without_figures() -> None:
+    data = status_pb2.Node(own=status_pb2.Own()).SerializeToString()
+    state = wire.read_node(b"").state
+    assert wire.read_node(data) == NodeStatus(None, state, 0.0, "", own=Own())
+
+
 @pytest.mark.parametrize("state", [state for state in State if state is not State.CUT_OFF])
 def test_every_state_that_is_told_comes_out(state: State) -> None:
     assert wire.read_node(wire.write_node(NodeStatus(None, state, 1.0, ""))).state is state
