@@ -85,3 +85,15 @@ def test_claims_of_all_children_are_bounded_with_a_fair_share_for_each(monkeypat
     assert taken[:3] == [10, 10, 10]
     assert min(taken) > 1, "more than their own position"
     assert node.routes.total <= limits.ROUTES_SHARES * 10
+
+
+def test_announcement_of_many_at_once_takes_half_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ROUTES", 1)
+    node = mgr(routes_per_child=10)
+    for server in range(3):
+        link = add_child(node, f"Proxy/{server}")
+        assert announce(node, link, *(f"Worker/{server}/{rank}" for rank in range(9))) == 0
+    link, many = add_child(node, "Proxy/3"), [f"Worker/3/{rank}" for rank in range(5)]
+    assert limits.ROUTES_SHARES * 10 - node.routes.total - node.routes.claimed(link.id) == 8
+    assert announce(node, link, *many) == Code.EXCEED_MAX_REGISTRY_NUM
+    assert announce(node, link, *many[:4]) == 0

@@ -100,3 +100,9 @@ def test_a_child_that_names_no_good_end_stays(text: str) -> None:
 
 def test_kind_that_nobody_knows_is_an_addition() -> None:
     assert peers.routes_kind({peers.ROUTES_KEY: "shuffle"}) is Kind.ADD
+
+
+def test_profiles_differ_in_who_checks_bodies_and_whose_answer_is_the_next_one() -> None:
+    profiles = (peers.OURS, peers.CONTRACT, peers.ORIGINAL)
+    assert [profile.checks for profile in profiles] == [True, False, False]
+    assert [profile.next_ack for profile in profiles] == [False, False, True]

@@ -161,3 +161,25 @@ async def test_first_join_of_a_node_is_no_reconnect(mesh: Mesh) -> None:
         mgr = await mesh.mgr(str(mgr.address))
         await proxy.joined(PATIENCE_S)
     assert again == [0, 1]
+
+
+async def test_node_to_which_a_route_alone_leads_is_found_behind_a_leaf(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/0") as leaf, RawChild("Proxy/7") as foreign:
+        await leaf.join(str(mgr.address))
+        await foreign.join(str(mgr.address))
+        link = mgr.router.children.by_id[2]
+        mgr.router.routes.learn(Position.worker(7, 9).identity, link.id, link.epoch)
+        assert seen(mgr) == {"Mgr/0", "Worker/0/0", "Proxy/7", "Worker/7/9"}
+
+
+async def test_node_tells_that_its_inbox_is_closed(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, mgr)
+    closed = []
+    for _ in range(2):
+        own = worker.view._of_itself(0.0).own
+        assert own is not None
+        closed.append(own.inbox_closed)
+        worker.close_inbox()
+    assert closed == [False, True]

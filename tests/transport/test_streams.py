@@ -134,6 +134,24 @@ async def test_link_stands_until_the_child_ends_it() -> None:
     assert not parent.observer.connections.streams(HERE)
 
 
+async def test_stream_that_cannot_go_on_where_another_one_rests_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemoryLink, "follows", lambda *_: False)
+    parent = Parent()
+    first, second = FakeIncoming(parent.node), FakeIncoming(parent.node)
+    second.continues = True
+    serving = [asyncio.create_task(parent.streams.serve(first))]
+    await soon(first.told.get())
+    before = parent.node.links[parent.link]
+    serving.append(asyncio.create_task(parent.streams.serve(second)))
+    await soon(second.told.get())
+    assert parent.node.links[parent.link] is not before
+    for child in (first, second):
+        child.pipe.cancel()
+    await soon(asyncio.gather(*serving))
+
+
 async def test_node_that_leaves_ends_every_stream_and_takes_no_other() -> None:
     parent = Parent()
     child, late = FakeIncoming(parent.node), FakeIncoming(parent.node)
