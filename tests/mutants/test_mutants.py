@@ -71,13 +71,14 @@ def test_line_that_runs_at_the_import_is_seen_by_all_tests_of_its_module() -> No
 
     source = "LIMIT = 3\n\n\ndef small(number: int = LIMIT) -> bool:\n    return number < LIMIT\n"
     lines = {"taskd_net/core/small.py": {1: ["tests/a.py::first"], 4: ["tests/a.py::first"], 5: ["tests/a.py::second"]}}
-    reach = Reach({"tests/a.py::first": 1.0, "tests/a.py::second": 0.5}, lines)
+    constants = "tests/core/test_small.py::constants"
+    reach = Reach({"tests/a.py::first": 1.0, "tests/a.py::second": 0.5, constants: 0.1}, lines)
     found = {
-        line: reach.tests_of(Mutant("0", "taskd_net/core/small.py", range(line, line + 1), "", source, "", ""))[1]
+        line: reach.tests_of(Mutant("0", "taskd_net/core/small.py", range(line, line + 1), "", source, "", ""))
         for line in (1, 4, 5)
     }
     both = ["tests/a.py::second", "tests/a.py::first"]
-    assert found == {1: both, 4: both, 5: ["tests/a.py::second"]}
+    assert found == {1: ([constants], both), 4: ([constants], both), 5: ([], ["tests/a.py::second"])}
 
 
 def test_module_without_functions_is_seen_by_all_tests_of_its_room() -> None:
