@@ -48,7 +48,7 @@ class Reach:
         found = {test for line in mutant.lines for test in of_module.get(line, ())}
         if not found or not _inside_functions(mutant.source).issuperset(mutant.lines):
             found = {test for tests in of_module.values() for test in tests}
-            # Those that look at a constant alone come to no line.
+            # A test of a constant alone comes to no line.
             found |= {test for test in self.seconds if test.startswith(own(mutant.module))}
         found = found or {test for test in self.seconds if test.startswith(f"tests/{mutant.module.split('/')[1]}/")}
         quickest = sorted((test for test in found if self.seconds[test] <= _SLOW_S), key=self.seconds.__getitem__)
