@@ -44,7 +44,7 @@ class Agent(SimpleElasticAgent):
         self.barriers += 1
 
 
-Start = Callable[[], tuple[Agent, Future[Any]]]
+Start = Callable[..., tuple[Agent, Future[Any]]]
 
 
 @pytest.fixture
@@ -56,8 +56,9 @@ def path(tmp_path: Path) -> Path:
 def start(path: Path, frameworks: list[Double]) -> Iterator[Start]:
     with ThreadPoolExecutor() as threads:
 
-        def started() -> tuple[Agent, Future[Any]]:
+        def started(program: str = "") -> tuple[Agent, Future[Any]]:
             agent = Agent()
+            agent.program = program or agent.program
             frameworks.append(agent)
             paths = Paths(path, path.with_name("version"))
             return agent, threads.submit(invoke_run, agent, paths=paths, times=TIMES)
@@ -67,8 +68,7 @@ def start(path: Path, frameworks: list[Double]) -> Iterator[Start]:
 
 
 def test_workers_to_their_end(start: Start) -> None:
-    agent, result = start()
-    agent.program = FINISHES
+    agent, result = start(FINISHES)  # before its thread starts the workers
     assert agent.called() == ("START_ALL_WORKER", 3)
     assert result.result(SOON).state is WorkerState.SUCCEEDED
     assert agent.barriers == 1
