@@ -27,6 +27,7 @@ _UNREACHED: Final = {
     "Network is unreachable": "there is no way to {}",
     "DNS resolution failed": "the host of {} cannot be resolved",
     "Failed parsing HTTP/2": "no node listens at {}, but something else",
+    "http1.x server": "no node listens at {}, but something else",
     "before receiving SETTINGS": "{} accepts connections, and does not answer",
     "Socket closed": "{} accepts connections, and closes them at once",
     "Connection reset": "{} accepts connections, and closes them at once",

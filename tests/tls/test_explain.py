@@ -65,6 +65,10 @@ NOWHERE = Address("127.0.0.1", 1)
             f"no node listens at {NOWHERE}, but something else",
         ),
         (
+            "last error: INTERNAL: ipv4:127.0.0.1:1: Trying to connect an http1.x server",  # grpcio 1.62
+            f"no node listens at {NOWHERE}, but something else",
+        ),
+        (
             "UNKNOWN: ipv4:127.0.0.1:1: connection attempt timed out before receiving SETTINGS frame",
             f"{NOWHERE} accepts connections, and does not answer",
         ),
