@@ -130,8 +130,8 @@ class View:
         if link.up:
             self._ended.pop(link.id, None)
             self._reasons.pop(link.id, None)
-        else:
-            self._reasons[link.id] = reason[: observe_limits.STATUS_REASON_CHARS]
+        elif reason and link.id in self._router.children.by_id:  # not forgotten with its stream
+            self._reasons[link.id] = reason.encode()[: observe_limits.STATUS_REASON_BYTES].decode(errors="ignore")
         self._look_at(self._host.now(), link)
         self.news.set()
 

@@ -167,10 +167,10 @@ class Connector:
         return ack.src, peers.of_parent(metadata)
 
     async def _in_words(self, error: grpc.aio.AioRpcError) -> str:
-        details = error.details() or ""
-        said = f"{error.code().name}: {details}"
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return f"{self._upstream} has not answered in time"
+        details = error.details() or ""
+        said = f"{error.code().name}: {details}"
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             return said
         if details != self._details[0]:  # it may take a connection to find out
@@ -222,7 +222,7 @@ class Connector:
                     self._not_there(kind, unreachable)
                 else:
                     why = reasons[0] if reasons else configured
-                    opened.session.why = why[: observe_limits.STATUS_REASON_CHARS]
+                    opened.session.why = why.encode()[: observe_limits.STATUS_REASON_BYTES].decode(errors="ignore")
                     if opened.requests is not None:
                         await channel.close()
                         return Connection(None, credentials, opened, opened.requests, better)

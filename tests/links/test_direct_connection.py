@@ -16,6 +16,7 @@ from taskd_net.observe.document import document
 from taskd_net.peer_limits import Limits
 from taskd_net.tls.strangers import peers_of
 from taskd_net.wire.socket_frames import Kind, write_frame
+from tests.peers import mesh_state
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, WatchedNode, soon
 from tests.polling import until
@@ -153,6 +154,18 @@ async def test_log_and_state_of_a_lost_child_have_the_reason(
         await soon(again.joined())
         (back,) = [node for node in document(mgr.mesh())["nodes"] if node["position"] == "Worker/0/0"]
         assert (back["state"], back["end_reason"]) == ("joined", None)
+
+
+async def test_reason_of_a_child_keeps_it_in_the_reports_whatever_it_says(mesh: Mesh) -> None:
+    """A record has 1,024 bytes, or the Mgr leaves it out: some letters have four."""
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    async with DirectChild("Worker/0/0") as child:
+        await child.join(proxy.address or "")
+        child.put(write_frame(Kind.END, "\U0001f4a5".encode() * 120))
+        await mesh.logged("child_lost", child="Worker/0/0")
+        told = await mesh_state.until(mgr, lambda now: now.get("Worker/0/0", {}).get("state") == "lost")
+        assert told["Worker/0/0"]["end_reason"] == "\U0001f4a5" * 75
 
 
 async def test_log_of_a_child_that_closes_says_so(mesh: Mesh) -> None:
