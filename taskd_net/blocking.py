@@ -25,6 +25,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.node import Node
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
+from taskd_net.waiting import taken
 from taskd_net.wire.codec import Message
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ class BlockingNode:
                 except RuntimeError:  # closed, or by a signal handler since the look at it
                     work.close()
                     raise NodeClosed(f"{self.position} is closed") from None
-            finished = done.get()
+            finished = taken(done)
         except NodeClosed:
             raise
         except BaseException:  # of a signal handler: Ctrl-C, SystemExit or any other

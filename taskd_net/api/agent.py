@@ -52,6 +52,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
 from taskd_net.reading import Reading
+from taskd_net.waiting import taken
 from taskd_net.wire.codec import Message
 
 MTYPE: Final = "DEFAULT"
@@ -108,7 +109,7 @@ class Agent:
     def serve(self) -> Leave | Return | None:
         """Call the framework's functions until the Agent is to leave. Returns how; None: it was closed."""
         while True:
-            job = self._jobs.get()
+            job = taken(self._jobs)
             if isinstance(job, _End):
                 return job.outcome
             error: Exception | None = None

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from taskd_net.position import Position
 from taskd_net.schema import Kind, settings_of
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import KEEP_ALIVE
+from taskd_net.waiting import taken
 
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
 _NUMBERS: Final = ("node_nums", "proc_per_node")
@@ -72,9 +73,7 @@ class Manager:
         self.node = BlockingNode(node).start()
         self._deciding: manager.Manager | None = None
         self._start = Once()
-        # A SimpleQueue, as a signal handler may put into it while its own thread is about to wait; an Event may
-        # deadlock.
-        self._ending: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ending: SimpleQueue[None] = SimpleQueue()  # not an Event, whose lock a handler could wait for
 
     def begin(self) -> None:
         """Take reports, and decide, from now on.
@@ -93,7 +92,7 @@ class Manager:
 
     def wait(self) -> None:
         """Wait for `end` or `close`."""
-        self._ending.get()
+        taken(self._ending)
 
     def end(self) -> None:
         """Let `wait` return; safe in a signal handler."""

@@ -41,6 +41,7 @@ from taskd_net.torch import seam
 from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer, prepare
 from taskd_net.untrusted import natural, shown
 from taskd_net.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
+from taskd_net.waiting import taken
 
 T = TypeVar("T")
 
@@ -163,7 +164,7 @@ class _Commands:
 
     def get(self) -> _Epoch:
         """Wait for the next epoch."""
-        return self._called.get()
+        return taken(self._called)
 
     def begin(self, command: Command) -> None:
         """302: an epoch begins. It ends an earlier one; one that is no later is a repetition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from taskd_net.body import Body
 from taskd_net.jobs.job import Job
 from taskd_net.manager import runtime
 from taskd_net.observe.document import document
+from taskd_net.waiting import taken
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 
 CONFIG: dict[str, object] = {
@@ -253,6 +255,29 @@ def test_sigterm_ends_it_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (process.returncode, out, err) == (0, "ended True\n", "")
         finally:
             process.kill()
+
+
+def test_sigterm_that_interrupts_no_wait_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    assert api.init_taskd_manager({})
+    main, over = threading.main_thread().ident, threading.Event()
+    assert main is not None
+
+    def lose() -> None:
+        while sys._current_frames()[main].f_code is not taken.__code__:
+            time.sleep(0.001)
+        time.sleep(0.1)  # it sleeps in the system now
+        _thread.interrupt_main(signal.SIGTERM)  # noted, and nobody is woken
+        if not over.wait(SOON):
+            api.destroy_taskd_manager()
+
+    losing = threading.Thread(target=lose)
+    losing.start()
+    began = time.monotonic()
+    assert api.start_taskd_manager() is True
+    assert time.monotonic() - began < SOON
+    over.set()
+    losing.join()
 
 
 def test_sigterm_of_the_application_stays_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
