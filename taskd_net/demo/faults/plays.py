@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.demo.faults.stage import OFTEN, PORT_DOWN, RELEASE_S, SLOW, FaultStage
+from taskd_net.demo.faults.stage import LASTING, OFTEN, PORT_DOWN, RELEASE_S, SLOW, FaultStage
 from taskd_net.demo.job.scenarios import WORKERS
 from taskd_net.demo.job.terms import COMMAND, ENDED
 from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED
@@ -145,6 +145,21 @@ async def duration(stage: FaultStage) -> None:
     await stage.kill("Worker/3")
     await _node_1_is_replaced(stage)
     await _epoch(stage, 2)
+
+
+async def counted_durations(stage: FaultStage) -> None:
+    """A code with both rules lasts twice, with two Managers; what does not last does not count."""
+    await stage.start_job()
+    for _ in range(2):
+        await stage.report(LASTING, kind="once")
+    await stage.report(LASTING)
+    await stage.look_for(lambda: _is_told(stage, LASTING, "PreSeparateNPU"), "the device takes no new job")
+    await stage.report(LASTING, kind="recovered")
+    await stage.look_for(lambda: "device_fault_over" in stage.log, "the fault is over")
+    await stage.replace_mgr()
+    await stage.all_registered()  # nobody has left
+    await stage.report(LASTING)
+    await _node_1_is_replaced(stage)
 
 
 async def unknown_codes(stage: FaultStage) -> None:

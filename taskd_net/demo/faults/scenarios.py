@@ -9,6 +9,7 @@ from taskd_net.demo.faults import plays
 from taskd_net.demo.faults.plays import DEVICE, REQUEST
 from taskd_net.demo.faults.stage import (
     ClusterdStage,
+    CountedStage,
     CurrentStage,
     FaultStage,
     GraceExitStage,
@@ -147,6 +148,13 @@ SCENARIOS: Final = (
             running=ALL,
         ),
         stage=InPlaceStage,
+    ),
+    Scenario(
+        "duration-and-frequency",
+        "Both rules for one code: only what stands for longer than FaultTimeout counts, and the second time isolates",
+        _on(plays.counted_durations),
+        _REPLACED,
+        stage=CountedStage,
     ),
     Scenario(
         "unknown-codes",

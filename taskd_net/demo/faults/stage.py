@@ -62,6 +62,15 @@ RELEASED: Final[Mapping[str, object]] = {
 }
 """A faultCustomization.json of the current edition."""
 
+LASTING: Final = "80E20207"
+COUNTED: Final[Mapping[str, object]] = {
+    "FaultFrequency": [{"EventId": [LASTING], "TimeWindow": 600, "Times": 2, "FaultHandling": "ManuallySeparateNPU"}],
+    "FaultDuration": [
+        {"EventId": [LASTING], "FaultTimeout": 1, "RecoverTimeout": 0, "FaultHandling": "PreSeparateNPU"},
+    ],
+}
+"""Both rules for one code of L1, in the current edition."""
+
 NO_FAULT: Final = {
     "jobs": [{"id": "demo", "nodes": 2, "processes": 2}],
     "steps": [{"when": "subscribed", "wait": 600, "end": True}],
@@ -250,6 +259,12 @@ class CurrentStage(FaultStage):
     def __init__(self, restarts: int = 3, patience: float = stage.PATIENCE_S, **variables: str) -> None:
         super().__init__(restarts, patience, **variables)
         self.codes["SubHealthFaultCodes"] = [SLOW]
+
+
+class CountedStage(CurrentStage):
+    """The current edition with both rules for one code."""
+
+    customization = COUNTED
 
 
 class GraceExitStage(CurrentStage):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
 from taskd_net.demo.faults.plays import BUSINESS
 from taskd_net.demo.faults.scenarios import SCENARIOS
 from taskd_net.demo.faults.stage import (
+    LASTING,
+    OFTEN,
+    CountedStage,
     CurrentStage,
     FaultStage,
     GraceExitStage,
@@ -17,7 +22,7 @@ from taskd_net.demo.faults.stage import (
     InferenceStage,
     InPlaceStage,
 )
-from taskd_net.demo.job.evidence import Summary
+from taskd_net.demo.job.evidence import Evidence, Summary
 from taskd_net.demo.job.run import play, play_all, problems
 from taskd_net.demo.job.stage import Stage
 from taskd_net.demo.job.terms import ENDED, RESET
@@ -51,6 +56,9 @@ async def test_a_fault_stops_a_process_and_resets_its_device() -> None:
 @pytest.mark.timeout(600)
 async def test_every_scenario_leaves_the_expected_evidence_and_each_piece_of_it_counts() -> None:
     await played(*BY_NAME)
+
+
+RULE: Final = {"EventId": [OFTEN], "TimeWindow": 60, "Times": 2, "FaultHandling": "SeparateNPU"}
 
 
 class Impatient(FaultStage):
@@ -125,6 +133,39 @@ class SilentInference(Silent, InferenceStage):
     unsaid = ("80C98008",)
 
 
+class NeverFree(Impatient, CurrentStage):
+    """ReleaseTimeWindow does not pass."""
+
+    customization: Mapping[str, object] = {"FaultFrequency": [{**RULE, "ReleaseTimeWindow": 3600}]}
+
+    async def all_registered(self) -> None:
+        await super().all_registered()
+        if self.evidence.count("Agent/1", ENDED):
+            self.give_up()
+
+
+class Alone(Impatient, HotSwitchStage):
+    """The Manager has no ClusterD."""
+
+    async def until(self, holds: Callable[[Evidence], bool], what: str) -> None:
+        if "subscribed" not in what:
+            await super().until(holds, what)
+
+    async def look_for(self, holds: Callable[[], bool], what: str, after: float = 0.0) -> None:
+        if "slow" not in what:  # without ClusterD the line says that there is no switch over
+            await super().look_for(holds, what, after)
+
+
+class Momentary(Impatient, CountedStage):
+    """The fault never lasts."""
+
+    async def report(self, code: str, node: int = 1, device: str = "Ascend910-1", **flags: str) -> None:
+        if code == LASTING and not flags:
+            self.give_up()
+            flags = {"kind": "once"}
+        await super().report(code, node, device, **flags)
+
+
 class Exits(CurrentStage):
     """Slow devices are not ignored."""
 
@@ -162,6 +203,9 @@ class AnotherNode(Impatient):
         pytest.param("wait-until-idle", SilentGrace, "resets: none; expected 1/Ascend910-1", marks=pytest.mark.long),
         pytest.param("frequency", Forgotten, "exits of Agent/1: 1; expected 1 1", marks=pytest.mark.long),
         pytest.param("duration", SilentInPlace, "exits of Agent/1: none; expected 1", marks=pytest.mark.long),
+        pytest.param("duration-and-frequency", Momentary, "exits of Agent/1: none; expected 1", marks=pytest.mark.long),
+        pytest.param("release", NeverFree, "not within 0.5 s: the device is free", marks=pytest.mark.long),
+        pytest.param("clusterd-answers", Alone, "commands of Agent/1: 210 3, 203", marks=pytest.mark.long),
         pytest.param("unknown-codes", SilentMajor, "exits of Agent/1: none; expected 1", marks=pytest.mark.long),
         pytest.param("one-round", AnotherNode, "exits of Agent/0: 1; expected none", marks=pytest.mark.long),
         pytest.param("sub-health-ignore", Exits, "not within", marks=pytest.mark.long),
