@@ -97,8 +97,9 @@ def test_lines_about_one_sender_are_limited(
             reach(mgr, Body("ACTION", 1))
             reach(mgr, Body("ACTION", 2))
             assert mgr.send(body, to=WORKER, timeout=SOON).ok
-    reach(mgr, Body("ACTION", 700, "next"))
-    assert handler.get(timeout=SOON) == "next"
+            # The inbox of a Worker has room for 8 messages, and is full at times on a busy machine.
+            reach(mgr, Body("ACTION", 700, "next"))
+            assert handler.get(timeout=SOON) == "next"
     assert caplog.text.count("body_unreadable") == limits.LOG_PEER_LINES
     assert caplog.text.count("event=handler_failed") == limits.LOG_PEER_LINES
     assert "ZeroDivisionError" in caplog.text and "SystemExit" in caplog.text
