@@ -182,10 +182,10 @@ async def one_round(stage: FaultStage) -> None:
 
 
 async def refused_files(stage: FaultStage) -> None:
-    """A broken file comes between two faults."""
+    """A broken file comes between faults of two nodes. Only the second is serious by the rules in force."""
     await stage.start_job()
     await stage.break_files()
-    await stage.report(DMP_DAEMON)
+    await stage.report(DMP_DAEMON, node=0)
     await stage.settle()
     await stage.report("80E3A201")
     await _node_1_is_replaced(stage)
