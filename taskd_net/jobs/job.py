@@ -327,12 +327,14 @@ class Job:
         return [fault.at for rank in open_ if (fault := records.agents[rank].fault) is not None]
 
     def _start_agents(self, outcome: Outcome) -> None:
-        """210 to all Agents that ask, unless ClusterD holds them back."""
+        """210 to all Agents that ask, unless ClusterD holds them back, or a device of theirs is being reset."""
         current, records = self.state, self.state.records
         if 0.0 < current.paused_until <= current.now:
             current.paused_until = 0.0
             outcome.note("pause_overdue", seconds=int(job_limits.PAUSE_STARTS_S))
-        for rank in () if current.paused else sorted(records.asking):
+        snapshot = self._snapshot()
+        resetting = {snapshot.place(device).node for device, task in current.devices.tasks.items() if task.reset}
+        for rank in () if current.paused else sorted(records.asking - resetting):
             agent = records.agents[rank]
             # A count of 0 is the original's for none: the Agent keeps its own.
             message = str(records.restarts) if records.restarts else agent.asked or ""

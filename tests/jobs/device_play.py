@@ -136,6 +136,8 @@ class DevicePlay(Play):
         if command.to in self.mute:
             self.unclear_nodes.add(rank)
         if command.code in (vocabulary.START, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
+            under_way = [each for each in self.resets.values() if rank in each.ranks]
+            assert not under_way or command.code != vocabulary.START, "the go waits for the end of a reset"
             self.running.add(rank)
         elif command.code == vocabulary.EXIT:
             self.running.discard(rank)

@@ -236,6 +236,8 @@ class Play:
         agent, worker = Position.agent(rank), Position.worker(rank, rank)
         state = self.job.state
         if kind == "fault":
+            if rank in self.asked:
+                return  # no process runs before the go
             restart, at = self.restarted.get(rank, ("", 0.0))
             if int(at) == int(self.now):
                 return  # workers that have just begun fail in another second

@@ -15,7 +15,7 @@
 A fault of a device and the death of its process are one round. The node of an isolated device counts among the faulty,
 for whoever has the recovery or gets it. A process that has ended counts as stopped, and a node that restarts anyway
 runs again. While a device is stopped and reset this plugin holds the recovery: reports of other ranks wait, and the
-restart at the end answers them.
+restart at the end answers them. An Agent that begins meanwhile gets its 210 when the reset has ended.
 
 In place, run again is InPlacePlugin's: the rank that was stopped is a failed one, which gets 209, and the others
 rejoin. Without that a rank cannot join the others alone, so all get 208.

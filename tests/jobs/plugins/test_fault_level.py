@@ -217,6 +217,23 @@ def test_grace_stops_resets_and_runs_again() -> None:
     assert scene.job.state.records.restarts == 2
 
 
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("under_way", [True, False])
+def test_the_go_of_a_node_waits_for_the_end_of_a_reset(under_way: bool, done: bool) -> None:
+    scene = Devices(GRACE)
+    scene.device(L5)
+    scene.settle()
+    scene.fault(1, 3)
+    scene.tick()
+    begun = resets(scene.settle()) if under_way else []
+    scene.register(1, process="q")  # the Agent of the node begins again
+    outcomes = scene.settle()
+    (reset,) = [*begun, *resets(outcomes)]
+    assert said(outcomes) == [], "its processes would use the device"
+    scene.take(ResetEnded(reset.uuid, done))
+    assert said(scene.settle()) == ([("Agent/1", 210)] if done else REPLACED)
+
+
 def test_a_process_that_has_ended_is_not_stopped_again() -> None:
     scene = Devices(GRACE)
     scene.away.add("Agent/0")
