@@ -153,6 +153,12 @@ class Snapshot:
         return records.renewed - {each.node for each in records.workers.values() if each.phase == epochs.NEW}
 
     @property
+    def retries(self) -> bool:
+        """True where RetryTime has changed since the last restart of everybody."""
+        retried = self.records.retried
+        return self.retry_time != (self.first_retry_time if retried is None else retried)
+
+    @property
     def any_faulty(self) -> bool:
         """True while an Agent counts as faulty, or has not taken its restart."""
         records = self.records

@@ -18,7 +18,8 @@ runs again. While a device is stopped and reset this plugin holds the recovery: 
 restart at the end answers them. An Agent that begins meanwhile gets its 210 when the reset has ended.
 
 In place, run again is InPlacePlugin's: the rank that was stopped is a failed one, which gets 209, and the others
-rejoin. Without that a rank cannot join the others alone, so all get 208.
+rejoin. Without that a rank cannot join the others alone, so all get 208; so they do where RetryTime has changed
+meanwhile, as everybody would restart for that right after.
 
 With ClusterD the policy reports, and there is nothing to carry out.
 """
@@ -145,7 +146,7 @@ def _needs_restart(snapshot: Snapshot, device: str, task: Task) -> bool:
     node, epochs = snapshot.place(device).node, snapshot.records.epochs
     if node is None or node not in snapshot.records.agents:
         return False  # no process of the job runs there
-    rejoins = snapshot.config.in_place and epochs.number > epochs.over
+    rejoins = snapshot.config.in_place and epochs.number > epochs.over and not snapshot.retries
     was_stopped = Action.STOP_PROCESSES.value in task.actions
     return not (node in snapshot.records.exited or snapshot.is_starting(node) or (rejoins and was_stopped))
 

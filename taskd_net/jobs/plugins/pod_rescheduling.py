@@ -64,7 +64,7 @@ class PodRescheduling(Recovery[Round]):
             wanted = snapshot.signal.strategy == "exit" and snapshot.signal.uuid != self.state.order
         else:
             replaces = bool(_failed(snapshot)) and not snapshot.counts_as_faulty(0)
-            wanted = replaces or self._retries(snapshot)
+            wanted = replaces or snapshot.retries
         return (RECOVERY,) if wanted else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
@@ -81,10 +81,6 @@ class PodRescheduling(Recovery[Round]):
     def release(self, stream: str) -> None:
         """The round is over."""
         self.state.open = False
-
-    def _retries(self, snapshot: Snapshot) -> bool:
-        retried = snapshot.records.retried
-        return snapshot.retry_time != (snapshot.first_retry_time if retried is None else retried)
 
     def _begin(self, snapshot: Snapshot) -> Progress:
         faulty: tuple[int, ...] = ()

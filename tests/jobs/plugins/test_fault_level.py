@@ -363,6 +363,23 @@ def test_in_place_the_stopped_rank_alone_starts_again() -> None:
     assert owner(scene) == "" and scene.job.state.records.restarts == 2
 
 
+def test_in_place_a_retry_time_that_changes_during_a_reset_is_the_one_restart() -> None:
+    scene = in_place()
+    scene.take(RetryTime(1))
+    scene.answer(L5)
+    scene.fault(1, 3)
+    scene.part(epochs.LEFT, 0, 1, 2, epoch=1)
+    (reset,) = resets(scene.settle())
+    scene.take(RetryTime(2))
+    assert said(scene.settle()) == []
+    scene.take(ResetEnded(reset.uuid, True))
+    assert said(scene.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
+    scene.part(epochs.NEW, 0, 1, 2, 3)
+    assert said(scene.settle()) == [("Worker/All/All", 302)]
+    scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=2)
+    assert said(scene.settle()) == [] and scene.job.state.records.restarts == 2
+
+
 def test_a_fault_during_a_recovery_in_place_stops_the_rank_first() -> None:
     scene = in_place()
     scene.fault(1, 3)
