@@ -69,6 +69,11 @@ class Task:
         return Action(self.actions[self.index])
 
     @property
+    def resets(self) -> bool:
+        """The present step resets the device, or stops processes before that."""
+        return self.action in (Action.STOP_PROCESSES, Action.RESET_DEVICE)
+
+    @property
     def limit(self) -> float:
         """Seconds of the present step; 0 for no limit."""
         return self.limits[self.index]

@@ -333,7 +333,7 @@ class Job:
             current.paused_until = 0.0
             outcome.note("pause_overdue", seconds=int(job_limits.PAUSE_STARTS_S))
         snapshot = self._snapshot()
-        resetting = {snapshot.place(device).node for device, task in current.devices.tasks.items() if task.reset}
+        resetting = {snapshot.place(device).node for device, task in current.devices.tasks.items() if task.resets}
         for rank in () if current.paused else sorted(records.asking - resetting):
             agent = records.agents[rank]
             # A count of 0 is the original's for none: the Agent keeps its own.

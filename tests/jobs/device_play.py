@@ -137,7 +137,7 @@ class DevicePlay(Play):
             self.unclear_nodes.add(rank)
         if command.code in (vocabulary.START, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
             under_way = [each for each in self.resets.values() if rank in each.ranks]
-            assert not under_way or command.code != vocabulary.START, "the go waits for the end of a reset"
+            assert not under_way or rank in self.unclear_nodes, "nothing starts on a device that is reset"
             self.running.add(rank)
         elif command.code == vocabulary.EXIT:
             self.running.discard(rank)

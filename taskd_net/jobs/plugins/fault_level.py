@@ -15,7 +15,8 @@
 A fault of a device and the death of its process are one round. The node of an isolated device counts among the faulty,
 for whoever has the recovery or gets it. A process that has ended counts as stopped, and a node that restarts anyway
 runs again. While a device is stopped and reset this plugin holds the recovery: reports of other ranks wait, and the
-restart at the end answers them. An Agent that begins meanwhile gets its 210 when the reset has ended.
+restart at the end answers them. An Agent that begins meanwhile runs nothing: it gets its 210 after the reset. Nobody is
+restarted during a reset, also not for one that has failed.
 
 In place, run again is InPlacePlugin's: the rank that was stopped is a failed one, which gets 209, and the others
 rejoin. Without that a rank cannot join the others alone, so all get 208; so they do where RetryTime has changed
@@ -45,8 +46,6 @@ STREAM: Final = "FaultLevelStream"
 _NUMBER: Final = 4
 """The number of the plugins that answer reports of Agents. Of plugins with one number the first name decides."""
 
-_RESETTING: Final = frozenset((Action.STOP_PROCESSES, Action.RESET_DEVICE))
-
 
 @dataclass
 class Nothing:
@@ -65,14 +64,17 @@ class FaultLevel(Recovery[Nothing]):
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """Its own stream for what needs no recovery, and the recovery for stops, resets and restarts.
 
-        The round that replaces a node goes first: nobody gets a stream that a plugin before it wants again.
+        The round that replaces a node goes first, as nobody gets a stream that a plugin before it wants again. It waits
+        for resets under way: its 208 would start processes on their devices.
         """
         if not snapshot.devices.tasks:
             return ()
         wanted = []
         if any(_is_due(snapshot, device, task) for device, task in snapshot.devices.tasks.items()):
             wanted.append(STREAM)
-        if not snapshot.records.to_replace and _with_action(snapshot, Action.RUN_AGAIN, *_RESETTING):
+        tasks = snapshot.devices.tasks.values()
+        waits = any(task.resets or task.action is Action.RUN_AGAIN for task in tasks)
+        if (waits and not snapshot.records.to_replace) or _is_resetting(snapshot):
             wanted.append(RECOVERY)
         return wanted
 
@@ -83,13 +85,12 @@ class FaultLevel(Recovery[Nothing]):
                 if _is_due(snapshot, device, task):
                     self._answer(snapshot, device, task)
             return Progress.FINAL
-        if snapshot.records.to_replace:
-            return Progress.FINAL  # the round that replaces a node restarts everybody
-        for device, task in _with_action(snapshot, *_RESETTING):
+        if snapshot.records.to_replace:  # the round that replaces a node restarts everybody
+            return Progress.HOLD if _is_resetting(snapshot) else Progress.FINAL
+        resetting = [(device, task) for device, task in snapshot.devices.tasks.items() if task.resets]
+        for device, task in resetting:
             self._reset(snapshot, device, task)
-        if _with_action(snapshot, *_RESETTING):
-            return Progress.HOLD
-        return self._run_again(snapshot)
+        return Progress.HOLD if resetting else self._run_again(snapshot)
 
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
         """A Worker that cannot be reached has no request to repeat."""
@@ -123,9 +124,9 @@ class FaultLevel(Recovery[Nothing]):
                 self.decide(StepEnded(device, "there is no hook that resets devices"))
             elif not task.begun:
                 self.decide(Reset(device, place.ranks, task.limit))
-        elif place.node is not None and snapshot.is_starting(place.node):
+        elif place.node is not None and snapshot.is_starting(place.node) and place.node not in snapshot.records.asking:
             pass  # the ranks that have failed are about to begin again
-        elif snapshot.has_ended(place):
+        elif place.node in snapshot.records.asking or snapshot.has_ended(place):
             self.decide(StepEnded(device))
         elif not task.begun and place.ranks:
             self.send(traffic.agent(place.node or 0), vocabulary.STOP_RANKS, traffic.rank_texts(place.ranks))
@@ -133,7 +134,8 @@ class FaultLevel(Recovery[Nothing]):
 
     def _run_again(self, snapshot: Snapshot) -> Progress:
         """Start the training again, unless it starts anyway, or its failed ranks start in place."""
-        waiting = _with_action(snapshot, Action.RUN_AGAIN)
+        tasks = snapshot.devices.tasks.items()
+        waiting = [(device, task) for device, task in tasks if task.action is Action.RUN_AGAIN]
         for device, _ in waiting:
             self.decide(StepEnded(device))
         if any(_needs_restart(snapshot, device, task) for device, task in waiting):
@@ -169,5 +171,6 @@ def _is_due(snapshot: Snapshot, device: str, task: Task) -> bool:
             return True
 
 
-def _with_action(snapshot: Snapshot, *actions: Action) -> list[tuple[str, Task]]:
-    return [(device, task) for device, task in snapshot.devices.tasks.items() if task.action in actions]
+def _is_resetting(snapshot: Snapshot) -> bool:
+    """True while a reset is under way."""
+    return any(task.reset for task in snapshot.devices.tasks.values())

@@ -34,7 +34,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from taskd_net import job_limits, vocabulary
-from taskd_net.faults.levels import Action
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY
@@ -44,7 +43,6 @@ from taskd_net.jobs.plugins.rounds import begin_round, restarts_left
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command, Restarts
 
-_RESETTING = frozenset((Action.STOP_PROCESSES, Action.RESET_DEVICE))
 _PODS_NUMBER = 4
 """PodReschedulingPlugin's number. Of two plugins with one number the name decides, so this one comes first."""
 
@@ -100,7 +98,7 @@ class InPlace(Recovery[Gathering]):
             if not _is_possible(snapshot):
                 return self._leave_to_pods(snapshot)
             self._end_epoch(snapshot)
-        elif any(task.action in _RESETTING for task in snapshot.devices.tasks.values()):
+        elif any(task.resets for task in snapshot.devices.tasks.values()):
             return Progress.FINAL  # the ranks start in place when the device is back
         elif state.retry_time != snapshot.retry_time or snapshot.records.to_replace:
             state.pods = known.number

@@ -234,6 +234,33 @@ def test_the_go_of_a_node_waits_for_the_end_of_a_reset(under_way: bool, done: bo
     assert said(scene.settle()) == ([("Agent/1", 210)] if done else REPLACED)
 
 
+def test_an_agent_that_begins_during_the_stop_has_nothing_to_stop() -> None:
+    scene = Devices(GRACE)
+    scene.away.add("Agent/1")
+    scene.device(L5)
+    scene.settle()
+    scene.away.clear()
+    scene.register(1, process="q")  # the Agent before has not taken its 213
+    outcomes = scene.settle()
+    (reset,) = resets(outcomes)
+    assert said(outcomes) == []
+    scene.take(ResetEnded(reset.uuid, True))
+    assert said(scene.settle()) == [("Agent/1", 210)]
+
+
+def test_a_round_for_a_reset_that_failed_waits_for_the_other_one() -> None:
+    scene = Devices(GRACE)
+    scene.device(L5)
+    scene.device(L5, "1/Ascend910-0")
+    scene.settle()
+    scene.fault(1, 2, 3)
+    first, second = resets(scene.settle())
+    scene.take(ResetEnded(first.uuid, False, "no such chip"))
+    assert said(scene.settle()) == [], "a restart would start processes on the device of the other one"
+    scene.take(ResetEnded(second.uuid, True))
+    assert said(scene.settle()) == REPLACED
+
+
 def test_a_process_that_has_ended_is_not_stopped_again() -> None:
     scene = Devices(GRACE)
     scene.away.add("Agent/0")
