@@ -141,10 +141,6 @@ PROBE_SERIES_AT_FULL_RATE: Final = 4
 """Series that may each use the shortest interval. Where more run, each makes that much longer pauses, so that all
 together send no more: 400 probes a second take some 6 % of a core."""
 
-HANDLER_LATE_S: Final = 1.0
-"""Seconds a signal handler may run late, where its signal comes just as the main thread begins to wait. One wake a
-second costs some 0.002 % of a core, and only while the application waits."""
-
 VIOLATION_PAUSE_S: Final = 5.0
 """Seconds before the next stream of a neighbour, after one that has broken the bounds of a link. To read such an item
 stops the loop for 10 to 25 ms, most of it in gRPC, so a neighbour that goes on delays one message in 200."""

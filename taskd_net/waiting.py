@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from queue import Empty, SimpleQueue
-from typing import TypeVar
-
-from taskd_net.limits import HANDLER_LATE_S
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+HANDLER_LATE_S: Final = 1.0
+"""Seconds a signal handler may run late, where its signal comes just as the main thread begins to wait. So often the
+thread wakes, while the application waits."""
 
 
 def taken(waiting: SimpleQueue[T]) -> T:

@@ -13,8 +13,7 @@ from queue import SimpleQueue
 import pytest
 
 from taskd_net import waiting
-from taskd_net.limits import HANDLER_LATE_S
-from taskd_net.waiting import taken
+from taskd_net.waiting import HANDLER_LATE_S, taken
 from tests.polling import PATIENCE_S
 
 MAIN = threading.main_thread().ident
@@ -41,7 +40,7 @@ def test_handler_of_a_signal_that_did_not_interrupt_the_wait_runs_soon(handled: 
     def lose() -> None:
         while not waits():
             time.sleep(0.001)
-        time.sleep(HANDLER_LATE_S / 10)  # it sleeps in the system now
+        time.sleep(HANDLER_LATE_S / 10)  # nothing tells when the wait has begun; before that the test proves less
         # As the system's own handler of a signal that comes just before the wait: noted, and nobody is woken.
         _thread.interrupt_main(signal.SIGUSR1)
         if not over.wait(PATIENCE_S):

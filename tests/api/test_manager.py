@@ -266,7 +266,7 @@ def test_sigterm_that_interrupts_no_wait_ends_it_too(monkeypatch: pytest.MonkeyP
     def lose() -> None:
         while sys._current_frames()[main].f_code is not taken.__code__:
             time.sleep(0.001)
-        time.sleep(0.1)  # it sleeps in the system now
+        time.sleep(0.1)  # nothing tells when the wait has begun; before that the test proves less
         _thread.interrupt_main(signal.SIGTERM)  # noted, and nobody is woken
         if not over.wait(SOON):
             api.destroy_taskd_manager()

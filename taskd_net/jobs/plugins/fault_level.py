@@ -124,9 +124,11 @@ class FaultLevel(Recovery[Nothing]):
                 self.decide(StepEnded(device, "there is no hook that resets devices"))
             elif not task.begun:
                 self.decide(Reset(device, place.ranks, task.limit))
-        elif place.node is not None and snapshot.is_starting(place.node) and place.node not in snapshot.records.asking:
+        elif place.node in snapshot.records.asking:
+            self.decide(StepEnded(device))  # its go waits for the reset: nothing runs
+        elif place.node is not None and snapshot.is_starting(place.node):
             pass  # the ranks that have failed are about to begin again
-        elif place.node in snapshot.records.asking or snapshot.has_ended(place):
+        elif snapshot.has_ended(place):
             self.decide(StepEnded(device))
         elif not task.begun and place.ranks:
             self.send(traffic.agent(place.node or 0), vocabulary.STOP_RANKS, traffic.rank_texts(place.ranks))
