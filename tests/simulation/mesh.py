@@ -265,6 +265,8 @@ class Mesh:
     """True if a node has been given another parent: what was announced of the old tree may come up in the new one."""
     repeated: set[bytes] = field(default_factory=set)
     """The messages that a node has sent again while it waited for the join."""
+    sent: set[bytes] = field(default_factory=set)
+    """The messages that their senders have sent at least once."""
     crossings: Counter[tuple[bytes, Position, Position]] | None = None
     """If set: crossings of each message on each link, either way."""
     _lanes: dict[Lane, list[Any]] = field(default_factory=dict)
@@ -742,22 +744,23 @@ class Mesh:
     def _cross(self, session: Session, frame: Frame) -> None:
         assert not isinstance(frame, Probe) or self._ended(session) is not None, "a probe for who knows none"
         if self.crossings is not None:
-            above = self.nodes[frame.src].session if frame.src == session.parent.position else None
-            if frame.src == session.child.position or (above is not None and not above.batched):
-                # The first link: where nobody tells that the node has joined, a message that its parent answers with
-                # 6002 is sent again as it is, and may cross every link again. The link of a sender to its child may
-                # come first.
-                # Copies of the time before may be under way still, so from then on it is not counted.
-                first = (frame.data, session.parent.position, session.child.position)
-                if self.crossings[first]:
-                    self.repeated.add(frame.data)
-                    for known in [known for known in self.crossings if known[0] == frame.data]:
-                        del self.crossings[known]
             if frame.data in self.repeated:
                 return
             crossing = (frame.data, session.parent.position, session.child.position)
             self.crossings[crossing] += 1
             assert self.crossings[crossing] <= LOOP, f"{frame.uuid} goes round and round at {session}"
+
+    def _note_repeats(self, node: Node, actions: Sequence[Action]) -> None:
+        """Stop counting the messages that their sender sends again.
+
+        Nobody tells here that a node has joined, so its sends are repeated when its parent answers 6002. A repeat may
+        cross every link again, and copies of the time before may be under way still.
+        """
+        own = {
+            action.frame.data for action in actions if isinstance(action, Forward) and action.frame.src == node.position
+        }
+        self.repeated |= own & self.sent
+        self.sent |= own
 
     # ---- ends
 
@@ -844,6 +847,8 @@ class Mesh:
     def _perform(self, node: Node, actions: Sequence[Action], *event: object) -> None:
         if self.trace is not None:
             self.trace(node, " ".join(map(str, event)), actions)
+        if self.crossings is not None and event[0] != "frames_arrived":
+            self._note_repeats(node, actions)
         for action in actions:
             match action:
                 case Forward(link, frame, patience, number):
