@@ -44,6 +44,12 @@ CHILD_PROCESSES: Final = 4
 REST_FROM: Final = 512
 """Children from which on memory and CPU time at rest are measured: with fewer, the process itself outweighs them."""
 
+BACK_S: Final = 60.0
+"""Seconds after which children no longer count as back."""
+
+LOOK_S: Final = 0.01
+"""Seconds between two looks at who is back."""
+
 ROUTES: Final = (100, 1000, 10_000, 100_000)
 LINKS: Final = (10, 100, 1000)
 SWITCH_INTERVALS: Final = (0.005, 0.0005)
@@ -233,7 +239,10 @@ class Bench:
                 self.results.add("broadcast", "copies per link", "", system, copies / (PROXIES + count), workers=count)
 
     def join(self, children: Sequence[int] = JOINS, names: Sequence[str] = (OURS, DIRECT)) -> None:
-        """Children that join one parent at once: time, and the parent's memory and CPU time for each at rest."""
+        """Children that join one parent at once: time, and the parent's memory and CPU time for each at rest.
+
+        Then the parent is killed, and a new one listens at its address: time until all children are there again.
+        """
         for turn in self._turns("join"):
             for count, name in product(children, names):
                 processes: list[Process] = []
@@ -268,6 +277,10 @@ class Bench:
             time.sleep(self.effort.settle)
             share = (parent.cpu() - cpu) / self.effort.settle * 1000
             self.results.add("join", "CPU of the parent at rest", "ms/s", system, share, children=count)
+            parent.kill()
+            processes.append(Process(system, [MGR], listen=address))
+            back = _until_back(processes[-1], count)
+            self.results.add("join", "killed parent: all are back", "s", system, back, children=count)
 
     # ---- costs beside other work
 
@@ -374,6 +387,17 @@ class Bench:
         if received != run["count"]:
             raise TurnFailed(f"{run['count']} messages were acknowledged, {received} received")
         return _Run(run["count"], run["seconds"], run["latencies"], cpu)
+
+
+def _until_back(parent: Process, count: int) -> float:
+    """Seconds from when a parent listens until it has routes to this many children."""
+    parent.wait_started()
+    began = time.perf_counter()
+    while parent.ask("routes") != count:
+        if time.perf_counter() - began > BACK_S:
+            raise TurnFailed(f"{parent.name} does not have all of {count} children back after {BACK_S:.0f} s")
+        time.sleep(LOOK_S)
+    return time.perf_counter() - began
 
 
 def _statistics(process: Process) -> list[dict[str, int]]:

@@ -38,10 +38,16 @@ class Process:
     """One process with one member of a system in it (`member`), of this checkout or of another one."""
 
     def __init__(
-        self, system: str, positions: Sequence[str], upstream: str = "", certificates: str = "", tree: Path = ROOT
+        self,
+        system: str,
+        positions: Sequence[str],
+        upstream: str = "",
+        certificates: str = "",
+        listen: str = "",
+        tree: Path = ROOT,
     ) -> None:
         self.name = f"{system} {positions[0]}"
-        spec = Spec(system=system, positions=positions, upstream=upstream, certificates=certificates)
+        spec = Spec(system=system, positions=positions, upstream=upstream, listen=listen, certificates=certificates)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by `end`
         self._process = subprocess.Popen(
             [
@@ -126,6 +132,11 @@ class Process:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
+
+    def kill(self) -> None:
+        """End the process with SIGKILL."""
+        self._process.kill()
+        self._process.wait()
 
     def end(self) -> None:
         """End the process in order, or else by force."""

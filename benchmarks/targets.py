@@ -77,6 +77,8 @@ def targets(results: Results) -> Iterator[Target]:
     copies = results.value("broadcast", "copies per link", DIRECT, **workers)
     yield Target("broadcast to 512 Workers, copies per link", copies, "", 1.0)
     yield Target("join of 2,000 children", results.value("join", "time to the last", DIRECT, **children), "s", 2.8)
+    back = results.value("join", "killed parent: all are back", DIRECT, **children)
+    yield Target("2,000 children are back after their parent's kill -9", back, "s", 2.8)
     memory = results.value("join", "memory of the parent, each child", DIRECT, **children)
     yield Target("memory of the parent for each of 2,000 idle children", memory, "KiB", 35.0)
 
@@ -95,6 +97,7 @@ def targets(results: Results) -> Iterator[Target]:
             ("import, beyond grpcio's", "a Worker's import time beyond grpcio's", "ms", 150.0),
             ("memory, beyond a channel of grpcio's", "a Worker's memory beyond grpcio's", "MiB", 13.5),
             ("CPU at rest", "CPU time of a Worker at rest", "% of a core", 0.03),
+            ("threads, beyond a channel of grpcio's", "threads of a Worker beyond grpcio's", "", 4.0),
         ):
             yield Target(name, results.value("worker", metric, OURS), unit, bound)
     yield from targets_of([measure for measure in OF_MEASURE if _measured(measure, results)], results)

@@ -20,6 +20,8 @@ class Spec(TypedDict):
     positions: Sequence[str]
     upstream: str
     """The address to connect to; empty for the member that listens."""
+    listen: str
+    """The address to listen on; empty for any port. The systems that are killed and come back know it."""
     certificates: str
     """The folder with the files of TLS; empty for plain text."""
 

@@ -21,7 +21,9 @@ from taskd_net.tls.files import Tls
 JOIN_S = 60.0
 
 
-def config(position: Position, upstream: str, links: str = "batched", certificates: str = "") -> NodeConfig:
+def config(
+    position: Position, upstream: str, links: str = "batched", certificates: str = "", listen: str = ""
+) -> NodeConfig:
     """The configuration of a node here: defaults except a large inbox, links of one kind, and TLS with certificates."""
     tls = None
     if certificates:
@@ -29,7 +31,7 @@ def config(position: Position, upstream: str, links: str = "batched", certificat
         tls = Tls(ca=f"{certificates}/ca.crt", server_key=key, server_crt=crt, client_key=key, client_crt=crt)
     return NodeConfig(
         position=position,
-        listen=None if Role(position.role).is_leaf else "127.0.0.1:0",
+        listen=None if Role(position.role).is_leaf else listen or "127.0.0.1:0",
         upstream=upstream or None,
         links=links,
         inbox=INBOX,
@@ -45,6 +47,7 @@ class Nodes(Member):
         super().__init__()
         self._positions = [Position.parse(position) for position in spec["positions"]]
         self._upstream = spec["upstream"]
+        self._listen = spec["listen"]
         self._links = {OURS: "batched", OVER_TCP: DIRECT}.get(spec["system"], spec["system"])
         if spec["system"] == OVER_TCP:
             direct_local.listening = lambda: None
@@ -109,7 +112,8 @@ class Nodes(Member):
 
     async def _start(self) -> None:
         self._nodes = [
-            Node(config(position, self._upstream, self._links, self._certificates)) for position in self._positions
+            Node(config(position, self._upstream, self._links, self._certificates, self._listen))
+            for position in self._positions
         ]
         await asyncio.gather(*(node.start() for node in self._nodes))
         self._readers = [asyncio.create_task(self._read(node)) for node in self._nodes]

@@ -68,6 +68,14 @@ def test_children_join_all_at_once(take: Take) -> None:
     assert results.value("join", "time to the last", "taskd_net", children=8)
 
 
+def test_children_come_back_to_a_new_parent_at_the_old_address(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.measures.REST_FROM", 8)
+
+    results = take(lambda bench: bench.join((8,)))
+
+    assert 0 < (results.value("join", "killed parent: all are back", "direct", children=8) or 0) < 60
+
+
 @pytest.mark.parametrize("measure", [Bench.idle, Bench.blocking, Bench.busy, tls, worker])
 def test_what_a_node_costs_beside_something_else(take: Take, measure: Measure) -> None:
     results = take(measure)
