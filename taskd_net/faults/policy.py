@@ -290,7 +290,8 @@ class FaultPolicy:
             self._settled(stale, self._devices[stale])
         if rule is None:
             return None
-        reason = f"it has occurred {rule.times} times within {rule.window} s"
+        times = "once" if rule.times == 1 else f"{rule.times} times"
+        reason = f"it has occurred {times} within {rule.window} s"
         if rule.handling is _MANUAL or rule.release is not None:
             until = NEVER if rule.release is None else now + rule.release
             if len(device.raised) < editions.RAISED_PER_DEVICE or code in device.raised:

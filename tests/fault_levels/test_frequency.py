@@ -53,6 +53,12 @@ def test_a_reached_rule_says_so_and_has_the_steps_of_its_type() -> None:
     assert decision.reason == "it has occurred 3 times within 60 s" and actions([decision]) == [ISOLATE]
 
 
+def test_a_rule_of_one_occurrence_says_once() -> None:
+    (decision,) = Scene(rules(Edition.CURRENT, Times=1, ReleaseTimeWindow=60)).send(L1, "once", at=1.0)
+
+    assert decision.reason == "it has occurred once within 60 s"
+
+
 def test_each_device_and_each_code_has_a_counter_of_its_own() -> None:
     scene = Scene(read(CODES, frequency(EventId=[L1, L2]))[0])
     for device, code in [("a", L1), ("b", L1), ("a", L2), ("a", L1), ("b", L1), ("a", L2)]:
